@@ -1,0 +1,412 @@
+//! Token bucket and leaky bucket: a steady flow with room for a burst.
+//!
+//! They are one algorithm. A key owes *debt*: each unit of cost adds one request to it, and time
+//! repays `count` requests per window. What a token bucket has left is its burst less the debt; the
+//! level of a leaky bucket is the debt. They differ in what they ask an admitted request to wait.
+//!
+//! Debt is kept as whole requests and a remainder in parts of a window, so that nothing is ever
+//! rounded, and neither number depends on the limit: when a limit changes, what was used stays.
+
+use super::arithmetic::Divisor;
+use super::{Verdict, set_back};
+use crate::outcome::{Outcome, Retry};
+use crate::time::{Micros, Timestamp};
+
+/// The parameters of a bucket. Made by [`Limit::new`](crate::Limit::new), which validates them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    count: Divisor,
+    window: Divisor,
+    burst: u64,
+    to_full: Micros,
+    hold: Hold,
+}
+
+/// How long an admitted request is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// A request that would be allowed within this time is admitted now, and waits for it.
+    UpTo(Micros),
+    /// Every request waits until what is before it in the bucket has leaked.
+    ForWhatIsBefore,
+}
+
+/// What a key owes: `whole + part / window` requests, as of `changed_at`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BucketState {
+    /// Whole requests.
+    pub whole: u64,
+    /// The remainder, below the window's number of microseconds.
+    pub part: u64,
+    /// When this was true.
+    pub changed_at: Timestamp,
+}
+
+impl Bucket {
+    pub(crate) fn new(count: u64, window: Micros, burst: u64, hold: Hold) -> Self {
+        let (count, window) = (Divisor::new(count), Divisor::new(window.get()));
+        let to_full = Micros::new(count.mul_add_div_ceil(burst, window.get(), 0));
+        Self {
+            count,
+            window,
+            burst,
+            to_full,
+            hold,
+        }
+    }
+
+    /// The capacity.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// The window in which `count` requests flow back.
+    pub fn window(&self) -> Micros {
+        Micros::new(self.window.get())
+    }
+
+    /// How long an empty bucket of tokens takes to fill.
+    pub fn to_full(&self) -> Micros {
+        self.to_full
+    }
+
+    /// Decides one charge and returns the state to keep.
+    ///
+    /// A denied charge adds no debt; the state it returns is still to be kept, as it may have been
+    /// moved to the present.
+    #[inline]
+    pub fn decide(&self, state: BucketState, cost: u64, now: Timestamp) -> (Outcome, BucketState) {
+        let state = state.moved_back(set_back(state.changed_at, now, self.to_full));
+        let at = now.max(state.changed_at);
+        let before = self.repaid(state, at);
+
+        let (verdict, delay) = self.verdict(before, cost, now, at);
+        let after = BucketState {
+            whole: before.whole.saturating_add(cost),
+            ..before
+        };
+        let kept = if verdict.allowed { after } else { before };
+
+        let outcome = Outcome {
+            allowed: verdict.allowed,
+            limit: self.burst,
+            remaining: self.burst.saturating_sub(kept.ceil()),
+            retry: verdict.retry,
+            reset_at: if kept.is_zero() {
+                now
+            } else {
+                at + self.time_to_repay(kept)
+            },
+            delay,
+            at,
+        };
+        let next = if verdict.allowed && cost > 0 {
+            after
+        } else {
+            state
+        };
+        (outcome, next)
+    }
+
+    /// The verdict on `cost`, and how long the request is to be held.
+    #[inline]
+    fn verdict(
+        &self,
+        before: BucketState,
+        cost: u64,
+        now: Timestamp,
+        at: Timestamp,
+    ) -> (Verdict, Micros) {
+        if cost == 0 {
+            return (Verdict::ALLOWED, Micros::ZERO);
+        }
+        if cost > self.burst {
+            return (Verdict::NEVER, Micros::ZERO);
+        }
+        if before.ceil().saturating_add(cost) <= self.burst {
+            let delay = match self.hold {
+                Hold::ForWhatIsBefore => self.time_to_repay(before),
+                Hold::UpTo(_) => Micros::ZERO,
+            };
+            return (Verdict::ALLOWED, delay);
+        }
+        let excess = BucketState {
+            whole: before.whole.saturating_add(cost) - self.burst,
+            ..before
+        };
+        let wait = (at + self.time_to_repay(excess)).since(now);
+        match self.hold {
+            Hold::UpTo(max_delay) if wait <= max_delay => (Verdict::ALLOWED, wait),
+            Hold::UpTo(max_delay) => (
+                Verdict {
+                    allowed: false,
+                    retry: Retry::After(wait - max_delay),
+                },
+                Micros::ZERO,
+            ),
+            Hold::ForWhatIsBefore => (
+                Verdict {
+                    allowed: false,
+                    retry: Retry::After(wait),
+                },
+                Micros::ZERO,
+            ),
+        }
+    }
+
+    /// Adds a cost that is known only afterwards, up to a full bucket of debt.
+    pub fn settle(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
+        let before = self.as_of(state, now);
+        let room = self.burst.saturating_sub(before.ceil());
+        if cost <= room {
+            return BucketState {
+                whole: before.whole + cost,
+                ..before
+            };
+        }
+        // The whole quota is owed, or what was owed already if that is more.
+        let full = BucketState {
+            whole: self.burst,
+            part: 0,
+            changed_at: before.changed_at,
+        };
+        if before.whole >= self.burst {
+            before
+        } else {
+            full
+        }
+    }
+
+    /// Takes back what is left of a `cost` that was charged as of `charged_at`: what has not flowed
+    /// back since.
+    pub fn give_back(
+        &self,
+        state: BucketState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> BucketState {
+        let before = self.as_of(state, now);
+        let charged = BucketState {
+            whole: cost,
+            part: 0,
+            changed_at: charged_at,
+        };
+        let left = self.repaid(charged, before.changed_at.max(charged_at));
+        BucketState {
+            changed_at: before.changed_at,
+            ..before.less(left.whole, left.part, self.window.get())
+        }
+    }
+
+    /// What is owed now.
+    fn as_of(&self, state: BucketState, now: Timestamp) -> BucketState {
+        let state = state.moved_back(set_back(state.changed_at, now, self.to_full));
+        self.repaid(state, now.max(state.changed_at))
+    }
+
+    /// What is still owed at `at`, which is not before the state's last change.
+    #[inline]
+    fn repaid(&self, state: BucketState, at: Timestamp) -> BucketState {
+        let elapsed = at.since(state.changed_at).get();
+        let (whole, part) = self.window.mul_div(elapsed, self.count.get());
+        BucketState {
+            changed_at: at,
+            ..state.less(whole, part, self.window.get())
+        }
+    }
+
+    /// How long `debt` takes to flow back, rounded up.
+    #[inline]
+    fn time_to_repay(&self, debt: BucketState) -> Micros {
+        let time = self
+            .count
+            .mul_add_div_ceil(debt.whole, self.window.get(), debt.part);
+        Micros::new(time)
+    }
+}
+
+impl BucketState {
+    /// Whole requests, rounded up: what counts against the burst.
+    fn ceil(self) -> u64 {
+        self.whole.saturating_add(u64::from(self.part > 0))
+    }
+
+    fn is_zero(self) -> bool {
+        self.whole == 0 && self.part == 0
+    }
+
+    /// Less by `whole + part / window`, stopping at nothing.
+    #[inline]
+    fn less(self, whole: u64, part: u64, window: u64) -> Self {
+        // Without a branch: which way the remainders compare is as good as random.
+        let borrowed = u64::from(self.part < part);
+        let enough = self.whole >= whole.saturating_add(borrowed);
+        let left = self.whole.wrapping_sub(whole).wrapping_sub(borrowed);
+        let part_left = self.part.wrapping_sub(part).wrapping_add(borrowed * window);
+        Self {
+            whole: if enough { left } else { 0 },
+            part: if enough { part_left } else { 0 },
+            ..self
+        }
+    }
+
+    fn moved_back(self, by: Micros) -> Self {
+        Self {
+            changed_at: self.changed_at - by,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Timestamp = Timestamp::from_seconds(1_000);
+
+    fn bucket(count: u64, window: Micros, burst: u64, hold: Hold) -> Bucket {
+        Bucket::new(count, window, burst, hold)
+    }
+
+    fn millis(millis: u64) -> Micros {
+        Micros::from_millis(millis)
+    }
+
+    fn after(wait: u64) -> Retry {
+        Retry::After(millis(wait))
+    }
+
+    #[test]
+    fn token_bucket_by_hand() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        #[rustfmt::skip]
+        let table = [
+            // name                           owed  cost  wait    allowed  left  retry         reset in
+            ("a fresh key has its burst",     0,    5,    0,      true,    0,    Retry::Now,   500),
+            ("an empty bucket denies",        5,    1,    0,      false,   0,    after(100),   500),
+            ("one token is back in 100 ms",   5,    1,    100,    true,    0,    Retry::Now,   500),
+            ("and not a millisecond sooner",  5,    1,    99,     false,   0,    after(1),     401),
+            ("idling never exceeds burst",    5,    6,    60_000, false,   5,    Retry::Never, 0),
+            ("cost 0 asks and takes nothing", 3,    0,    0,      true,    2,    Retry::Now,   300),
+            ("cost 0 passes when empty",      5,    0,    0,      true,    0,    Retry::Now,   500),
+        ];
+        for (name, owed, cost, wait, allowed, left, retry, reset) in table {
+            let state = BucketState {
+                whole: owed,
+                part: 0,
+                changed_at: T0,
+            };
+            let now = T0 + millis(wait);
+            let (got, _) = limit.decide(state, cost, now);
+            let wanted = (allowed, left, retry, now + millis(reset));
+            assert_eq!(
+                (got.allowed, got.remaining, got.retry, got.reset_at),
+                wanted,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_delay_is_a_reservation_that_nobody_shares() {
+        let limit = bucket(10, Micros::SECOND, 1, Hold::UpTo(millis(250)));
+        let mut state = BucketState {
+            changed_at: T0,
+            ..BucketState::default()
+        };
+        let mut delays = Vec::new();
+        for _ in 0..4 {
+            let (outcome, next) = limit.decide(state, 1, T0);
+            state = next;
+            delays.push((outcome.allowed, outcome.delay, outcome.retry));
+        }
+        assert_eq!(delays[0], (true, millis(0), Retry::Now));
+        assert_eq!(delays[1], (true, millis(100), Retry::Now));
+        assert_eq!(delays[2], (true, millis(200), Retry::Now));
+        assert_eq!(
+            delays[3],
+            (false, millis(0), after(50)),
+            "300 ms away, 250 may be waited"
+        );
+    }
+
+    #[test]
+    fn a_shaped_leaky_bucket_spaces_requests_evenly() {
+        let limit = bucket(10, Micros::SECOND, 3, Hold::ForWhatIsBefore);
+        let mut state = BucketState {
+            changed_at: T0,
+            ..BucketState::default()
+        };
+        let mut answers = Vec::new();
+        for _ in 0..4 {
+            let (outcome, next) = limit.decide(state, 1, T0);
+            state = next;
+            answers.push((outcome.allowed, outcome.delay, outcome.remaining));
+        }
+        let wanted = [
+            (true, millis(0), 2),
+            (true, millis(100), 1),
+            (true, millis(200), 0),
+            (false, millis(0), 0),
+        ];
+        assert_eq!(answers, wanted);
+    }
+
+    #[test]
+    fn give_back_returns_what_has_not_leaked() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let state = BucketState {
+            whole: 5,
+            part: 0,
+            changed_at: T0,
+        };
+        let after_200_ms = limit.give_back(state, 3, T0, T0 + millis(200));
+        assert_eq!(
+            (after_200_ms.whole, after_200_ms.part),
+            (2, 0),
+            "3 owed, 1 of them given back"
+        );
+        let much_later = limit.give_back(state, 3, T0, T0 + millis(10_000));
+        assert_eq!((much_later.whole, much_later.part), (0, 0));
+    }
+
+    #[test]
+    fn settling_stops_at_a_full_quota() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let owed = |whole| BucketState {
+            whole,
+            part: 0,
+            changed_at: T0,
+        };
+        assert_eq!(limit.settle(owed(1), 2, T0), owed(3));
+        assert_eq!(limit.settle(owed(1), u64::MAX, T0), owed(5));
+        assert_eq!(
+            limit.settle(owed(9), 2, T0),
+            owed(9),
+            "what is owed already stays owed"
+        );
+    }
+
+    #[test]
+    fn a_refill_that_does_not_divide_never_drifts() {
+        // 3 per second: a token every 333,333 1/3 µs. A burst of 2 that is never full again.
+        let limit = bucket(3, Micros::SECOND, 2, Hold::UpTo(Micros::ZERO));
+        let (mut state, mut now) = (
+            BucketState {
+                whole: 2,
+                part: 0,
+                changed_at: T0,
+            },
+            T0,
+        );
+        for _ in 0..3_000 {
+            let (denied, _) = limit.decide(state, 1, now);
+            now = now + denied.retry.wait().unwrap();
+            let (allowed, next) = limit.decide(state, 1, now);
+            assert!(allowed.allowed);
+            state = next;
+        }
+        assert_eq!(now.since(T0).get(), 1_000_000_000);
+    }
+}

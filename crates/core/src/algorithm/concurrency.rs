@@ -1,0 +1,261 @@
+//! Concurrency: so many holders at once, each with a lease that ends by itself if it is neither
+//! released nor renewed.
+
+use std::collections::VecDeque;
+
+use super::{Verdict, set_back};
+use crate::lease::LeaseId;
+use crate::outcome::Outcome;
+use crate::time::{Micros, Timestamp};
+
+/// The parameters of a concurrency limit. Made by [`Limit::new`](crate::Limit::new).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concurrency {
+    holders: u64,
+    lease_ttl: Micros,
+}
+
+/// The leases of one key, in the order in which they end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leases {
+    changed_at: Timestamp,
+    leases: VecDeque<Lease>,
+    held: u64,
+}
+
+/// A place that one request holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// Its name.
+    pub id: LeaseId,
+    /// How many places it takes.
+    pub cost: u64,
+    /// When it ends by itself.
+    pub ends_at: Timestamp,
+    /// How long it lasts when it is renewed.
+    pub ttl: Micros,
+}
+
+impl Concurrency {
+    pub(crate) fn new(holders: u64, lease_ttl: Micros) -> Self {
+        Self { holders, lease_ttl }
+    }
+
+    /// When a lease that is neither released nor renewed ends.
+    pub fn lease_ttl(&self) -> Micros {
+        self.lease_ttl
+    }
+
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    pub fn decide(&self, leases: &Leases, cost: u64, now: Timestamp) -> Outcome {
+        let by = set_back(leases.changed_at, now, self.lease_ttl);
+        let at = now.max(leases.changed_at - by);
+        let ended = leases.ended(at, by);
+        let held = leases.held
+            - leases
+                .leases
+                .range(..ended)
+                .map(|lease| lease.cost)
+                .sum::<u64>();
+
+        let verdict = if cost == 0 || held.saturating_add(cost) <= self.holders {
+            Verdict::ALLOWED
+        } else if cost > self.holders {
+            Verdict::NEVER
+        } else {
+            let excess = held - (self.holders - cost);
+            Verdict::denied_until(leases.frees(ended, excess) - by, now)
+        };
+        let taken = if verdict.allowed { cost } else { 0 };
+        let last_end = leases
+            .leases
+            .back()
+            .map_or(Timestamp::EPOCH, |lease| lease.ends_at - by);
+        let reset_at = match (held, taken) {
+            (0, 0) => now,
+            (_, 0) => last_end,
+            _ => last_end.max(at + self.lease_ttl),
+        };
+        verdict.outcome(self.holders, held.saturating_add(taken), reset_at, at)
+    }
+
+    /// Takes a lease that was allowed. `on_end` hears of each lease that is found to have ended.
+    pub fn charge(
+        &self,
+        leases: &mut Leases,
+        id: LeaseId,
+        cost: u64,
+        now: Timestamp,
+        on_end: impl FnMut(LeaseId),
+    ) {
+        self.mend(leases, now);
+        let at = now.max(leases.changed_at);
+        leases.drop_ended(at, on_end);
+        leases.changed_at = at;
+        leases.insert(Lease {
+            id,
+            cost,
+            ends_at: at + self.lease_ttl,
+            ttl: self.lease_ttl,
+        });
+    }
+
+    /// Moves the leases to the present if their clock has been set back since.
+    pub fn mend(&self, leases: &mut Leases, now: Timestamp) {
+        leases.mend(now, self.lease_ttl);
+    }
+}
+
+impl Leases {
+    /// Ends a lease before its time. False if it has ended already or never was. Without a time,
+    /// as of the last change.
+    pub fn release(&mut self, id: LeaseId, now: Option<Timestamp>) -> bool {
+        let now = now.unwrap_or(self.changed_at);
+        match self.take(id) {
+            Some(lease) => lease.ends_at > now,
+            None => false,
+        }
+    }
+
+    /// Lets a lease last its whole time again from `now`. False if it has ended already. Without a
+    /// time, as of the last change.
+    pub fn renew(&mut self, id: LeaseId, now: Option<Timestamp>) -> bool {
+        let now = now.unwrap_or(self.changed_at);
+        let Some(lease) = self.leases.iter().find(|lease| lease.id == id) else {
+            return false;
+        };
+        self.mend(now, lease.ttl);
+        let at = now.max(self.changed_at);
+        match self.take(id) {
+            Some(lease) if lease.ends_at > at => {
+                self.changed_at = at;
+                self.insert(Lease {
+                    ends_at: at + lease.ttl,
+                    ..lease
+                });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// When the last lease ends; the epoch if there is none.
+    pub fn last_end(&self) -> Timestamp {
+        self.leases
+            .back()
+            .map_or(Timestamp::EPOCH, |lease| lease.ends_at)
+    }
+
+    /// The leases, in the order in which they end.
+    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.iter()
+    }
+
+    fn mend(&mut self, now: Timestamp, ttl: Micros) {
+        let by = set_back(self.changed_at, now, ttl);
+        if !by.is_zero() {
+            self.changed_at = self.changed_at - by;
+            for lease in &mut self.leases {
+                lease.ends_at = lease.ends_at - by;
+            }
+        }
+    }
+
+    /// How many leases have ended by `at`, with every end moved back `by`.
+    fn ended(&self, at: Timestamp, by: Micros) -> usize {
+        self.leases
+            .partition_point(|lease| lease.ends_at - by <= at)
+    }
+
+    /// The end of the lease with which `excess` places will have become free.
+    fn frees(&self, ended: usize, excess: u64) -> Timestamp {
+        let mut freed: u64 = 0;
+        for lease in self.leases.range(ended..) {
+            freed = freed.saturating_add(lease.cost);
+            if freed >= excess {
+                return lease.ends_at;
+            }
+        }
+        self.last_end()
+    }
+
+    fn drop_ended(&mut self, at: Timestamp, mut on_end: impl FnMut(LeaseId)) {
+        let ended = self.ended(at, Micros::ZERO);
+        for lease in self.leases.drain(..ended) {
+            self.held -= lease.cost;
+            on_end(lease.id);
+        }
+    }
+
+    fn insert(&mut self, lease: Lease) {
+        let index = self
+            .leases
+            .partition_point(|other| other.ends_at <= lease.ends_at);
+        self.leases.insert(index, lease);
+        self.held += lease.cost;
+    }
+
+    fn take(&mut self, id: LeaseId) -> Option<Lease> {
+        let index = self.leases.iter().position(|lease| lease.id == id)?;
+        let lease = self.leases.remove(index)?;
+        self.held -= lease.cost;
+        Some(lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Retry;
+
+    fn seconds(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    #[test]
+    fn concurrency_by_hand() {
+        let limit = Concurrency::new(3, Micros::MINUTE);
+        let mut leases = Leases::default();
+        let (first, second) = (LeaseId::from_u128(1), LeaseId::from_u128(2));
+        limit.charge(&mut leases, first, 1, seconds(100), |_| ());
+        limit.charge(&mut leases, second, 2, seconds(110), |_| ());
+        let after = |s| Retry::After(Micros::from_seconds(s));
+        #[rustfmt::skip]
+        let table = [
+            // name                            cost at   allowed left retry         reset
+            ("all places held",                1,   120, false,  0,   after(40),    170),
+            ("two places need both to end",    2,   120, false,  0,   after(50),    170),
+            ("the first lease has ended",      1,   160, true,   0,   Retry::Now,   220),
+            ("more than there are",            4,   120, false,  0,   Retry::Never, 170),
+            ("nobody holds anything",          0,   170, true,   3,   Retry::Now,   170),
+        ];
+        for (name, cost, at, allowed, left, retry, reset) in table {
+            let got = limit.decide(&leases, cost, seconds(at));
+            let wanted = (allowed, left, retry, seconds(reset));
+            assert_eq!(
+                (got.allowed, got.remaining, got.retry, got.reset_at),
+                wanted,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lease_is_released_once_and_renewed_while_it_lasts() {
+        let limit = Concurrency::new(2, Micros::MINUTE);
+        let mut leases = Leases::default();
+        let (first, second) = (LeaseId::from_u128(1), LeaseId::from_u128(2));
+        limit.charge(&mut leases, first, 1, seconds(100), |_| ());
+        limit.charge(&mut leases, second, 1, seconds(100), |_| ());
+        assert!(leases.release(first, Some(seconds(101))));
+        assert!(!leases.release(first, Some(seconds(101))));
+        assert!(leases.renew(second, Some(seconds(150))));
+        assert_eq!(limit.decide(&leases, 0, seconds(200)).remaining, 1);
+        assert!(!leases.renew(second, Some(seconds(210))), "it ended at 210");
+
+        limit.charge(&mut leases, first, 1, seconds(300), |_| ());
+        let mut ended = Vec::new();
+        limit.charge(&mut leases, second, 1, seconds(360), |id| ended.push(id));
+        assert_eq!(ended, [first]);
+    }
+}

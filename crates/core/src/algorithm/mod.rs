@@ -1,0 +1,94 @@
+//! The seven algorithms as pure functions of (limit, state, cost, now).
+//!
+//! Whole numbers only, no clock, no store, no allocation in a decision, so that the same numbers
+//! can be replayed in Rust, in a Redis script and on paper. What a store does with a state, where
+//! it keeps it and for how long, is its own affair.
+//!
+//! All of them share two rules about time. A decision is made as of the later of the request's
+//! time and the state's last change, so a clock that goes back gives nothing. And a state that was
+//! changed further in the future than its limit can remember belongs to a clock that has been set
+//! back since: it is moved, whole, to the present, so that it freezes nobody.
+
+pub mod arithmetic;
+pub mod bucket;
+pub mod concurrency;
+pub mod fixed_window;
+pub mod sliding_window_counter;
+pub mod sliding_window_log;
+pub mod sliding_window_slots;
+
+pub use bucket::{Bucket, BucketState, Hold};
+pub use concurrency::{Concurrency, Lease, Leases};
+pub use fixed_window::{FixedWindow, FixedWindowState};
+pub use sliding_window_counter::{CounterState, SlidingCounter};
+pub use sliding_window_log::{Log, SlidingLog};
+pub use sliding_window_slots::{SlidingSlots, Slots};
+
+use crate::outcome::{Outcome, Retry};
+use crate::time::{Micros, Timestamp};
+
+/// A limit's algorithm with its parameters, ready to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `token_bucket` and `leaky_bucket`.
+    Bucket(Bucket),
+    /// `fixed_window`.
+    FixedWindow(FixedWindow),
+    /// `sliding_window_counter`.
+    SlidingCounter(SlidingCounter),
+    /// `sliding_window_slots`.
+    SlidingSlots(SlidingSlots),
+    /// `sliding_window_log`.
+    SlidingLog(SlidingLog),
+    /// `concurrency`.
+    Concurrency(Concurrency),
+}
+
+/// How far a state that was last changed at `changed_at` has to be moved back in time, so that it
+/// is not further in the future than its limit remembers. Almost always not at all.
+fn set_back(changed_at: Timestamp, now: Timestamp, memory: Micros) -> Micros {
+    if changed_at > now + memory {
+        changed_at.since(now)
+    } else {
+        Micros::ZERO
+    }
+}
+
+/// A limit's verdict on a cost, before anything is charged.
+struct Verdict {
+    allowed: bool,
+    retry: Retry,
+}
+
+impl Verdict {
+    const ALLOWED: Self = Self {
+        allowed: true,
+        retry: Retry::Now,
+    };
+    const NEVER: Self = Self {
+        allowed: false,
+        retry: Retry::Never,
+    };
+
+    /// Denied until `then`, counted from the request's own `now`.
+    fn denied_until(then: Timestamp, now: Timestamp) -> Self {
+        Self {
+            allowed: false,
+            retry: Retry::After(then.since(now)),
+        }
+    }
+
+    /// For the algorithms that never delay: what is `used` of `limit` after this verdict, whole
+    /// again at `reset_at`.
+    fn outcome(self, limit: u64, used: u64, reset_at: Timestamp, at: Timestamp) -> Outcome {
+        Outcome {
+            allowed: self.allowed,
+            limit,
+            remaining: limit.saturating_sub(used),
+            retry: self.retry,
+            reset_at,
+            delay: Micros::ZERO,
+            at,
+        }
+    }
+}

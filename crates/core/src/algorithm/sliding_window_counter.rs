@@ -1,0 +1,222 @@
+//! Sliding window counter: the present window's count, and as much of the one before as still
+//! reaches into the last `window` of time.
+
+use super::arithmetic::Divisor;
+use super::{Verdict, set_back};
+use crate::limit::elapsed_in;
+use crate::outcome::Outcome;
+use crate::time::{Micros, Timestamp};
+
+/// The parameters of a sliding window counter. Made by [`Limit::new`](crate::Limit::new).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingCounter {
+    count: u64,
+    window: Micros,
+}
+
+/// What was used in the clock-aligned window that holds `changed_at`, and in the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CounterState {
+    /// When something was last charged.
+    pub changed_at: Timestamp,
+    /// What was charged in the window that holds it.
+    pub current: u64,
+    /// What was charged in the window before.
+    pub previous: u64,
+}
+
+impl SlidingCounter {
+    pub(crate) fn new(count: u64, window: Micros) -> Self {
+        Self { count, window }
+    }
+
+    /// The window.
+    pub fn window(&self) -> Micros {
+        self.window
+    }
+
+    /// Decides one charge and returns the state to keep.
+    #[inline]
+    pub fn decide(
+        &self,
+        state: CounterState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (Outcome, CounterState) {
+        let state = state.moved_back(set_back(state.changed_at, now, self.window));
+        let at = now.max(state.changed_at);
+        let before = self.as_of(state, at);
+
+        let verdict = if cost == 0 || self.used(before).saturating_add(cost) <= self.count {
+            Verdict::ALLOWED
+        } else if cost > self.count {
+            Verdict::NEVER
+        } else {
+            Verdict::denied_until(self.falls_to(before, self.count - cost), now)
+        };
+        let charged = verdict.allowed && cost > 0;
+        let after = CounterState {
+            current: before.current.saturating_add(cost),
+            ..before
+        };
+        let kept = if charged { after } else { before };
+        let used = self.used(kept);
+        let reset_at = if used == 0 {
+            now
+        } else {
+            self.falls_to(kept, 0)
+        };
+        (
+            verdict.outcome(self.count, used, reset_at, at),
+            if charged { after } else { state },
+        )
+    }
+
+    /// Adds a cost that is known only afterwards, up to the limit.
+    pub fn settle(&self, state: CounterState, cost: u64, now: Timestamp) -> CounterState {
+        let before = self.present(state, now);
+        let cost = cost.min(self.count.saturating_sub(self.used(before)));
+        CounterState {
+            current: before.current + cost,
+            ..before
+        }
+    }
+
+    /// Takes back `cost` in the window in which it was charged, as of `charged_at`, while that
+    /// window still counts.
+    pub fn give_back(
+        &self,
+        state: CounterState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> CounterState {
+        let before = self.present(state, now);
+        let start = self.start_of(before.changed_at);
+        if self.start_of(charged_at) == start {
+            CounterState {
+                current: before.current.saturating_sub(cost),
+                ..before
+            }
+        } else if charged_at < start && start.since(charged_at) <= self.window {
+            CounterState {
+                previous: before.previous.saturating_sub(cost),
+                ..before
+            }
+        } else {
+            before
+        }
+    }
+
+    /// What counts at `state.changed_at`.
+    #[inline]
+    fn used(&self, state: CounterState) -> u64 {
+        let left = self.window - elapsed_in(self.window, state.changed_at);
+        let (weighted, _) = Divisor::new(self.window.get()).mul_div(state.previous, left.get());
+        state.current.saturating_add(weighted)
+    }
+
+    /// The first instant after `state.changed_at` at which no more than `room` is used, if nothing
+    /// is charged until then. More than `room` is used now.
+    fn falls_to(&self, state: CounterState, room: u64) -> Timestamp {
+        let ends_at = state.changed_at + (self.window - elapsed_in(self.window, state.changed_at));
+        if state.current <= room {
+            // The previous window's share has to fall to what the current one leaves.
+            ends_at - self.left_when(state.previous, room - state.current)
+        } else {
+            // The current window has to become the previous one first.
+            ends_at + (self.window - self.left_when(state.current, room))
+        }
+    }
+
+    /// How much of a window may be left for the share of the `previous` one to be within `room`.
+    fn left_when(&self, previous: u64, room: u64) -> Micros {
+        // floor(previous * left / window) <= room  <=>  previous * left < (room + 1) * window
+        Micros::new(Divisor::new(previous).mul_add_div_ceil(room + 1, self.window.get(), 0) - 1)
+    }
+
+    fn present(&self, state: CounterState, now: Timestamp) -> CounterState {
+        let state = state.moved_back(set_back(state.changed_at, now, self.window));
+        self.as_of(state, now.max(state.changed_at))
+    }
+
+    /// The state as it stands at `at`, which is not before its last change.
+    #[inline]
+    fn as_of(&self, state: CounterState, at: Timestamp) -> CounterState {
+        let start = self.start_of(at);
+        if state.changed_at >= start {
+            CounterState {
+                changed_at: at,
+                ..state
+            }
+        } else if start.since(state.changed_at) <= self.window {
+            CounterState {
+                changed_at: at,
+                current: 0,
+                previous: state.current,
+            }
+        } else {
+            CounterState {
+                changed_at: at,
+                current: 0,
+                previous: 0,
+            }
+        }
+    }
+
+    fn start_of(&self, at: Timestamp) -> Timestamp {
+        at - elapsed_in(self.window, at)
+    }
+}
+
+impl CounterState {
+    fn moved_back(self, by: Micros) -> Self {
+        Self {
+            changed_at: self.changed_at - by,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Retry;
+
+    #[test]
+    fn sliding_window_counter_by_hand() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        let at = |seconds: u64| Timestamp::from_seconds(seconds);
+        #[rustfmt::skip]
+        let table = [
+            // name                                  previous current elapsed cost allowed left retry
+            ("half of 40 and 80 are 100",            40,      80,     30,     1,   false,  0,   Retry::After(Micros::new(1))),
+            ("a third of 40 and 80 are 93",          40,      80,     40,     1,   true,   6,   Retry::Now),
+            ("the current window has to pass first", 0,       100,    30,     1,   false,  0,   Retry::After(Micros::from_seconds(30) + Micros::new(1))),
+            ("an untouched key",                     0,       0,      30,     100, true,   0,   Retry::Now),
+            ("never more than the limit",            0,       0,      30,     101, false,  100, Retry::Never),
+        ];
+        for (name, previous, current, elapsed, cost, allowed, left, retry) in table {
+            let state = CounterState {
+                changed_at: at(600),
+                current,
+                previous,
+            };
+            let (got, _) = limit.decide(state, cost, at(600 + elapsed));
+            assert_eq!(
+                (got.allowed, got.remaining, got.retry),
+                (allowed, left, retry),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_is_whole_again_when_less_than_one_request_is_left() {
+        let limit = SlidingCounter::new(10, Micros::MINUTE);
+        let (one, _) = limit.decide(CounterState::default(), 1, Timestamp::from_seconds(90));
+        assert_eq!(one.reset_at, Timestamp::from_seconds(120) + Micros::new(1));
+        let (four, _) = limit.decide(CounterState::default(), 4, Timestamp::from_seconds(90));
+        assert_eq!(four.reset_at, Timestamp::from_seconds(165) + Micros::new(1));
+    }
+}

@@ -1,0 +1,286 @@
+//! Sliding window log: the time and cost of every admitted request. Exact, at the price of memory
+//! that grows with the entries in the window.
+//!
+//! Entries hold running totals, so that what has left the window, and when enough will have left
+//! it, is found by halving and not by adding up.
+
+use std::collections::VecDeque;
+
+use super::{Verdict, set_back};
+use crate::outcome::Outcome;
+use crate::time::{Micros, Timestamp};
+
+/// Below this many entries a log's memory is not worth giving back.
+const SMALL: usize = 16;
+
+/// The parameters of a log. Made by [`Limit::new`](crate::Limit::new).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingLog {
+    count: u64,
+    window: Micros,
+}
+
+/// The admitted requests of one key, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    /// The running total before the first entry. Totals wrap around; only differences count.
+    before: u64,
+}
+
+/// What was admitted at one instant: one entry, whatever the cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    at: Timestamp,
+    /// The running total of costs, this one included.
+    total: u64,
+}
+
+/// The part of a log that counts at some instant.
+struct Live {
+    first: usize,
+    before: u64,
+    used: u64,
+}
+
+impl SlidingLog {
+    pub(crate) fn new(count: u64, window: Micros) -> Self {
+        Self { count, window }
+    }
+
+    /// The window.
+    pub fn window(&self) -> Micros {
+        self.window
+    }
+
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    pub fn decide(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
+        let by = set_back(log.changed_at(), now, self.window);
+        let at = now.max(log.changed_at() - by);
+        let live = log.live(self.window, at, by);
+
+        let verdict = if cost == 0 || live.used.saturating_add(cost) <= self.count {
+            Verdict::ALLOWED
+        } else if cost > self.count {
+            Verdict::NEVER
+        } else {
+            let excess = live.used - (self.count - cost);
+            Verdict::denied_until(log.frees(&live, excess) - by + self.window, now)
+        };
+        let taken = if verdict.allowed { cost } else { 0 };
+        let reset_at = if taken > 0 {
+            at + self.window
+        } else if live.used > 0 {
+            log.changed_at() - by + self.window
+        } else {
+            now
+        };
+        verdict.outcome(self.count, live.used.saturating_add(taken), reset_at, at)
+    }
+
+    /// Charges `cost`, which was allowed, and forgets what has left the window.
+    pub fn charge(&self, log: &mut Log, cost: u64, now: Timestamp) {
+        self.mend(log, now);
+        let at = now.max(log.changed_at());
+        let live = log.live(self.window, at, Micros::ZERO);
+        log.forget(&live);
+        if cost > 0 {
+            log.push(at, cost);
+        }
+    }
+
+    /// Moves the log to the present if its clock has been set back since.
+    pub fn mend(&self, log: &mut Log, now: Timestamp) {
+        let by = set_back(log.changed_at(), now, self.window);
+        if !by.is_zero() {
+            for entry in &mut log.entries {
+                entry.at = entry.at - by;
+            }
+        }
+    }
+
+    /// Adds a cost that is known only afterwards, up to the limit.
+    pub fn settle(&self, log: &mut Log, cost: u64, now: Timestamp) {
+        let room = self.decide(log, 0, now).remaining;
+        self.charge(log, cost.min(room), now);
+    }
+
+    /// Takes back `cost` from the entry that was made as of `charged_at`, if it is still there.
+    pub fn give_back(&self, log: &mut Log, cost: u64, charged_at: Timestamp, now: Timestamp) {
+        self.mend(log, now);
+        let index = log.entries.partition_point(|entry| entry.at < charged_at);
+        let before = log.total_before(index);
+        let Some(entry) = log
+            .entries
+            .get(index)
+            .filter(|entry| entry.at == charged_at)
+        else {
+            return;
+        };
+        let own = entry.total.wrapping_sub(before);
+        for later in log.entries.range_mut(index..) {
+            later.total = later.total.wrapping_sub(cost.min(own));
+        }
+        if cost >= own {
+            log.entries.remove(index);
+        }
+    }
+}
+
+impl Log {
+    /// How many instants it remembers.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it remembers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn changed_at(&self) -> Timestamp {
+        self.entries
+            .back()
+            .map_or(Timestamp::EPOCH, |entry| entry.at)
+    }
+
+    fn total_before(&self, index: usize) -> u64 {
+        match index.checked_sub(1) {
+            Some(earlier) => self.entries[earlier].total,
+            None => self.before,
+        }
+    }
+
+    /// What counts at `at`, with every entry moved back `by`. An entry that is exactly `window` old
+    /// has left.
+    fn live(&self, window: Micros, at: Timestamp, by: Micros) -> Live {
+        let first = self
+            .entries
+            .partition_point(|entry| entry.at - by + window <= at);
+        let before = self.total_before(first);
+        let total = self.entries.back().map_or(before, |entry| entry.total);
+        Live {
+            first,
+            before,
+            used: total.wrapping_sub(before),
+        }
+    }
+
+    /// The time of the entry with which at least `excess` of what counts will have left.
+    fn frees(&self, live: &Live, excess: u64) -> Timestamp {
+        let index = self.entries.partition_point(|entry| {
+            let freed = entry.total.wrapping_sub(live.before);
+            // Entries that have left already wrap around to above what is used.
+            freed > live.used || freed < excess
+        });
+        self.entries
+            .get(index)
+            .map_or(Timestamp::EPOCH, |entry| entry.at)
+    }
+
+    fn forget(&mut self, live: &Live) {
+        self.entries.drain(..live.first);
+        self.before = live.before;
+        let room = self.entries.capacity();
+        if room > SMALL && self.entries.len() < room / 4 {
+            self.entries.shrink_to((room / 2).max(SMALL));
+        }
+    }
+
+    fn push(&mut self, at: Timestamp, cost: u64) {
+        let total = self.total_before(self.entries.len()).wrapping_add(cost);
+        match self.entries.back_mut() {
+            Some(last) if last.at == at => last.total = total,
+            _ => self.entries.push_back(Entry { at, total }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Retry;
+
+    fn seconds(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    #[test]
+    fn sliding_window_log_by_hand() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        let mut log = Log::default();
+        limit.charge(&mut log, 4, seconds(100));
+        limit.charge(&mut log, 3, seconds(110));
+        limit.charge(&mut log, 3, seconds(130));
+        let after = |s| Retry::After(Micros::from_seconds(s));
+        #[rustfmt::skip]
+        let table = [
+            // name                              cost at   allowed left retry         reset
+            ("full",                             1,   130, false,  0,   after(30),    190),
+            ("the oldest frees 4",               4,   130, false,  0,   after(30),    190),
+            ("5 need the second to leave too",   5,   130, false,  0,   after(40),    190),
+            ("10 need all to leave",             10,  130, false,  0,   after(60),    190),
+            ("a window later it has left",       4,   160, true,   0,   Retry::Now,   220),
+            ("and not a second sooner",          1,   159, false,  0,   after(1),     190),
+            ("all gone",                         10,  190, true,   0,   Retry::Now,   250),
+            ("never more than the limit",        11,  190, false,  10,  Retry::Never, 190),
+        ];
+        for (name, cost, at, allowed, left, retry, reset) in table {
+            let got = limit.decide(&log, cost, seconds(at));
+            let wanted = (allowed, left, retry, seconds(reset));
+            assert_eq!(
+                (got.allowed, got.remaining, got.retry, got.reset_at),
+                wanted,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_million_at_once_is_one_entry() {
+        let limit = SlidingLog::new(1_000_000, Micros::MINUTE);
+        let mut log = Log::default();
+        limit.charge(&mut log, 1_000_000, seconds(100));
+        assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn memory_follows_the_entries_in_the_window() {
+        let limit = SlidingLog::new(1_000_000, Micros::SECOND);
+        let mut log = Log::default();
+        for micros in 0..10_000 {
+            limit.charge(&mut log, 1, Timestamp::from_micros(micros));
+        }
+        assert_eq!(log.len(), 10_000);
+        for second in 2..40 {
+            limit.charge(&mut log, 1, seconds(second));
+        }
+        assert_eq!(log.len(), 1);
+        assert!(
+            log.entries.capacity() <= 4 * SMALL,
+            "{} entries of room",
+            log.entries.capacity()
+        );
+    }
+
+    #[test]
+    fn give_back_takes_one_entry_out_of_the_middle() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        let mut log = Log::default();
+        for (at, cost) in [(100, 4), (110, 3), (130, 3)] {
+            limit.charge(&mut log, cost, seconds(at));
+        }
+        limit.give_back(&mut log, 3, seconds(110), seconds(131));
+        limit.give_back(&mut log, 3, seconds(111), seconds(131));
+        assert_eq!(
+            (log.len(), limit.decide(&log, 0, seconds(131)).remaining),
+            (2, 3)
+        );
+        limit.give_back(&mut log, 1, seconds(100), seconds(131));
+        assert_eq!(
+            (log.len(), limit.decide(&log, 0, seconds(131)).remaining),
+            (2, 4)
+        );
+        assert_eq!(limit.decide(&log, 0, seconds(160)).remaining, 7);
+    }
+}

@@ -1,0 +1,230 @@
+//! Sliding window slots: a ring of counters, one for each part of the window.
+//!
+//! The slot that the window's start falls into counts whole if `strict`, and not at all if not; so
+//! `strict` never admits more than the limit in any interval of one window's length.
+
+use super::{Verdict, set_back};
+use crate::outcome::Outcome;
+use crate::time::{Micros, Timestamp};
+
+/// The parameters of a window cut into slots. Made by [`Limit::new`](crate::Limit::new).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingSlots {
+    count: u64,
+    window: Micros,
+    slot: u64,
+    counted: u64,
+}
+
+/// What was used in each of the latest slots. Once something is charged, its size never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Slots {
+    changed_at: Timestamp,
+    /// One count for each slot that counts; none at all while nothing was charged.
+    ring: Box<[u32]>,
+    /// Where in the ring the slot is that holds `changed_at`; older slots are before it.
+    newest: usize,
+}
+
+impl SlidingSlots {
+    pub(crate) fn new(count: u64, window: Micros, slots: u32, strict: bool) -> Self {
+        let slot = window.get() / u64::from(slots);
+        Self {
+            count,
+            window,
+            slot,
+            counted: u64::from(slots) + u64::from(strict),
+        }
+    }
+
+    /// The length of one slot.
+    pub fn slot(&self) -> Micros {
+        Micros::new(self.slot)
+    }
+
+    /// How many slots count at any time, the present one among them.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    pub fn decide(&self, slots: &Slots, cost: u64, now: Timestamp) -> Outcome {
+        let changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
+        let at = now.max(changed_at);
+        let used = self.used(slots, changed_at, at);
+
+        let verdict = if cost == 0 || used.saturating_add(cost) <= self.count {
+            Verdict::ALLOWED
+        } else if cost > self.count {
+            Verdict::NEVER
+        } else {
+            let excess = used - (self.count - cost);
+            Verdict::denied_until(self.frees(slots, changed_at, at, excess), now)
+        };
+        let taken = if verdict.allowed { cost } else { 0 };
+        let reset_at = if taken > 0 {
+            self.stops_counting(at, 0)
+        } else if used > 0 {
+            self.frees(slots, changed_at, at, used)
+        } else {
+            now
+        };
+        verdict.outcome(self.count, used.saturating_add(taken), reset_at, at)
+    }
+
+    /// Charges `cost`, which was allowed.
+    pub fn charge(&self, slots: &mut Slots, cost: u64, now: Timestamp) {
+        if slots.ring.is_empty() {
+            let counted = usize::try_from(self.counted).unwrap_or(usize::MAX);
+            slots.ring = vec![0; counted].into();
+        }
+        self.bring_forward(slots, now);
+        let count = &mut slots.ring[slots.newest];
+        *count = count.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+    }
+
+    /// Moves the state to the present if its clock has been set back since.
+    pub fn mend(&self, slots: &mut Slots, now: Timestamp) {
+        slots.changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
+    }
+
+    /// Adds a cost that is known only afterwards, up to the limit.
+    pub fn settle(&self, slots: &mut Slots, cost: u64, now: Timestamp) {
+        let room = self.decide(slots, 0, now).remaining;
+        self.charge(slots, cost.min(room), now);
+    }
+
+    /// Takes back `cost` in the slot in which it was charged, as of `charged_at`, while it counts.
+    pub fn give_back(&self, slots: &mut Slots, cost: u64, charged_at: Timestamp, now: Timestamp) {
+        self.mend(slots, now);
+        let (newest, charged) = (self.number(slots.changed_at), self.number(charged_at));
+        let age = newest.wrapping_sub(charged);
+        if charged <= newest && age < self.counted && !slots.ring.is_empty() {
+            let index = slots.index(age);
+            let count = &mut slots.ring[index];
+            *count = count.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Clears the slots that have passed since the last change, up to the one that holds `now`.
+    fn bring_forward(&self, slots: &mut Slots, now: Timestamp) {
+        self.mend(slots, now);
+        let at = now.max(slots.changed_at);
+        let passed = self.number(at) - self.number(slots.changed_at);
+        for _ in 0..passed.min(self.counted) {
+            slots.newest = (slots.newest + 1) % slots.ring.len();
+            slots.ring[slots.newest] = 0;
+        }
+        slots.changed_at = at;
+    }
+
+    /// What counts at `at`, when the state was last changed at `changed_at`.
+    fn used(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp) -> u64 {
+        self.ages(changed_at, at).map(|age| slots.count(age)).sum()
+    }
+
+    /// The first instant at which at least `excess` of what counts at `at` has stopped counting.
+    fn frees(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp, excess: u64) -> Timestamp {
+        let mut freed = 0;
+        for age in self.ages(changed_at, at).rev() {
+            freed += slots.count(age);
+            if freed >= excess {
+                return self.stops_counting(changed_at, age);
+            }
+        }
+        at
+    }
+
+    /// How old the slots are that still count at `at`, in slots before the one of `changed_at`.
+    fn ages(&self, changed_at: Timestamp, at: Timestamp) -> std::ops::Range<u64> {
+        let passed = self.number(at) - self.number(changed_at);
+        0..self.counted.saturating_sub(passed)
+    }
+
+    /// When the slot that is `age` slots before the one of `changed_at` stops counting.
+    fn stops_counting(&self, changed_at: Timestamp, age: u64) -> Timestamp {
+        let number = self.number(changed_at) + self.counted - age;
+        Timestamp::from_micros(number.saturating_mul(self.slot))
+    }
+
+    fn number(&self, at: Timestamp) -> u64 {
+        at.as_micros() / self.slot
+    }
+}
+
+impl Slots {
+    fn count(&self, age: u64) -> u64 {
+        if self.ring.is_empty() {
+            0
+        } else {
+            u64::from(self.ring[self.index(age)])
+        }
+    }
+
+    fn index(&self, age: u64) -> usize {
+        let age = usize::try_from(age).unwrap_or(0);
+        (self.newest + self.ring.len() - age) % self.ring.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Retry;
+
+    fn seconds(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    #[test]
+    fn slots_leave_one_by_one() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 4, seconds(605)); // slot 60
+        limit.charge(&mut slots, 6, seconds(625)); // slot 62
+        #[rustfmt::skip]
+        let table = [
+            // name                            cost at   allowed left retry                                        reset
+            ("full",                           1,   630, false,  0,   Retry::After(Micros::from_seconds(30)),      680),
+            ("needs both slots to leave",      5,   630, false,  0,   Retry::After(Micros::from_seconds(50)),      680),
+            ("the first slot has left",        4,   660, true,   0,   Retry::Now,                                  720),
+            ("a peek at what is left",         0,   660, true,   4,   Retry::Now,                                  680),
+            ("all have left",                  0,   680, true,   10,  Retry::Now,                                  680),
+            ("never more than the limit",      11,  680, false,  10,  Retry::Never,                                680),
+        ];
+        for (name, cost, at, allowed, left, retry, reset) in table {
+            let got = limit.decide(&slots, cost, seconds(at));
+            let wanted = (allowed, left, retry, seconds(reset));
+            assert_eq!(
+                (got.allowed, got.remaining, got.retry, got.reset_at),
+                wanted,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn strict_counts_the_slot_that_is_partly_gone() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, true);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 10, seconds(609));
+        assert!(
+            !limit.decide(&slots, 1, seconds(669)).allowed,
+            "60 s later to the second"
+        );
+        assert!(limit.decide(&slots, 1, seconds(670)).allowed);
+    }
+
+    #[test]
+    fn give_back_finds_its_slot() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 4, seconds(605));
+        limit.charge(&mut slots, 5, seconds(625));
+        limit.give_back(&mut slots, 3, seconds(605), seconds(630));
+        assert_eq!(limit.decide(&slots, 0, seconds(630)).remaining, 4);
+        limit.charge(&mut slots, 1, seconds(690));
+        limit.give_back(&mut slots, 9, seconds(605), seconds(690));
+        assert_eq!(limit.decide(&slots, 0, seconds(690)).remaining, 9);
+    }
+}

@@ -1,0 +1,44 @@
+//! A clock that stands still until it is told otherwise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Clock;
+use crate::time::{Micros, Timestamp};
+
+/// A clock for tests: it shows what it was last set to. Clones show the same time.
+///
+/// Unlike other clocks it may be set back, to see what a limiter does then.
+///
+/// ```
+/// use tidegate_core::{Clock, ManualClock, Micros, Timestamp};
+///
+/// let clock = ManualClock::new(Timestamp::from_seconds(1_000));
+/// clock.advance(Micros::SECOND);
+/// assert_eq!(clock.now(), Timestamp::from_seconds(1_001));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self(Arc::new(AtomicU64::new(now.as_micros())))
+    }
+
+    /// Moves the clock on by `span`.
+    pub fn advance(&self, span: Micros) {
+        self.set(self.now() + span);
+    }
+
+    /// Shows `now` from here on, earlier or later than before.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.as_micros(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}

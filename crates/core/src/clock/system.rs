@@ -1,0 +1,190 @@
+//! The system's clock, made monotonic, and cheap enough to read for every decision.
+//!
+//! Two layers. [`Truth`] follows the wall clock but never goes back. Each thread asks it at most
+//! once in [`TRUSTED_FOR`] and counts the processor's ticks in between, which costs a fraction of a
+//! system call.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use super::Clock;
+use crate::time::Timestamp;
+
+/// How long a thread counts ticks before it asks the truth again. Short enough that a tick rate
+/// that is wrong by a hundredth of a percent stays invisible at the scale of microseconds.
+const TRUSTED_FOR: u64 = 1_000_000; // nanoseconds
+
+/// The wall clock in UTC, never going back.
+///
+/// When the wall clock is set forward, this clock follows at once. When it is set back, this clock
+/// goes on at nine tenths of its speed until the wall clock has caught up: limits then refill a
+/// little slower for a while, and nobody is frozen or given a window twice.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        let ticks = tick_counter();
+        let raw = ticks.raw();
+        let reading = READING.get();
+        let counted = ticks.delta_as_nanos(reading.ticks, raw);
+        if counted < TRUSTED_FOR {
+            return Timestamp::from_micros(reading.pace.after(reading.nanos, counted) / 1_000);
+        }
+        reading.renew(raw)
+    }
+}
+
+/// What a thread knew when it last asked the truth, and where its tick counter stood.
+#[derive(Clone, Copy)]
+struct Reading {
+    ticks: u64,
+    nanos: u64,
+    pace: Pace,
+}
+
+thread_local! {
+    static READING: Cell<Reading> =
+        const { Cell::new(Reading { ticks: 0, nanos: 0, pace: Pace::Full }) };
+}
+
+impl Reading {
+    /// Asks the truth, and goes on from there; or, if this thread has told a later time already,
+    /// from that, slowly, until the truth has caught up.
+    #[cold]
+    fn renew(self, raw: u64) -> Timestamp {
+        let (truth, pace) = truth().lock().read();
+        let told = self.pace.after(self.nanos, TRUSTED_FOR);
+        let (nanos, pace) = if truth >= told || self.ticks == 0 {
+            (truth, pace)
+        } else {
+            (told, Pace::NineTenths)
+        };
+        READING.set(Self {
+            ticks: raw,
+            nanos,
+            pace,
+        });
+        Timestamp::from_micros(nanos / 1_000)
+    }
+}
+
+fn tick_counter() -> &'static quanta::Clock {
+    static TICKS: OnceLock<quanta::Clock> = OnceLock::new();
+    TICKS.get_or_init(quanta::Clock::new)
+}
+
+fn truth() -> &'static Mutex<Truth> {
+    static TRUTH: OnceLock<Mutex<Truth>> = OnceLock::new();
+    TRUTH.get_or_init(|| Mutex::new(Truth::start()))
+}
+
+/// What every thread's reading is taken from.
+struct Truth {
+    asked_at: Instant,
+    nanos: u64,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the system's clocks"
+)]
+impl Truth {
+    fn start() -> Self {
+        Self {
+            asked_at: Instant::now(),
+            nanos: wall_nanos(SystemTime::now()),
+        }
+    }
+
+    fn read(&mut self) -> (u64, Pace) {
+        let asked_at = Instant::now();
+        let elapsed = asked_at.saturating_duration_since(self.asked_at);
+        let (nanos, pace) = follow(self.nanos, elapsed, wall_nanos(SystemTime::now()));
+        (self.nanos, self.asked_at) = (nanos, asked_at);
+        (nanos, pace)
+    }
+}
+
+/// How fast the clock goes: slowed down while the wall clock is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Full,
+    NineTenths,
+}
+
+impl Pace {
+    fn after(self, nanos: u64, elapsed: u64) -> u64 {
+        let passed = match self {
+            Self::Full => elapsed,
+            Self::NineTenths => elapsed - elapsed / 10,
+        };
+        nanos.saturating_add(passed)
+    }
+}
+
+/// The reading that comes `elapsed` after `last` when the wall clock shows `wall`.
+fn follow(last: u64, elapsed: Duration, wall: u64) -> (u64, Pace) {
+    let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let slowest = Pace::NineTenths.after(last, elapsed);
+    if wall >= slowest {
+        (wall, Pace::Full)
+    } else {
+        (slowest, Pace::NineTenths)
+    }
+}
+
+/// Nanoseconds since the epoch; zero before it.
+fn wall_nanos(wall: SystemTime) -> u64 {
+    let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_wall_clock_is_followed_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            // name                                 last         elapsed  wall          reading
+            ("in step",                             10 * SECOND, 1,       11 * SECOND,  (11 * SECOND, Pace::Full)),
+            ("a step forward is taken at once",     10 * SECOND, 1,       90 * SECOND,  (90 * SECOND, Pace::Full)),
+            ("a step back slows down, never back",  10 * SECOND, 1,       5 * SECOND,   (10 * SECOND + 900_000_000, Pace::NineTenths)),
+            ("no time, no change",                  10 * SECOND, 0,       5 * SECOND,   (10 * SECOND, Pace::NineTenths)),
+            ("caught up after ten times the step",  10 * SECOND, 50,      55 * SECOND,  (55 * SECOND, Pace::Full)),
+        ];
+        for (name, last, elapsed, wall, reading) in table {
+            assert_eq!(
+                follow(last, Duration::from_secs(elapsed), wall),
+                reading,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "compared with the system's own clock"
+    )]
+    fn readings_never_go_back_and_stay_with_the_wall_clock() {
+        let before = wall_nanos(SystemTime::now()) / 1_000;
+        let mut last = SystemClock.now();
+        for _ in 0..200_000 {
+            let next = SystemClock.now();
+            assert!(next >= last, "{next:?} came after {last:?}");
+            last = next;
+        }
+        let after = wall_nanos(SystemTime::now()) / 1_000;
+        // A scheduler may hold the thread between any two lines: allow it a tenth of a second.
+        assert!(last.as_micros() + 100_000 > before && last.as_micros() < after + 100_000);
+    }
+}

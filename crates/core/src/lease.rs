@@ -1,0 +1,80 @@
+//! The name of a concurrency lease.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Names the places that one request holds under its concurrency limits.
+///
+/// Whoever knows the name can release the lease, so names are unguessable: 128 bits from the
+/// operating system. Written as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(u128);
+
+impl LeaseId {
+    /// A new name that nobody can guess.
+    pub fn random() -> Result<Self, NoRandomness> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(NoRandomness)?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+
+    /// The name with this number.
+    pub const fn from_u128(number: u128) -> Self {
+        Self(number)
+    }
+
+    /// The number of this name.
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Shortened: a whole name in a log could be used to release the lease.
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaseId({:04x}…)", self.0 >> 112)
+    }
+}
+
+impl FromStr for LeaseId {
+    type Err = BadLeaseId;
+
+    fn from_str(text: &str) -> Result<Self, BadLeaseId> {
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(BadLeaseId);
+        }
+        u128::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|_| BadLeaseId)
+    }
+}
+
+/// The text is not the name of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a lease is named by 32 hexadecimal digits")]
+pub struct BadLeaseId;
+
+/// The operating system gave no random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gave no random bytes")]
+pub struct NoRandomness(#[source] getrandom::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let id = LeaseId::random().unwrap();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "1", &"g".repeat(32), &"+".repeat(32), &"0".repeat(33)] {
+            assert_eq!(bad.parse::<LeaseId>(), Err(BadLeaseId), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Why a limit was refused, in words that say what would be accepted.
+
+use super::{MAX_COUNT, MAX_SLOTS, MAX_WINDOW, MIN_WINDOW, Rate, Window};
+use crate::time::Micros;
+
+/// Why a limit was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// The text is not of the form of a limit.
+    #[error(
+        "`{text}` is not a limit: {reason}; write for example `100/minute`, `10 per 2 hours` or `100/minute burst 20`"
+    )]
+    Syntax {
+        /// What was read.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text is not a span of time.
+    #[error("`{text}` is not a span of time: {reason}; write for example `500ms`, `30s` or `5m`")]
+    SpanSyntax {
+        /// What was read.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A count or burst of zero.
+    #[error(
+        "a {what} of 0 would never let anything pass; give 1 to {MAX_COUNT}, or say `blocked` if that is meant"
+    )]
+    Zero {
+        /// Which of the limit's numbers.
+        what: &'static str,
+    },
+    /// A count or burst beyond what can be counted exactly.
+    #[error("a {what} of {value} is too large; give 1 to {MAX_COUNT}")]
+    TooLarge {
+        /// Which of the limit's numbers.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+    },
+    /// A window or another span that is too short or too long.
+    #[error("a {what} of {span} is out of range; give {MIN_WINDOW} to {} days", MAX_WINDOW.get() / Micros::DAY.get())]
+    SpanOutOfRange {
+        /// Which of the limit's spans.
+        what: &'static str,
+        /// What was given.
+        span: Micros,
+    },
+    /// A limit that needs a window has none.
+    #[error("`{count}` names no window; write for example `{count}/minute`")]
+    WindowMissing {
+        /// The count that was given.
+        count: u64,
+    },
+    /// Concurrency counts holders at once and has no window.
+    #[error(
+        "concurrency counts holders at once and has no window; write `{count}` instead of `{count}/{window}`"
+    )]
+    WindowOnConcurrency {
+        /// The count that was given.
+        count: u64,
+        /// The window that was given.
+        window: Window,
+    },
+    /// Calendar months and years do not have one length.
+    #[error(
+        "`{window}` is a calendar period, which {algorithm} cannot count; use `fixed_window` with `anchor: clock`, or a span such as `30d`"
+    )]
+    CalendarNeedsFixedWindow {
+        /// The window that was given.
+        window: Window,
+        /// The algorithm that was asked for.
+        algorithm: &'static str,
+    },
+    /// A burst for an algorithm that has none.
+    #[error("{algorithm} has no burst; leave it out, or use `token_bucket` or `leaky_bucket`")]
+    BurstWithoutBucket {
+        /// The algorithm that was asked for.
+        algorithm: &'static str,
+    },
+    /// A number of slots that is zero or too large.
+    #[error("{slots} slots are out of range; give 1 to {MAX_SLOTS}")]
+    SlotsOutOfRange {
+        /// What was given.
+        slots: u32,
+    },
+    /// A number of slots that does not divide the window into whole microseconds.
+    #[error(
+        "{slots} slots do not divide a window of {window} into whole microseconds; give a number that does"
+    )]
+    SlotsDoNotDivide {
+        /// What was given, or the default.
+        slots: u32,
+        /// The window to be divided.
+        window: Micros,
+    },
+    /// A bucket so slow that the time to fill it cannot be told exactly.
+    #[error(
+        "`{rate}` takes longer to fill than can be counted exactly (285 years); raise the count, or lower the burst or the window"
+    )]
+    FillsTooSlowly {
+        /// The rate that was given.
+        rate: Rate,
+    },
+    /// A delay longer than any window.
+    #[error("a max_delay of {max_delay} is too long; give at most {} days", MAX_WINDOW.get() / Micros::DAY.get())]
+    DelayTooLong {
+        /// What was given.
+        max_delay: Micros,
+    },
+    /// A delay within which more could be owed than can be counted exactly.
+    #[error(
+        "within a max_delay of {max_delay} more than {MAX_COUNT} could be owed; shorten it, or lower the count or the burst"
+    )]
+    DelayOwesTooMuch {
+        /// What was given.
+        max_delay: Micros,
+    },
+    /// Two limits of one list over the same window: only the smaller could ever decide.
+    #[error("two limits over the same window `{window}`; keep the smaller one")]
+    SameWindowTwice {
+        /// The window that both have.
+        window: Window,
+    },
+}

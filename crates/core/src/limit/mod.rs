@@ -1,0 +1,355 @@
+//! Limits: what an operator may ask for, checked once so that no decision has to doubt it.
+//!
+//! [`Rate`] is what was written, [`Algorithm`] how it is counted, [`Limit`] the two together after
+//! validation. The arithmetic lives in [`crate::algorithm`].
+
+mod error;
+mod parse;
+mod rate;
+mod window;
+
+pub use error::LimitError;
+pub use rate::Rate;
+pub use window::Window;
+pub(crate) use window::elapsed_in;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::algorithm::{
+    Bucket, Concurrency, FixedWindow, Form, Hold, SlidingCounter, SlidingLog, SlidingSlots,
+};
+use crate::time::Micros;
+
+/// The largest count or burst that a limit may have: one billion.
+///
+/// A bucket's debt, with what `max_delay` lets it go beyond the burst, has to fit into 30 bits
+/// beside its remainder and its time.
+pub const MAX_COUNT: u64 = 1_000_000_000;
+/// The shortest window: one millisecond.
+pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
+/// The longest window: 366 days.
+pub const MAX_WINDOW: Micros = Micros::DAY.times(366);
+/// The largest number of slots that a window may be cut into.
+pub const MAX_SLOTS: u32 = 3_600;
+/// How long a concurrency lease lasts when nothing else is said.
+pub const DEFAULT_LEASE_TTL: Micros = Micros::MINUTE;
+
+/// How a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// One counter for each window.
+    FixedWindow {
+        /// Where windows start.
+        anchor: Anchor,
+    },
+    /// The time of every admitted request.
+    SlidingWindowLog,
+    /// Two counters, the older one weighted by how much of it is still in the window.
+    SlidingWindowCounter,
+    /// A ring of counters, one for each slot of the window.
+    SlidingWindowSlots {
+        /// How many parts the window is cut into; by default 60, or 50 where 60 does not divide it.
+        slots: Option<u32>,
+        /// Whether the slot that is partly in the window counts whole, so that no interval of one
+        /// window's length ever admits more than the limit.
+        strict: bool,
+    },
+    /// A bucket of tokens that refills continuously.
+    TokenBucket {
+        /// Requests that would be allowed within this time are admitted now, with a delay.
+        max_delay: Micros,
+    },
+    /// A bucket that leaks continuously.
+    LeakyBucket {
+        /// Whether an admitted request is told to wait for what is before it in the bucket.
+        shape: bool,
+    },
+    /// So many holders at once.
+    Concurrency {
+        /// When a lease that is neither released nor renewed ends.
+        lease_ttl: Micros,
+    },
+}
+
+/// Where the windows of [`Algorithm::FixedWindow`] start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Anchor {
+    /// At multiples of the window since the epoch; weeks on Mondays, months and years with the
+    /// calendar, all in UTC.
+    #[default]
+    Clock,
+    /// At the first charged request that finds no window open.
+    FirstRequest,
+}
+
+impl Algorithm {
+    /// A token bucket that never delays.
+    pub const TOKEN_BUCKET: Self = Self::TokenBucket {
+        max_delay: Micros::ZERO,
+    };
+    /// A leaky bucket that tells requests how long to wait.
+    pub const LEAKY_BUCKET: Self = Self::LeakyBucket { shape: true };
+    /// A fixed window that starts with the clock.
+    pub const FIXED_WINDOW: Self = Self::FixedWindow {
+        anchor: Anchor::Clock,
+    };
+    /// Slots of the default number, not strict.
+    pub const SLIDING_WINDOW_SLOTS: Self = Self::SlidingWindowSlots {
+        slots: None,
+        strict: false,
+    };
+    /// Concurrency with leases of [`DEFAULT_LEASE_TTL`].
+    pub const CONCURRENCY: Self = Self::Concurrency {
+        lease_ttl: DEFAULT_LEASE_TTL,
+    };
+
+    /// The algorithm of a rate that names none: a token bucket, or a fixed window for months and
+    /// years.
+    pub fn default_for(rate: &Rate) -> Self {
+        match rate.window {
+            Some(Window::Month | Window::Year) => Self::FIXED_WINDOW,
+            Some(Window::Span(_)) | None => Self::TOKEN_BUCKET,
+        }
+    }
+
+    /// The name in rules, metrics and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow { .. } => "fixed_window",
+            Self::SlidingWindowLog => "sliding_window_log",
+            Self::SlidingWindowCounter => "sliding_window_counter",
+            Self::SlidingWindowSlots { .. } => "sliding_window_slots",
+            Self::TokenBucket { .. } => "token_bucket",
+            Self::LeakyBucket { .. } => "leaky_bucket",
+            Self::Concurrency { .. } => "concurrency",
+        }
+    }
+
+    /// Whether a burst means anything to it.
+    pub fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket { .. } | Self::LeakyBucket { .. })
+    }
+}
+
+/// A limit that is known to be sound: every decision about it is exact and cannot fail.
+///
+/// ```
+/// use tidegate_core::{Algorithm, Limit, Rate};
+///
+/// let bucket: Limit = "100/minute burst 20".parse()?;
+/// assert_eq!(bucket.capacity(), 20);
+///
+/// let rate: Rate = "10 per 2 hours".parse()?;
+/// let log = Limit::new(rate, Algorithm::SlidingWindowLog)?;
+/// assert_eq!(log.to_string(), "10/2h");
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    rate: Rate,
+    algorithm: Algorithm,
+    form: Form,
+    shape: u64,
+}
+
+impl Limit {
+    /// Checks that `rate` can be counted by `algorithm`, exactly and in every store.
+    pub fn new(rate: Rate, algorithm: Algorithm) -> Result<Self, LimitError> {
+        let count = in_range("count", rate.count)?;
+        if rate.burst.is_some() && !algorithm.is_bucket() {
+            return Err(LimitError::BurstWithoutBucket {
+                algorithm: algorithm.name(),
+            });
+        }
+        let form = match algorithm {
+            Algorithm::FixedWindow { anchor } => {
+                let window = rate.some_window()?;
+                if anchor == Anchor::FirstRequest {
+                    window.span_for(algorithm)?;
+                }
+                Form::FixedWindow(FixedWindow::new(count, window, anchor))
+            }
+            Algorithm::SlidingWindowLog => Form::SlidingLog(SlidingLog::new(
+                count,
+                rate.some_window()?.span_for(algorithm)?,
+            )),
+            Algorithm::SlidingWindowCounter => Form::SlidingCounter(SlidingCounter::new(
+                count,
+                rate.some_window()?.span_for(algorithm)?,
+            )),
+            Algorithm::SlidingWindowSlots { slots, strict } => {
+                let window = rate.some_window()?.span_for(algorithm)?;
+                let slots = slots_of(window, slots)?;
+                Form::SlidingSlots(SlidingSlots::new(count, window, slots, strict))
+            }
+            Algorithm::TokenBucket { max_delay } => {
+                Form::Bucket(bucket(&rate, algorithm, Hold::UpTo(max_delay))?)
+            }
+            Algorithm::LeakyBucket { shape } => {
+                let hold = if shape {
+                    Hold::ForWhatIsBefore
+                } else {
+                    Hold::UpTo(Micros::ZERO)
+                };
+                Form::Bucket(bucket(&rate, algorithm, hold)?)
+            }
+            Algorithm::Concurrency { lease_ttl } => {
+                if let Some(window) = rate.window {
+                    return Err(LimitError::WindowOnConcurrency { count, window });
+                }
+                Form::Concurrency(Concurrency::new(count, within("lease_ttl", lease_ttl)?))
+            }
+        };
+        Ok(Self {
+            rate,
+            algorithm,
+            form,
+            shape: shape_of(algorithm, &form),
+        })
+    }
+
+    /// So many holders at once, with leases of [`DEFAULT_LEASE_TTL`].
+    pub fn concurrent(holders: u64) -> Result<Self, LimitError> {
+        let rate = Rate {
+            count: holders,
+            window: None,
+            burst: None,
+        };
+        Self::new(rate, Algorithm::CONCURRENCY)
+    }
+
+    /// The same limit, counted on the same state, that admits requests up to `max_delay` early.
+    ///
+    /// Only a token bucket can: for any other algorithm nothing changes.
+    pub fn with_max_delay(&self, max_delay: Micros) -> Result<Self, LimitError> {
+        match self.algorithm {
+            Algorithm::TokenBucket { .. } => {
+                Self::new(self.rate, Algorithm::TokenBucket { max_delay })
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// What was written: requests, window and burst.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How it is counted.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The algorithm with its parameters, ready to decide.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// The window; none for concurrency.
+    pub fn window(&self) -> Option<Window> {
+        self.rate.window
+    }
+
+    /// What it grants at most at one instant: requests per window, or the capacity of a bucket.
+    pub fn capacity(&self) -> u64 {
+        match &self.form {
+            Form::Bucket(bucket) => bucket.burst(),
+            _ => self.rate.count,
+        }
+    }
+
+    /// Names the form of the state that this limit keeps.
+    ///
+    /// Limits with the same shape can take over each other's state: they differ at most in count,
+    /// burst and waiting. A change of algorithm or window changes the shape.
+    pub fn shape(&self) -> u64 {
+        self.shape
+    }
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    /// Reads a rate, counted by the algorithm that is the default for it.
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let rate: Rate = text.parse()?;
+        Self::new(rate, Algorithm::default_for(&rate))
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rate.fmt(f)
+    }
+}
+
+fn bucket(rate: &Rate, algorithm: Algorithm, hold: Hold) -> Result<Bucket, LimitError> {
+    let window = rate.some_window()?.span_for(algorithm)?;
+    let burst = in_range("burst", rate.burst.unwrap_or(rate.count))?;
+    if let Hold::UpTo(max_delay) = hold {
+        if max_delay > MAX_WINDOW {
+            return Err(LimitError::DelayTooLong { max_delay });
+        }
+        // What may be owed at the most: the burst, and what flows back within the delay.
+        let ahead = u128::from(rate.count) * u128::from(max_delay.get()) / u128::from(window.get());
+        if u128::from(burst) + ahead > u128::from(MAX_COUNT) {
+            return Err(LimitError::DelayOwesTooMuch { max_delay });
+        }
+    }
+    let to_full = u128::from(burst) * u128::from(window.get()) / u128::from(rate.count);
+    if to_full >= u128::from(Micros::MAX.get()) {
+        return Err(LimitError::FillsTooSlowly { rate: *rate });
+    }
+    Ok(Bucket::new(rate.count, window, burst, hold))
+}
+
+fn slots_of(window: Micros, slots: Option<u32>) -> Result<u32, LimitError> {
+    let divides = |slots: u32| window.get().is_multiple_of(u64::from(slots));
+    match slots {
+        Some(slots) if slots == 0 || slots > MAX_SLOTS => {
+            Err(LimitError::SlotsOutOfRange { slots })
+        }
+        Some(slots) if divides(slots) => Ok(slots),
+        Some(slots) => Err(LimitError::SlotsDoNotDivide { slots, window }),
+        None => [60, 50]
+            .into_iter()
+            .find(|slots| divides(*slots))
+            .ok_or(LimitError::SlotsDoNotDivide { slots: 60, window }),
+    }
+}
+
+fn in_range(what: &'static str, value: u64) -> Result<u64, LimitError> {
+    match value {
+        0 => Err(LimitError::Zero { what }),
+        1..=MAX_COUNT => Ok(value),
+        _ => Err(LimitError::TooLarge { what, value }),
+    }
+}
+
+fn within(what: &'static str, span: Micros) -> Result<Micros, LimitError> {
+    if (MIN_WINDOW..=MAX_WINDOW).contains(&span) {
+        Ok(span)
+    } else {
+        Err(LimitError::SpanOutOfRange { what, span })
+    }
+}
+
+fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
+    use std::hash::{BuildHasher, Hash};
+    // Fixed: only operators choose what goes in, and it never leaves the process.
+    let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
+    std::mem::discriminant(&algorithm).hash(&mut hasher);
+    match form {
+        Form::FixedWindow(limit) => (limit.window(), limit.anchor()).hash(&mut hasher),
+        Form::SlidingLog(limit) => limit.window().hash(&mut hasher),
+        Form::SlidingCounter(limit) => limit.window().hash(&mut hasher),
+        Form::SlidingSlots(limit) => (limit.slot(), limit.counted()).hash(&mut hasher),
+        Form::Bucket(limit) => limit.window().hash(&mut hasher),
+        Form::Concurrency(_) => {}
+    }
+    std::hash::Hasher::finish(&hasher)
+}
+
+#[cfg(test)]
+mod tests;

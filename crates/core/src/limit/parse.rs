@@ -1,0 +1,202 @@
+//! Reads limits and spans of time as people write them.
+
+use std::str::FromStr;
+
+use super::{LimitError, Rate, Window};
+use crate::time::Micros;
+
+const UNITS: &str = "`ms`, `s`, `m`, `h`, `d`, `w`, `second`, `minute`, `hour`, `day`, `week`, \
+                     `month` or `year`";
+
+impl FromStr for Rate {
+    type Err = LimitError;
+
+    /// Reads `count`, `/` or `per`, a window, and maybe `burst` with a number: `100/minute burst
+    /// 20`, `10 per 2 hours`, `5/30s`. Case and spaces do not matter. A count alone is a limit
+    /// without a window, for concurrency.
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let wrong = |reason: String| LimitError::Syntax {
+            text: text.trim().to_owned(),
+            reason,
+        };
+        let mut words = Words::new(text);
+
+        let count = words
+            .number()
+            .map_err(wrong)?
+            .ok_or_else(|| wrong("it does not start with a count".into()))?;
+        let window = if words.take("/") || words.take("per") {
+            Some(words.window().map_err(wrong)?)
+        } else {
+            None
+        };
+        let burst = if words.take("burst") {
+            Some(
+                words
+                    .number()
+                    .map_err(wrong)?
+                    .ok_or_else(|| wrong("`burst` needs a number".into()))?,
+            )
+        } else {
+            None
+        };
+        match words.next() {
+            None => Ok(Self {
+                count,
+                window,
+                burst,
+            }),
+            Some(rest) => Err(wrong(format!("`{rest}` is not expected there"))),
+        }
+    }
+}
+
+impl Rate {
+    /// Reads several limits, separated by `;`, `,` or `|`: `10/minute; 2/second`.
+    ///
+    /// At least one is returned, and no two have the same window.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, LimitError> {
+        let mut rates: Vec<Self> = Vec::new();
+        for part in text.split([';', ',', '|']) {
+            let rate: Self = part.parse()?;
+            if let Some(window) = rate.window
+                && rates.iter().any(|earlier| earlier.window == rate.window)
+            {
+                return Err(LimitError::SameWindowTwice { window });
+            }
+            rates.push(rate);
+        }
+        Ok(rates)
+    }
+}
+
+impl FromStr for Micros {
+    type Err = LimitError;
+
+    /// Reads a span such as `500ms`, `30s`, `2 hours` or `0s`.
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let wrong = |reason: String| LimitError::SpanSyntax {
+            text: text.trim().to_owned(),
+            reason,
+        };
+        let mut words = Words::new(text);
+        let count = words
+            .number()
+            .map_err(wrong)?
+            .ok_or_else(|| wrong("it does not start with a number".into()))?;
+        let unit = words
+            .next()
+            .ok_or_else(|| wrong("the unit is missing".into()))?;
+        let span = match unit_named(unit) {
+            Some(Window::Span(span)) => span,
+            _ => return Err(wrong(format!("`{unit}` is not a unit of fixed length"))),
+        };
+        match words.next() {
+            None => checked_times(span, count).map_err(wrong),
+            Some(rest) => Err(wrong(format!("`{rest}` is not expected there"))),
+        }
+    }
+}
+
+/// The words of a text: runs of digits, runs of letters, and single other characters.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text.trim() }
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        let first = self.rest.chars().next()?;
+        let belongs: fn(char) -> bool = match first {
+            '0'..='9' => |c| c.is_ascii_digit(),
+            c if c.is_alphabetic() => char::is_alphabetic,
+            _ => return Some(&self.rest[..first.len_utf8()]),
+        };
+        let end = self.rest.find(|c| !belongs(c)).unwrap_or(self.rest.len());
+        Some(&self.rest[..end])
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let word = self.peek()?;
+        self.rest = self.rest[word.len()..].trim_start();
+        Some(word)
+    }
+
+    /// Steps over `word` if it comes next, in whatever case.
+    fn take(&mut self, word: &str) -> bool {
+        let found = self
+            .peek()
+            .is_some_and(|next| next.eq_ignore_ascii_case(word));
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// The number that comes next, if one does.
+    fn number(&mut self) -> Result<Option<u64>, String> {
+        match self.peek() {
+            Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+                self.next();
+                digits
+                    .parse()
+                    .map(Some)
+                    .map_err(|_| format!("`{digits}` is too large a number"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn window(&mut self) -> Result<Window, String> {
+        let count = self.number()?;
+        let unit = self
+            .next()
+            .ok_or_else(|| format!("the window is missing, one of {UNITS}"))?;
+        match (unit_named(unit), count) {
+            (None, _) => Err(format!("`{unit}` is not a unit; use {UNITS}")),
+            (Some(Window::Span(span)), count) => {
+                checked_times(span, count.unwrap_or(1)).map(Window::Span)
+            }
+            (Some(calendar), None | Some(1)) => Ok(calendar),
+            (Some(calendar), Some(_)) => Err(format!("a `{calendar}` is counted one at a time")),
+        }
+    }
+}
+
+fn checked_times(unit: Micros, count: u64) -> Result<Micros, String> {
+    unit.get()
+        .checked_mul(count)
+        .filter(|micros| *micros <= Micros::MAX.get())
+        .map(Micros::new)
+        .ok_or_else(|| "the span is too long; 366 days are the most".to_owned())
+}
+
+fn unit_named(word: &str) -> Option<Window> {
+    let word = word.to_ascii_lowercase();
+    let short = match word.as_str() {
+        "ms" => Some(Micros::MILLISECOND),
+        "s" => Some(Micros::SECOND),
+        "m" => Some(Micros::MINUTE),
+        "h" => Some(Micros::HOUR),
+        "d" => Some(Micros::DAY),
+        "w" => Some(Micros::WEEK),
+        _ => None,
+    };
+    if let Some(span) = short {
+        return Some(Window::Span(span));
+    }
+    match word.strip_suffix('s').unwrap_or(&word) {
+        "millisecond" => Some(Window::Span(Micros::MILLISECOND)),
+        "second" => Some(Window::Span(Micros::SECOND)),
+        "minute" => Some(Window::Span(Micros::MINUTE)),
+        "hour" => Some(Window::Span(Micros::HOUR)),
+        "day" => Some(Window::Span(Micros::DAY)),
+        "week" => Some(Window::Span(Micros::WEEK)),
+        "month" => Some(Window::Month),
+        "year" => Some(Window::Year),
+        _ => None,
+    }
+}

@@ -1,0 +1,218 @@
+//! How each algorithm's state is kept: in the slot itself where it fits, spilled where it does not.
+
+use super::slot::{KeyHash, Packed};
+use crate::algorithm::{
+    Bucket, BucketState, Concurrency, CounterState, FixedWindow, FixedWindowState, Form, Leases,
+    Log, SlidingCounter, SlidingLog, SlidingSlots, Slots,
+};
+use crate::lease::LeaseId;
+use crate::limit::Limit;
+use crate::outcome::Outcome;
+use crate::time::Timestamp;
+
+/// A charge on its way to its slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task<'a> {
+    pub(super) hash: KeyHash,
+    pub(super) limit: &'a Limit,
+    pub(super) cost: u64,
+    pub(super) moment: Moment,
+    pub(super) lease: Option<LeaseId>,
+}
+
+/// When a request is decided.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    /// The time by which idle keys may be removed on the way; none if the request brought its own.
+    pub(super) idle_at: Option<Timestamp>,
+}
+
+impl Task<'_> {
+    /// Whether an allowed charge leaves anything behind.
+    pub(super) fn takes(&self) -> bool {
+        let holds_nothing =
+            matches!(self.limit.form(), Form::Concurrency(_)) && self.lease.is_none();
+        self.cost > 0 && !holds_nothing
+    }
+}
+
+/// What is done to a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Take the cost if it is allowed.
+    Charge,
+    /// Take as much of the cost as fits.
+    Settle,
+    /// Take back the cost, which was charged as of this time.
+    GiveBack(Timestamp),
+}
+
+/// An algorithm whose state fits into a slot.
+pub(super) trait InlineForm {
+    type State: Packed + Default;
+
+    /// Decides, and returns the state to keep with the outcome.
+    fn step(
+        &self,
+        step: Step,
+        state: Self::State,
+        cost: u64,
+        now: Timestamp,
+    ) -> (Outcome, Self::State);
+}
+
+/// Calls an algorithm's own functions, which have the same names in each.
+macro_rules! inline_form {
+    ($form:ty, $state:ty) => {
+        impl InlineForm for $form {
+            type State = $state;
+
+            #[inline]
+            fn step(
+                &self,
+                step: Step,
+                state: $state,
+                cost: u64,
+                now: Timestamp,
+            ) -> (Outcome, $state) {
+                match step {
+                    Step::Charge => self.decide(state, cost, now),
+                    Step::Settle => {
+                        let next = self.settle(state, cost, now);
+                        let (asked, _) = self.decide(state, cost, now);
+                        (asked.over(self.decide(next, 0, now).0), next)
+                    }
+                    Step::GiveBack(charged_at) => {
+                        let next = self.give_back(state, cost, charged_at, now);
+                        (self.decide(next, 0, now).0, next)
+                    }
+                }
+            }
+        }
+    };
+}
+
+inline_form!(Bucket, BucketState);
+inline_form!(FixedWindow, FixedWindowState);
+inline_form!(SlidingCounter, CounterState);
+
+/// Where an algorithm keeps its state.
+pub(super) enum Kept<'a> {
+    /// In the slot.
+    Bucket(&'a Bucket),
+    /// In the slot.
+    FixedWindow(&'a FixedWindow),
+    /// In the slot.
+    SlidingCounter(&'a SlidingCounter),
+    /// Elsewhere.
+    Spilled(SpilledForm<'a>),
+}
+
+impl<'a> From<&'a Form> for Kept<'a> {
+    #[inline]
+    fn from(form: &'a Form) -> Self {
+        match form {
+            Form::Bucket(form) => Self::Bucket(form),
+            Form::FixedWindow(form) => Self::FixedWindow(form),
+            Form::SlidingCounter(form) => Self::SlidingCounter(form),
+            Form::SlidingLog(form) => Self::Spilled(SpilledForm::Log(form)),
+            Form::SlidingSlots(form) => Self::Spilled(SpilledForm::Slots(form)),
+            Form::Concurrency(form) => Self::Spilled(SpilledForm::Leases(form)),
+        }
+    }
+}
+
+/// An algorithm whose state does not fit into a slot.
+#[derive(Clone, Copy)]
+pub(super) enum SpilledForm<'a> {
+    Log(&'a SlidingLog),
+    Slots(&'a SlidingSlots),
+    Leases(&'a Concurrency),
+}
+
+/// A state that does not fit into a slot.
+#[derive(Debug)]
+pub(super) enum Spill {
+    Log(Log),
+    Slots(Slots),
+    Leases(Leases),
+}
+
+impl SpilledForm<'_> {
+    /// The state of a key that nobody has charged. Allocates nothing.
+    pub(super) fn fresh(self) -> Spill {
+        match self {
+            Self::Log(_) => Spill::Log(Log::default()),
+            Self::Slots(_) => Spill::Slots(Slots::default()),
+            Self::Leases(_) => Spill::Leases(Leases::default()),
+        }
+    }
+
+    /// Decides and changes nothing. A state of another algorithm counts as fresh.
+    pub(super) fn decide(self, spill: Option<&Spill>, cost: u64, now: Timestamp) -> Outcome {
+        match (self, spill) {
+            (Self::Log(form), Some(Spill::Log(log))) => form.decide(log, cost, now),
+            (Self::Slots(form), Some(Spill::Slots(slots))) => form.decide(slots, cost, now),
+            (Self::Leases(form), Some(Spill::Leases(leases))) => form.decide(leases, cost, now),
+            (Self::Log(form), _) => form.decide(&Log::default(), cost, now),
+            (Self::Slots(form), _) => form.decide(&Slots::default(), cost, now),
+            (Self::Leases(form), _) => form.decide(&Leases::default(), cost, now),
+        }
+    }
+
+    /// Takes what was allowed. `on_end` hears of each lease that is found to have ended.
+    pub(super) fn charge(self, spill: &mut Spill, task: &Task<'_>, on_end: impl FnMut(LeaseId)) {
+        match (self, spill) {
+            (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.moment.now),
+            (Self::Slots(form), Spill::Slots(slots)) => {
+                form.charge(slots, task.cost, task.moment.now)
+            }
+            (Self::Leases(form), Spill::Leases(leases)) => {
+                if let Some(lease) = task.lease {
+                    form.charge(leases, lease, task.cost, task.moment.now, on_end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes as much as fits. Concurrency has nothing to settle.
+    pub(super) fn settle(self, spill: &mut Spill, task: &Task<'_>) {
+        match (self, spill) {
+            (Self::Log(form), Spill::Log(log)) => form.settle(log, task.cost, task.moment.now),
+            (Self::Slots(form), Spill::Slots(slots)) => {
+                form.settle(slots, task.cost, task.moment.now)
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back what was charged as of `charged_at`.
+    pub(super) fn give_back(self, spill: &mut Spill, task: &Task<'_>, charged_at: Timestamp) {
+        match (self, spill) {
+            (Self::Log(form), Spill::Log(log)) => {
+                form.give_back(log, task.cost, charged_at, task.moment.now)
+            }
+            (Self::Slots(form), Spill::Slots(slots)) => {
+                form.give_back(slots, task.cost, charged_at, task.moment.now);
+            }
+            (Self::Leases(_), Spill::Leases(leases)) => {
+                if let Some(lease) = task.lease {
+                    leases.release(lease, Some(task.moment.now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the state to the present if its clock has been set back since.
+    pub(super) fn mend(self, spill: &mut Spill, now: Timestamp) {
+        match (self, spill) {
+            (Self::Log(form), Spill::Log(log)) => form.mend(log, now),
+            (Self::Slots(form), Spill::Slots(slots)) => form.mend(slots, now),
+            (Self::Leases(form), Spill::Leases(leases)) => form.mend(leases, now),
+            _ => {}
+        }
+    }
+}

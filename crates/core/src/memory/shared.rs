@@ -1,0 +1,85 @@
+//! What the stripes of a store have in common: counts, and the register of leases.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::leases::LeaseRegister;
+use crate::time::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) leases: LeaseRegister,
+    max_keys: usize,
+    expires: bool,
+    keys: AtomicUsize,
+    expired: AtomicU64,
+    evicted: AtomicU64,
+}
+
+/// What a memory store holds, and what it had to let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Keys with a state now, idle ones that were not yet swept among them.
+    pub keys: usize,
+    /// The most keys it may hold.
+    pub max_keys: usize,
+    /// Leases that are held, or have ended without anyone having looked since.
+    pub leases: usize,
+    /// Idle keys that were removed so far.
+    pub expired: u64,
+    /// Keys that were still in use and had to make room for others. Each of them got its whole
+    /// limit back: if this grows, raise the maximum.
+    pub evicted: u64,
+}
+
+impl Shared {
+    pub(super) fn new(max_keys: usize, expires: bool) -> Self {
+        Self {
+            leases: LeaseRegister::new(),
+            max_keys,
+            expires,
+            keys: AtomicUsize::new(0),
+            expired: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    /// The time by which idle keys are told, if this store's clock can tell.
+    pub(super) fn idle_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.expires.then_some(now)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.keys.load(Ordering::Relaxed) >= self.max_keys
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.keys.load(Ordering::Relaxed) > self.max_keys
+    }
+
+    pub(super) fn count_key(&self) {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn uncount_key(&self) {
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_expired(&self, keys: u64) {
+        self.expired.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_evicted(&self) {
+        self.evicted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            keys: self.keys.load(Ordering::Relaxed),
+            max_keys: self.max_keys,
+            leases: self.leases.len(),
+            expired: self.expired.load(Ordering::Relaxed),
+            evicted: self.evicted.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! One part of the store, under one lock: a table of slots and the states that do not fit into it.
+
+use slab::Slab;
+
+use super::Shared;
+use super::forms::{InlineForm, Kept, Spill, SpilledForm, Step, Task};
+use super::slot::{KeyHash, Packed, Slot};
+use super::table::Table;
+use crate::algorithm::Leases;
+use crate::outcome::Outcome;
+use crate::time::Timestamp;
+
+/// How many keys are looked at to find the one nearest to fresh.
+const LOOKED_AT: usize = 512;
+/// How many places a new key sweeps: enough that new keys alone keep idle ones to a quarter.
+const SWEPT_PER_KEY: usize = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct Stripe {
+    table: Table,
+    /// Boxed because most stores have no such state, and stripes are many.
+    spilled: Option<Box<Slab<Spilled>>>,
+    /// Where the next sweep goes on.
+    hand: usize,
+    /// Charges since one of them last set off a sweep.
+    charges: u32,
+}
+
+/// A spilled state, with the hash by which leases know its key.
+#[derive(Debug)]
+struct Spilled {
+    hash: KeyHash,
+    state: Spill,
+}
+
+impl Stripe {
+    /// Decides as a charge would and changes nothing.
+    pub(super) fn ask(&self, task: &Task<'_>) -> Outcome {
+        match Kept::from(task.limit.form()) {
+            Kept::Bucket(form) => self.ask_inline(form, task),
+            Kept::FixedWindow(form) => self.ask_inline(form, task),
+            Kept::SlidingCounter(form) => self.ask_inline(form, task),
+            Kept::Spilled(form) => form.decide(self.spill(task.hash), task.cost, task.moment.now),
+        }
+    }
+
+    /// Decides, and changes what the step changes. A denial is only noted.
+    #[inline]
+    pub(super) fn apply(&mut self, step: Step, task: &Task<'_>, shared: &Shared) -> Outcome {
+        match Kept::from(task.limit.form()) {
+            Kept::Bucket(form) => self.apply_inline(form, step, task, shared),
+            Kept::FixedWindow(form) => self.apply_inline(form, step, task, shared),
+            Kept::SlidingCounter(form) => self.apply_inline(form, step, task, shared),
+            Kept::Spilled(form) => self.apply_spilled(form, step, task, shared),
+        }
+    }
+
+    /// Forgets a key.
+    pub(super) fn forget(&mut self, hash: KeyHash, shared: &Shared) {
+        if let Some(place) = self.table.find(hash) {
+            self.remove(place, shared);
+        }
+    }
+
+    /// Does something to the leases of a key. False if it has none.
+    pub(super) fn with_leases(
+        &mut self,
+        hash: KeyHash,
+        act: impl FnOnce(&mut Leases) -> bool,
+    ) -> bool {
+        let Some(place) = self.table.find(hash) else {
+            return false;
+        };
+        let Some(Spill::Leases(leases)) = self.spill_mut(place) else {
+            return false;
+        };
+        let done = act(leases);
+        let fresh_at = leases.last_end();
+        self.table.get_mut(place).set_fresh_at(fresh_at);
+        done
+    }
+
+    /// Counts a charge, and tells when as many as `period` have come together.
+    #[inline]
+    pub(super) fn count_charge(&mut self, period: u32) -> bool {
+        self.charges = self.charges.saturating_add(1);
+        let is_due = self.charges >= period;
+        if is_due {
+            self.charges = 0;
+        }
+        is_due
+    }
+
+    /// Looks at `places` more places, and removes the keys that are like fresh ones at `now`.
+    pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &Shared) {
+        let mut removed = 0;
+        for _ in 0..places.min(self.table.places()) {
+            if self.hand >= self.table.places() {
+                self.hand = 0;
+            }
+            let slot = self.table.get(self.hand);
+            if !slot.is_empty() && slot.fresh_at() <= now {
+                // Another slot may have moved into this place: look at it again.
+                self.remove(self.hand, shared);
+                removed += 1;
+            } else {
+                self.hand += 1;
+            }
+        }
+        if removed > 0 {
+            shared.count_expired(removed);
+            self.table.shrink();
+        }
+    }
+
+    /// How many places a sweep of the whole stripe has to look at.
+    pub(super) fn places(&self) -> usize {
+        self.table.places()
+    }
+
+    /// Removes the key that will be missed the least: one that is idle at `idle_at`, else the one
+    /// nearest to fresh, and one that is being denied last of all. False if there is none.
+    pub(super) fn evict(&mut self, idle_at: Option<Timestamp>, shared: &Shared) -> bool {
+        let is_idle = |fresh_at: Timestamp| idle_at.is_some_and(|now| fresh_at <= now);
+        let mut looked_at = 0;
+        let mut least: Option<((bool, Timestamp), usize)> = None;
+        for _ in 0..self.table.places() {
+            self.hand = if self.hand + 1 >= self.table.places() {
+                0
+            } else {
+                self.hand + 1
+            };
+            let slot = self.table.get(self.hand);
+            if slot.is_empty() {
+                continue;
+            }
+            if is_idle(slot.fresh_at()) {
+                self.remove(self.hand, shared);
+                shared.count_expired(1);
+                return true;
+            }
+            let missed = (slot.is_denied(), slot.fresh_at());
+            if least.is_none_or(|(so_far, _)| missed < so_far) {
+                least = Some((missed, self.hand));
+            }
+            looked_at += 1;
+            if looked_at == LOOKED_AT {
+                break;
+            }
+        }
+        let Some((_, place)) = least else {
+            return false;
+        };
+        self.remove(place, shared);
+        shared.count_evicted();
+        true
+    }
+
+    fn ask_inline<F: InlineForm>(&self, form: &F, task: &Task<'_>) -> Outcome {
+        let known = self
+            .table
+            .find(task.hash)
+            .map(|place| self.table.get(place).words);
+        let state = known.map(F::State::unpack).unwrap_or_default();
+        form.step(Step::Charge, state, task.cost, task.moment.now).0
+    }
+
+    #[inline]
+    fn apply_inline<F: InlineForm>(
+        &mut self,
+        form: &F,
+        step: Step,
+        task: &Task<'_>,
+        shared: &Shared,
+    ) -> Outcome {
+        let place = self.table.find(task.hash);
+        let state = place
+            .map(|place| F::State::unpack(self.table.get(place).words))
+            .unwrap_or_default();
+        let (outcome, next) = form.step(step, state, task.cost, task.moment.now);
+        match place {
+            Some(place) => {
+                let slot = self.table.get_mut(place);
+                if next != state {
+                    *slot = inline_slot(task.hash, next, outcome.reset_at);
+                }
+                if !outcome.allowed {
+                    slot.mark_denied();
+                }
+            }
+            None if next != state => {
+                self.insert(inline_slot(task.hash, next, outcome.reset_at), task, shared);
+            }
+            None => {}
+        }
+        outcome
+    }
+
+    fn apply_spilled(
+        &mut self,
+        form: SpilledForm<'_>,
+        step: Step,
+        task: &Task<'_>,
+        shared: &Shared,
+    ) -> Outcome {
+        let asked = form.decide(self.spill(task.hash), task.cost, task.moment.now);
+        let place = match self.table.find(task.hash) {
+            Some(place) => place,
+            None if asked.allowed && task.takes() && !matches!(step, Step::GiveBack(_)) => {
+                self.insert_spilled(form.fresh(), task, shared)
+            }
+            None => return asked,
+        };
+        let Some(spill) = self.spill_mut(place) else {
+            return asked;
+        };
+        match step {
+            Step::Charge if !asked.allowed => form.mend(spill, task.moment.now),
+            Step::Charge if task.takes() => {
+                form.charge(spill, task, |ended| shared.leases.remove(ended, task.hash));
+                if let (SpilledForm::Leases(_), Some(lease)) = (form, task.lease) {
+                    shared.leases.add(lease, task.hash);
+                }
+            }
+            Step::Charge => {}
+            Step::Settle => form.settle(spill, task),
+            Step::GiveBack(charged_at) => {
+                form.give_back(spill, task, charged_at);
+                if let (SpilledForm::Leases(_), Some(lease)) = (form, task.lease) {
+                    shared.leases.remove(lease, task.hash);
+                }
+            }
+        }
+        let after = form.decide(self.spill(task.hash), 0, task.moment.now);
+        let slot = self.table.get_mut(place);
+        slot.set_fresh_at(after.reset_at);
+        if asked.allowed {
+            slot.clear_denied();
+        } else {
+            slot.mark_denied();
+        }
+        if step == Step::Charge {
+            asked
+        } else {
+            asked.over(after)
+        }
+    }
+
+    fn insert_spilled(&mut self, state: Spill, task: &Task<'_>, shared: &Shared) -> usize {
+        let spilled = self.spilled.get_or_insert_default();
+        let index = spilled.insert(Spilled {
+            hash: task.hash,
+            state,
+        });
+        self.insert(
+            Slot::spilled(task.hash, index, task.moment.now),
+            task,
+            shared,
+        );
+        // Just inserted, so it is found.
+        self.table.find(task.hash).unwrap_or_default()
+    }
+
+    fn insert(&mut self, slot: Slot, task: &Task<'_>, shared: &Shared) {
+        if shared.is_full() && !self.evict(task.moment.idle_at, shared) {
+            // Nothing here to make room: the store does it elsewhere, right after this charge.
+            self.charges = u32::MAX;
+        }
+        if let Some(now) = task.moment.idle_at {
+            self.sweep(SWEPT_PER_KEY, now, shared);
+        }
+        self.table.insert(slot);
+        shared.count_key();
+    }
+
+    fn remove(&mut self, place: usize, shared: &Shared) {
+        let slot = self.table.get(place);
+        self.table.remove(place);
+        shared.uncount_key();
+        let (Some(index), Some(spilled)) = (slot.spilled_at(), self.spilled.as_mut()) else {
+            return;
+        };
+        let Some(Spilled { hash, state }) = spilled.try_remove(index) else {
+            return;
+        };
+        if let Spill::Leases(leases) = state {
+            for lease in leases.iter() {
+                shared.leases.remove(lease.id, hash);
+            }
+        }
+        if spilled.is_empty() {
+            self.spilled = None;
+        }
+    }
+
+    fn spill(&self, hash: KeyHash) -> Option<&Spill> {
+        let index = self.table.get(self.table.find(hash)?).spilled_at()?;
+        Some(&self.spilled.as_ref()?.get(index)?.state)
+    }
+
+    fn spill_mut(&mut self, place: usize) -> Option<&mut Spill> {
+        let index = self.table.get(place).spilled_at()?;
+        Some(&mut self.spilled.as_mut()?.get_mut(index)?.state)
+    }
+}
+
+#[inline]
+fn inline_slot<S: Packed>(hash: KeyHash, state: S, fresh_at: Timestamp) -> Slot {
+    Slot::inline(hash, state.pack(), fresh_at.since(state.since()))
+}

@@ -1,0 +1,56 @@
+//! The answer of one limit to one request.
+
+use crate::time::{Micros, Timestamp};
+
+/// What one limit answered. Being denied is an answer, never an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether this limit lets the request go on.
+    pub allowed: bool,
+    /// What the limit grants: requests per window, or the capacity of a bucket.
+    pub limit: u64,
+    /// The largest cost that would be allowed at this instant, after this request.
+    pub remaining: u64,
+    /// When this same request would be allowed, if nobody else came.
+    pub retry: Retry,
+    /// The first instant at which `remaining` is whole again, if nobody else came.
+    pub reset_at: Timestamp,
+    /// How long the caller should hold the request before it goes on.
+    pub delay: Micros,
+    /// The instant as of which the limit decided: the request's own, or the latest change of the
+    /// state if that is later. A give-back names it.
+    pub at: Timestamp,
+}
+
+/// When a request may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Retry {
+    /// It was allowed: there is nothing to wait for.
+    Now,
+    /// It is denied until exactly this long after the request's own time, and allowed from then on.
+    After(Micros),
+    /// Its cost is above what the limit can ever grant.
+    Never,
+}
+
+impl Retry {
+    /// The wait: zero if allowed, nothing if waiting cannot help.
+    pub fn wait(self) -> Option<Micros> {
+        match self {
+            Self::Now => Some(Micros::ZERO),
+            Self::After(wait) => Some(wait),
+            Self::Never => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// This answer for a request that took nothing: its verdict, over the state as it still is.
+    pub(crate) fn over(self, untouched: Self) -> Self {
+        Self {
+            remaining: untouched.remaining,
+            reset_at: untouched.reset_at,
+            ..self
+        }
+    }
+}

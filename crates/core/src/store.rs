@@ -1,0 +1,174 @@
+//! The store contract: where the state of every limit lives, and the only place where it changes.
+
+use std::error::Error;
+use std::future::Future;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::lease::LeaseId;
+use crate::limit::Limit;
+use crate::outcome::Outcome;
+use crate::time::Timestamp;
+
+/// The answers to the charges of one request, in their order. Up to four need no allocation.
+pub type Outcomes = SmallVec<[Outcome; 4]>;
+
+/// Holds the state of every limit, and is the only place where that state changes.
+///
+/// A store reads its own clock unless a request brings its time, so that all who share a store
+/// share its time. Being denied is an outcome; an error means that the store could not decide.
+pub trait Store: Send + Sync + 'static {
+    /// Charges every limit of the request or none, in one atomic step.
+    ///
+    /// Outcomes come back in the order of the charges. If one limit denies, none is charged, and
+    /// the outcomes of the others tell what they would have said, over their untouched state.
+    fn charge(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+
+    /// Answers whether each charge would be allowed, and changes nothing.
+    fn peek(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+
+    /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
+    /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
+    /// the lease. Never returns more than was taken.
+    fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
+    /// full quota. `allowed` in an outcome tells whether all of it did. Concurrency has nothing to
+    /// settle and only answers.
+    fn settle(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+
+    /// Forgets what a key has used of a limit, as if it had never been charged.
+    fn forget(
+        &self,
+        scope: &Scope,
+        limit: &Limit,
+        key: &str,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Releases a lease. False if it is unknown or has ended.
+    fn release(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Lets a lease last its whole time again. False if it is unknown or has ended.
+    fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+}
+
+/// What one request asks of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The limits to charge. Charges on one state are merged: their costs are added up.
+    pub charges: &'a [Charge<'a>],
+    /// The request's time, if it brings one; else the store's own.
+    pub at: Option<Timestamp>,
+    /// The lease under which concurrency limits are held. Without one they are only asked.
+    pub lease: Option<LeaseId>,
+}
+
+impl<'a> Request<'a> {
+    /// A request at the store's own time, without a lease.
+    pub fn new(charges: &'a [Charge<'a>]) -> Self {
+        Self {
+            charges,
+            at: None,
+            lease: None,
+        }
+    }
+
+    /// The same request at a time of its own.
+    #[must_use]
+    pub fn at(self, at: Timestamp) -> Self {
+        Self {
+            at: Some(at),
+            ..self
+        }
+    }
+
+    /// The same request, holding concurrency limits under `lease`.
+    #[must_use]
+    pub fn under(self, lease: LeaseId) -> Self {
+        Self {
+            lease: Some(lease),
+            ..self
+        }
+    }
+}
+
+/// One limit asked to pay for a request.
+///
+/// What it pays from is named by the scope, the limit's [shape](Limit::shape) and the key.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'a> {
+    /// The rule that the limit belongs to.
+    pub scope: &'a Scope,
+    /// The limit in force.
+    pub limit: &'a Limit,
+    /// Whose state it is.
+    pub key: &'a str,
+    /// How much the request takes; zero asks and takes nothing.
+    pub cost: u64,
+}
+
+/// A name for the states of one rule, apart from those of every other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    name: Box<str>,
+    id: u64,
+}
+
+impl Scope {
+    /// The scope with this name.
+    pub fn new(name: &str) -> Self {
+        use std::hash::BuildHasher;
+        // Fixed: names are chosen by operators and never by clients.
+        let id = foldhash::quality::FixedState::with_seed(1).hash_one(name);
+        Self {
+            name: name.into(),
+            id,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A number that stands for the name within this process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// Why a store could not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store cannot be reached, so nothing was charged; the same call may work later.
+    #[error("the store cannot be reached")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+    /// No answer came in time. The charge may have happened.
+    #[error("the store did not answer within {0:?}")]
+    TimedOut(Duration),
+    /// The answer was not of the agreed form: a bug here, or a foreign value there.
+    #[error("the store gave an unreadable answer")]
+    BadReply(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// Whether trying again could help without any change by the operator.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::TimedOut(_))
+    }
+}
