@@ -1,1 +1,3 @@
-//! stub
+//! What Tidegate's own tests share.
+
+pub mod timeline;

@@ -43,7 +43,7 @@ impl SlidingCounter {
         cost: u64,
         now: Timestamp,
     ) -> (Outcome, CounterState) {
-        let state = state.moved_back(set_back(state.changed_at, now, self.window));
+        let state = self.moved_back(state, set_back(state.changed_at, now, self.window));
         let at = now.max(state.changed_at);
         let before = self.as_of(state, at);
 
@@ -136,7 +136,7 @@ impl SlidingCounter {
     }
 
     fn present(&self, state: CounterState, now: Timestamp) -> CounterState {
-        let state = state.moved_back(set_back(state.changed_at, now, self.window));
+        let state = self.moved_back(state, set_back(state.changed_at, now, self.window));
         self.as_of(state, now.max(state.changed_at))
     }
 
@@ -164,17 +164,22 @@ impl SlidingCounter {
         }
     }
 
+    /// The state moved to the present. What was used stays used: elsewhere in its window the older
+    /// count would weigh less, so what it weighs is counted with the newer one.
+    fn moved_back(&self, state: CounterState, by: Micros) -> CounterState {
+        if by.is_zero() {
+            return state;
+        }
+        let current = self.used(state);
+        CounterState {
+            changed_at: state.changed_at - by,
+            current,
+            previous: 0,
+        }
+    }
+
     fn start_of(&self, at: Timestamp) -> Timestamp {
         at - elapsed_in(self.window, at)
-    }
-}
-
-impl CounterState {
-    fn moved_back(self, by: Micros) -> Self {
-        Self {
-            changed_at: self.changed_at - by,
-            ..self
-        }
     }
 }
 

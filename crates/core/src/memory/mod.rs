@@ -303,8 +303,9 @@ impl MemoryStore {
         if let Some(now) = self.shared.0.idle_at(self.clock.now()) {
             for stripe in &self.stripes {
                 let mut stripe = stripe.0.lock();
-                let places = stripe.places();
-                stripe.sweep(places.saturating_mul(2), now, &self.shared.0);
+                // One look for each place, and one more for each key that is removed.
+                let looks = stripe.places().saturating_mul(2);
+                stripe.sweep(looks, now, &self.shared.0);
             }
         }
     }

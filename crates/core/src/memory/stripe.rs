@@ -91,12 +91,15 @@ impl Stripe {
         is_due
     }
 
-    /// Looks at `places` more places, and removes the keys that are like fresh ones at `now`.
+    /// Takes `places` more looks at places, and removes the keys that are like fresh ones at `now`.
     pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &Shared) {
         let mut removed = 0;
-        for _ in 0..places.min(self.table.places()) {
+        for _ in 0..places {
             if self.hand >= self.table.places() {
                 self.hand = 0;
+            }
+            if self.table.places() == 0 {
+                break;
             }
             let slot = self.table.get(self.hand);
             if !slot.is_empty() && slot.fresh_at() <= now {
@@ -204,11 +207,14 @@ impl Stripe {
         shared: &Shared,
     ) -> Outcome {
         let asked = form.decide(self.spill(task.hash), task.cost, task.moment.now);
+        let creates = match step {
+            Step::Charge => asked.allowed && task.takes(),
+            Step::Settle => task.takes(),
+            Step::GiveBack(_) => false,
+        };
         let place = match self.table.find(task.hash) {
             Some(place) => place,
-            None if asked.allowed && task.takes() && !matches!(step, Step::GiveBack(_)) => {
-                self.insert_spilled(form.fresh(), task, shared)
-            }
+            None if creates => self.insert_spilled(form.fresh(), task, shared),
             None => return asked,
         };
         let Some(spill) = self.spill_mut(place) else {

@@ -1,0 +1,183 @@
+//! What a client is told of a decision, as names and values that any web framework can carry.
+//!
+//! [`HeaderSettings::headers`] makes them of the limits that took part. Who decided, and what was
+//! only shadowed, is the caller's to know; the two fields of the IETF draft are in `draft`.
+
+mod draft;
+
+use std::borrow::Cow;
+
+use crate::limit::Limit;
+use crate::outcome::Outcome;
+
+/// When to come back, on a denial. Like every name here in lower case, as HTTP/2 and HTTP/3 demand
+/// and HTTP/1.1 does not mind.
+pub const RETRY_AFTER: &str = "retry-after";
+/// What the limit that decided grants.
+pub const X_RATELIMIT_LIMIT: &str = "x-ratelimit-limit";
+/// What is left of it.
+pub const X_RATELIMIT_REMAINING: &str = "x-ratelimit-remaining";
+/// When it is whole again.
+pub const X_RATELIMIT_RESET: &str = "x-ratelimit-reset";
+/// What each limit grants, by draft-10.
+pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
+/// Where each limit stands, by draft-10.
+pub const RATELIMIT: &str = "ratelimit";
+
+/// Which headers are sent, and in what form. By default all, with the reset as a point in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderSettings {
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, of the limit that decided.
+    pub x: bool,
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10, of all limits.
+    pub draft_10: bool,
+    /// `Retry-After` on a denial, unless waiting cannot help.
+    pub retry_after: bool,
+    /// How `X-RateLimit-Reset` tells the time.
+    pub reset: ResetForm,
+}
+
+/// How `X-RateLimit-Reset` tells the time. Both are in use, and a client cannot see which it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ResetForm {
+    /// Seconds since the Unix epoch, rounded up.
+    #[default]
+    UnixSeconds,
+    /// Seconds from the decision, rounded up.
+    DeltaSeconds,
+}
+
+/// One limit that took part in a decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Item<'a> {
+    /// What clients know it by: see [`limit_name`].
+    pub name: &'a str,
+    /// The limit.
+    pub limit: &'a Limit,
+    /// What it answered.
+    pub outcome: &'a Outcome,
+}
+
+impl HeaderSettings {
+    /// No headers at all.
+    pub const NONE: Self = Self {
+        x: false,
+        draft_10: false,
+        retry_after: false,
+        reset: ResetForm::UnixSeconds,
+    };
+
+    /// The headers of one decision, each name at most once, every value printable ASCII.
+    ///
+    /// `items` are the limits in the order of their charges, without those that are only shadowed:
+    /// what cannot deny is not told. `headline` is the index of the one that decided. If that one
+    /// denied, the decision is a denial. Without any items there are no headers; with an index
+    /// beyond them there are only those that need no headline.
+    ///
+    /// ```
+    /// use tidegate_core::headers::{HeaderSettings, Item};
+    /// use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
+    ///
+    /// let limit: Limit = "100/minute".parse()?;
+    /// let now = Timestamp::from_seconds(1_794_770_000);
+    /// let outcome = Outcome {
+    ///     allowed: false,
+    ///     limit: 100,
+    ///     remaining: 0,
+    ///     retry: Retry::After(Micros::from_millis(600)),
+    ///     reset_at: now + Micros::MINUTE,
+    ///     delay: Micros::ZERO,
+    ///     at: now,
+    /// };
+    /// let items = [Item { name: "per-user", limit: &limit, outcome: &outcome }];
+    ///
+    /// let headers: Vec<_> = HeaderSettings::default().headers(&items, 0).collect();
+    /// assert_eq!(headers, [
+    ///     ("retry-after", "1".to_owned()),
+    ///     ("x-ratelimit-limit", "100".to_owned()),
+    ///     ("x-ratelimit-remaining", "0".to_owned()),
+    ///     ("x-ratelimit-reset", "1794770060".to_owned()),
+    ///     ("ratelimit-policy", r#""per-user";q=100;w=60"#.to_owned()),
+    ///     ("ratelimit", r#""per-user";r=0;t=1"#.to_owned()),
+    /// ]);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn headers(
+        &self,
+        items: &[Item<'_>],
+        headline: usize,
+    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let outcome = items.get(headline).map(|item| item.outcome);
+        let denied = outcome.filter(|outcome| self.retry_after && !outcome.allowed);
+        let x = outcome.filter(|_| self.x);
+        let listed = Some(items).filter(|items| self.draft_10 && !items.is_empty());
+
+        let reset = self.reset;
+        [
+            denied
+                .and_then(seconds_to_retry)
+                .map(|seconds| (RETRY_AFTER, seconds.to_string())),
+            x.map(|outcome| (X_RATELIMIT_LIMIT, outcome.limit.to_string())),
+            x.map(|outcome| (X_RATELIMIT_REMAINING, outcome.remaining.to_string())),
+            x.map(|outcome| (X_RATELIMIT_RESET, reset.of(outcome).to_string())),
+            listed.map(|items| (RATELIMIT_POLICY, draft::Policies(items).to_string())),
+            listed.map(|items| (RATELIMIT, draft::Standings(items).to_string())),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+impl Default for HeaderSettings {
+    fn default() -> Self {
+        Self {
+            x: true,
+            draft_10: true,
+            retry_after: true,
+            reset: ResetForm::UnixSeconds,
+        }
+    }
+}
+
+impl ResetForm {
+    fn of(self, outcome: &Outcome) -> u64 {
+        match self {
+            Self::UnixSeconds => outcome.reset_at.ceil_seconds(),
+            Self::DeltaSeconds => seconds_to_reset(outcome),
+        }
+    }
+}
+
+/// The name of a rule's limit at `index`: the rule's `id` for its first limit, for a later one the
+/// id and the window, such as `id/1s`, `id/month` or, without a window, `id/concurrency`.
+///
+/// ```
+/// use tidegate_core::{Limit, headers::limit_name};
+///
+/// let (minute, second): (Limit, Limit) = ("100/minute".parse()?, "5/second".parse()?);
+/// assert_eq!(limit_name("per-user", 0, &minute), "per-user");
+/// assert_eq!(limit_name("per-user", 1, &second), "per-user/1s");
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+pub fn limit_name<'a>(id: &'a str, index: usize, limit: &Limit) -> Cow<'a, str> {
+    match (index, limit.window()) {
+        (0, _) => Cow::Borrowed(id),
+        (_, Some(window)) => Cow::Owned(format!("{id}/{window}")),
+        (_, None) => Cow::Owned(format!("{id}/{}", limit.algorithm().name())),
+    }
+}
+
+/// Whole seconds until a denied request may come again; nothing if waiting cannot help.
+///
+/// At least 1: a client that is told 0 comes back at once, and is denied again.
+fn seconds_to_retry(outcome: &Outcome) -> Option<u64> {
+    outcome.retry.wait().map(|wait| wait.ceil_seconds().max(1))
+}
+
+/// Whole seconds until everything is there again.
+fn seconds_to_reset(outcome: &Outcome) -> u64 {
+    outcome.reset_at.since(outcome.at).ceil_seconds()
+}
+
+#[cfg(test)]
+mod tests;

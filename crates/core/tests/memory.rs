@@ -1,0 +1,293 @@
+//! What the memory store does with the room that it has.
+
+use tidegate_core::{
+    Algorithm, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Outcome, Rate, Request,
+    Scope, Timestamp,
+};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
+
+struct Fixture {
+    store: MemoryStore,
+    clock: ManualClock,
+    scope: Scope,
+}
+
+impl Fixture {
+    fn with_room_for(max_keys: usize) -> Self {
+        let clock = ManualClock::new(NOW);
+        let store = MemoryStore::builder()
+            .max_keys(max_keys)
+            .clock(clock.clone())
+            .build();
+        Self {
+            store,
+            clock,
+            scope: Scope::new("memory"),
+        }
+    }
+
+    fn charge(&self, limit: &Limit, key: &str, cost: u64) -> Outcome {
+        self.store.charge_one(&Charge {
+            scope: &self.scope,
+            limit,
+            key,
+            cost,
+        })
+    }
+
+    fn remaining(&self, limit: &Limit, key: &str) -> u64 {
+        let charges = [Charge {
+            scope: &self.scope,
+            limit,
+            key,
+            cost: 0,
+        }];
+        self.store.peek(&Request::new(&charges))[0].remaining
+    }
+}
+
+fn ten_per_minute() -> Limit {
+    "10/minute".parse().unwrap()
+}
+
+#[test]
+fn a_full_store_lets_go_of_the_key_nearest_to_fresh() {
+    let fixture = Fixture::with_room_for(3);
+    let limit = ten_per_minute();
+    fixture.charge(&limit, "a lot", 9);
+    fixture.charge(&limit, "a little", 1);
+    fixture.charge(&limit, "some", 5);
+
+    fixture.charge(&limit, "new", 2);
+    assert_eq!(fixture.remaining(&limit, "a little"), 10, "it went");
+    assert_eq!(fixture.remaining(&limit, "some"), 5);
+    assert_eq!(fixture.remaining(&limit, "a lot"), 1);
+    assert_eq!(fixture.remaining(&limit, "new"), 8);
+    let stats = fixture.store.stats();
+    assert_eq!((stats.keys, stats.evicted, stats.expired), (3, 1, 0));
+}
+
+#[test]
+fn a_key_that_is_being_denied_goes_last() {
+    let fixture = Fixture::with_room_for(2);
+    let limit = ten_per_minute();
+    let longer: Limit = "10/hour".parse().unwrap();
+    fixture.charge(&limit, "denied", 10);
+    assert!(!fixture.charge(&limit, "denied", 1).allowed);
+    fixture.charge(&longer, "live", 10);
+
+    // The denied key is nearer to fresh, and stays all the same.
+    fixture.charge(&longer, "new", 1);
+    assert_eq!(fixture.remaining(&limit, "denied"), 0);
+    assert_eq!(fixture.remaining(&longer, "live"), 10, "it went");
+}
+
+#[test]
+fn idle_keys_go_first_and_are_not_counted_as_evicted() {
+    let fixture = Fixture::with_room_for(2);
+    let limit = ten_per_minute();
+    fixture.charge(&limit, "idle", 1);
+    fixture.clock.advance(Micros::SECOND.times(7));
+    fixture.charge(&limit, "live", 1);
+    fixture.charge(&limit, "new", 1);
+    let stats = fixture.store.stats();
+    assert_eq!((stats.keys, stats.evicted, stats.expired), (2, 0, 1));
+    assert_eq!(fixture.remaining(&limit, "live"), 9);
+}
+
+#[test]
+fn a_store_never_holds_more_than_its_maximum() {
+    let fixture = Fixture::with_room_for(50_000);
+    let limit = ten_per_minute();
+    for key in 0..120_000 {
+        fixture.charge(&limit, &format!("key-{key}"), 1);
+        assert!(fixture.store.stats().keys <= 50_000);
+    }
+    let stats = fixture.store.stats();
+    assert_eq!((stats.keys, stats.evicted), (50_000, 70_000));
+}
+
+#[test]
+fn a_sweep_removes_idle_keys_of_every_algorithm_and_gives_all_back() {
+    let fixture = Fixture::with_room_for(100_000);
+    let rate = Rate::per_minute(10);
+    let algorithms = [
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::LEAKY_BUCKET,
+        Algorithm::FIXED_WINDOW,
+        Algorithm::SlidingWindowCounter,
+        Algorithm::SLIDING_WINDOW_SLOTS,
+        Algorithm::SlidingWindowLog,
+    ];
+    for algorithm in algorithms {
+        let limit = Limit::new(rate, algorithm).unwrap();
+        for key in 0..2_000 {
+            fixture.charge(&limit, &format!("key-{key}"), 3);
+        }
+    }
+    let concurrent = Limit::concurrent(3).unwrap();
+    let charges = [Charge {
+        scope: &fixture.scope,
+        limit: &concurrent,
+        key: "key",
+        cost: 1,
+    }];
+    fixture
+        .store
+        .charge(&Request::new(&charges).under(LeaseId::from_u128(1)));
+
+    fixture.store.sweep();
+    assert_eq!(fixture.store.stats().keys, 12_001, "nothing is idle yet");
+    fixture.clock.advance(Micros::MINUTE.times(3));
+    fixture.store.sweep();
+    let stats = fixture.store.stats();
+    assert_eq!(
+        (stats.keys, stats.leases, stats.expired, stats.evicted),
+        (0, 0, 12_001, 0)
+    );
+}
+
+#[test]
+fn charges_alone_keep_idle_keys_to_a_fraction() {
+    let fixture = Fixture::with_room_for(1_000_000);
+    let limit = ten_per_minute();
+    // Every key comes once and is idle six seconds later; 100 come in a millisecond.
+    for key in 0..3_000_000_u64 {
+        if key.is_multiple_of(100) {
+            fixture.clock.advance(Micros::MILLISECOND);
+        }
+        fixture.charge(&limit, &key.to_string(), 1);
+    }
+    // 600,000 are live at any time.
+    let stats = fixture.store.stats();
+    assert!(stats.keys < 600_000 * 3 / 2, "{} keys", stats.keys);
+    assert_eq!(stats.evicted, 0);
+}
+
+#[test]
+fn a_request_with_its_own_time_sweeps_nothing() {
+    let clock = ManualClock::new(NOW);
+    let store = MemoryStore::builder().clock(clock).keep_idle_keys().build();
+    let (scope, limit) = (Scope::new("replay"), ten_per_minute());
+    let charge = |key: &str, at| {
+        let charges = [Charge {
+            scope: &scope,
+            limit: &limit,
+            key,
+            cost: 10,
+        }];
+        store.charge(&Request::new(&charges).at(Timestamp::from_seconds(at)))[0].allowed
+    };
+    assert!(charge("old", 1_000));
+    for other in 0..5_000 {
+        assert!(charge(&format!("other-{other}"), 2_000_000_000));
+    }
+    store.sweep();
+    assert!(
+        !charge("old", 1_001),
+        "its minute is not over in its own time"
+    );
+}
+
+#[test]
+fn a_forgotten_key_is_as_good_as_new() {
+    let fixture = Fixture::with_room_for(10);
+    let limit = ten_per_minute();
+    fixture.charge(&limit, "key", 10);
+    fixture.store.forget(&fixture.scope, &limit, "key");
+    fixture.store.forget(&fixture.scope, &limit, "nobody");
+    assert_eq!(fixture.remaining(&limit, "key"), 10);
+    assert_eq!(fixture.store.stats().keys, 0);
+}
+
+#[test]
+fn one_lease_covers_all_concurrency_limits_of_a_request() {
+    let fixture = Fixture::with_room_for(10);
+    let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
+    let charges = [
+        Charge {
+            scope: &fixture.scope,
+            limit: &few,
+            key: "user",
+            cost: 1,
+        },
+        Charge {
+            scope: &fixture.scope,
+            limit: &many,
+            key: "all",
+            cost: 1,
+        },
+    ];
+    let lease = LeaseId::random().unwrap();
+    let request = Request::new(&charges).under(lease);
+    assert!(
+        fixture
+            .store
+            .charge(&request)
+            .iter()
+            .all(|outcome| outcome.allowed)
+    );
+    let other = Request::new(&charges).under(LeaseId::random().unwrap());
+    let denied = fixture.store.charge(&other);
+    assert_eq!(
+        (denied[0].allowed, denied[1].allowed, denied[1].remaining),
+        (false, true, 4)
+    );
+
+    fixture.clock.advance(Micros::SECOND.times(50));
+    assert!(fixture.store.renew(lease));
+    fixture.clock.advance(Micros::SECOND.times(50));
+    assert_eq!(fixture.remaining(&few, "user"), 0, "renewed for a minute");
+    assert!(fixture.store.release(lease));
+    assert!(!fixture.store.release(lease));
+    assert!(!fixture.store.renew(lease));
+    assert_eq!(
+        (
+            fixture.remaining(&few, "user"),
+            fixture.remaining(&many, "all")
+        ),
+        (1, 5)
+    );
+    assert_eq!(fixture.store.stats().leases, 0);
+}
+
+#[test]
+fn charges_of_one_request_on_one_key_are_merged() {
+    let fixture = Fixture::with_room_for(10);
+    let limit = ten_per_minute();
+    let charges = [4, 0, 5].map(|cost| Charge {
+        scope: &fixture.scope,
+        limit: &limit,
+        key: "key",
+        cost,
+    });
+    let outcomes = fixture.store.charge(&Request::new(&charges));
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome.allowed && outcome.remaining == 1)
+    );
+    let outcomes = fixture.store.charge(&Request::new(&charges[..1]));
+    assert!(!outcomes[0].allowed);
+}
+
+#[test]
+fn states_of_other_rules_windows_and_algorithms_are_apart() {
+    let fixture = Fixture::with_room_for(10);
+    let other = Scope::new("other");
+    let limit = ten_per_minute();
+    fixture.charge(&limit, "key", 10);
+    let window: Limit = "10/hour".parse().unwrap();
+    let algorithm = Limit::new(Rate::per_minute(10), Algorithm::FIXED_WINDOW).unwrap();
+    assert_eq!(fixture.remaining(&window, "key"), 10);
+    assert_eq!(fixture.remaining(&algorithm, "key"), 10);
+    assert_eq!(fixture.remaining(&limit, "key "), 10);
+    let charges = [Charge {
+        scope: &other,
+        limit: &limit,
+        key: "key",
+        cost: 0,
+    }];
+    assert_eq!(fixture.store.peek(&Request::new(&charges))[0].remaining, 10);
+}

@@ -1,0 +1,186 @@
+//! Many threads, few keys: nothing is admitted twice, and nobody waits for ever.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tidegate_core::{
+    Algorithm, Anchor, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Rate, Request,
+    Scope, Timestamp,
+};
+
+const THREADS: u64 = 64;
+const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
+
+fn store() -> MemoryStore {
+    MemoryStore::builder().clock(ManualClock::new(NOW)).build()
+}
+
+/// Every algorithm, granting `count` and nothing more while the clock stands still.
+fn limits(count: u64) -> Vec<Limit> {
+    let windowed = [
+        Algorithm::FIXED_WINDOW,
+        Algorithm::FixedWindow {
+            anchor: Anchor::FirstRequest,
+        },
+        Algorithm::SlidingWindowLog,
+        Algorithm::SlidingWindowCounter,
+        Algorithm::SLIDING_WINDOW_SLOTS,
+        Algorithm::SlidingWindowSlots {
+            slots: None,
+            strict: true,
+        },
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::LEAKY_BUCKET,
+    ];
+    let rate = Rate::per_hour(count);
+    let mut limits: Vec<_> = windowed
+        .map(|algorithm| Limit::new(rate, algorithm).unwrap())
+        .into();
+    limits.push(Limit::concurrent(count).unwrap());
+    limits
+}
+
+/// Runs `act(thread, turn)` in all threads at once.
+fn race(turns: u64, act: impl Fn(u64, u64) + Sync) {
+    let start = Barrier::new(usize::try_from(THREADS).unwrap());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (start, act) = (&start, &act);
+            scope.spawn(move || {
+                start.wait();
+                for turn in 0..turns {
+                    act(thread, turn);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sixty_four_threads_on_one_key_admit_exactly_the_limit() {
+    const LIMIT: u64 = 1_000;
+    for limit in limits(LIMIT) {
+        let (store, scope) = (store(), Scope::new("one"));
+        let admitted = AtomicU64::new(0);
+        race(50, |thread, turn| {
+            let charges = [Charge {
+                scope: &scope,
+                limit: &limit,
+                key: "key",
+                cost: 1,
+            }];
+            let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn));
+            if store.charge(&Request::new(&charges).under(lease))[0].allowed {
+                admitted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(
+            admitted.load(Ordering::Relaxed),
+            LIMIT,
+            "{}",
+            limit.algorithm().name()
+        );
+        assert_eq!(store.stats().keys, 1);
+    }
+}
+
+/// Each request charges two keys out of a few, in either order, in stripes that differ or do not.
+#[test]
+fn several_limits_at_once_are_all_charged_or_none() {
+    const KEYS: u64 = 7;
+    for limit in limits(100) {
+        let (store, scope) = (store(), Scope::new("several"));
+        let names: Vec<_> = (0..KEYS).map(|key| format!("key-{key}")).collect();
+        let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        race(40, |thread, turn| {
+            let first = (thread * 31 + turn * 17) % KEYS;
+            let second = (first + 1 + (thread + turn) % (KEYS - 1)) % KEYS;
+            let charge = |key: u64| {
+                let key = &names[usize::try_from(key).unwrap()];
+                Charge {
+                    scope: &scope,
+                    limit: &limit,
+                    key,
+                    cost: 1,
+                }
+            };
+            let charges = [charge(first), charge(second)];
+            let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn + 1));
+            let outcomes = store.charge(&Request::new(&charges).under(lease));
+            if outcomes.iter().all(|outcome| outcome.allowed) {
+                for key in [first, second] {
+                    admitted[usize::try_from(key).unwrap()].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        for (name, admitted) in names.iter().zip(&admitted) {
+            let charges = [Charge {
+                scope: &scope,
+                limit: &limit,
+                key: name,
+                cost: 0,
+            }];
+            let left = store.peek(&Request::new(&charges))[0].remaining;
+            let admitted = admitted.load(Ordering::Relaxed);
+            let name = limit.algorithm().name();
+            assert_eq!(
+                admitted + left,
+                100,
+                "{name}: what was admitted is what was charged"
+            );
+        }
+    }
+}
+
+#[test]
+fn leases_that_are_taken_and_released_never_exceed_the_limit() {
+    let (store, scope) = (store(), Scope::new("leases"));
+    let limit = Limit::concurrent(5).unwrap();
+    let holding = AtomicU64::new(0);
+    race(200, |thread, turn| {
+        let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn + 1));
+        let charges = [Charge {
+            scope: &scope,
+            limit: &limit,
+            key: "key",
+            cost: 1,
+        }];
+        if store.charge(&Request::new(&charges).under(lease))[0].allowed {
+            assert!(holding.fetch_add(1, Ordering::SeqCst) < 5);
+            thread::yield_now();
+            holding.fetch_sub(1, Ordering::SeqCst);
+            assert!(store.release(lease));
+        }
+    });
+    assert_eq!(store.stats().leases, 0);
+}
+
+/// A clock that moves while everyone charges: still no more than the bucket grants.
+#[test]
+fn a_moving_clock_admits_no_more_than_flows_back() {
+    let clock = ManualClock::new(NOW);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let (scope, limit) = (
+        Scope::new("moving"),
+        "1000/second burst 10".parse::<Limit>().unwrap(),
+    );
+    let admitted = AtomicU64::new(0);
+    race(500, |thread, _| {
+        if thread == 0 {
+            clock.advance(Micros::new(500));
+        }
+        let charge = Charge {
+            scope: &scope,
+            limit: &limit,
+            key: "key",
+            cost: 1,
+        };
+        if store.charge_one(&charge).allowed {
+            admitted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // 500 steps of half a millisecond let 250 flow back, on top of the burst.
+    assert!(admitted.load(Ordering::Relaxed) <= 260);
+    assert!(admitted.load(Ordering::Relaxed) >= 10);
+}
