@@ -219,7 +219,7 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
             cost: 1,
         },
     ];
-    let lease = LeaseId::random().unwrap();
+    let lease = LeaseId::random();
     let request = Request::new(&charges).under(lease);
     assert!(
         fixture
@@ -228,7 +228,7 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
             .iter()
             .all(|outcome| outcome.allowed)
     );
-    let other = Request::new(&charges).under(LeaseId::random().unwrap());
+    let other = Request::new(&charges).under(LeaseId::random());
     let denied = fixture.store.charge(&other);
     assert_eq!(
         (denied[0].allowed, denied[1].allowed, denied[1].remaining),

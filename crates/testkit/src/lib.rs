@@ -1,3 +1,4 @@
 //! What Tidegate's own tests share.
 
 pub mod timeline;
+pub mod vectors;

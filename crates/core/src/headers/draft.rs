@@ -22,7 +22,7 @@ impl fmt::Display for Policies<'_> {
         write_list(f, self.0, |f, item| {
             write!(f, ";q={}", integer(item.limit.capacity()))?;
             match time_to_grant(item.limit, item.outcome.at) {
-                Some(time) => write!(f, ";w={}", integer(time.ceil_seconds().max(1))),
+                Some(time) => write!(f, ";w={}", integer(time.ceil_seconds())),
                 None => f.write_str(";qu=\"concurrent-requests\""),
             }
         })
@@ -80,7 +80,7 @@ fn write_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 }
 
 /// The time in which a limit grants its capacity: a bucket's time to fill, of a calendar window the
-/// length of the one that holds `at`. None for concurrency, which grants nothing by waiting.
+/// length of the one that holds `at`. Never zero; none for concurrency, which has no window.
 fn time_to_grant(limit: &Limit, at: Timestamp) -> Option<Micros> {
     if let Form::Bucket(bucket) = limit.form() {
         return Some(bucket.to_full());

@@ -21,7 +21,7 @@ pub(super) struct Task<'a> {
 }
 
 /// When a request is decided.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,
     /// The time by which idle keys may be removed on the way; none if the request brought its own.

@@ -6,6 +6,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
 use super::slot::KeyHash;
+use crate::lease::random_word;
 use crate::store::Charge;
 
 /// Hashes keys to 128 bits under a secret of its own, so that nobody outside can choose two keys
@@ -16,20 +17,10 @@ pub(super) struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// A hasher whose secret comes from the operating system; where that has none to give, from
-    /// what the standard library can gather.
+    /// A hasher with a new secret.
     pub(super) fn random() -> Self {
-        let mut bytes = [[0; 8]; 4];
-        for word in &mut bytes {
-            if getrandom::fill(word).is_err() {
-                let gathered = std::collections::hash_map::RandomState::new();
-                *word = std::hash::BuildHasher::hash_one(&gathered, 0).to_ne_bytes();
-            }
-        }
-        let [a, b, c, d] = bytes.map(u64::from_ne_bytes);
-        Self {
-            halves: [(a, SharedSeed::from_u64(b)), (c, SharedSeed::from_u64(d))],
-        }
+        let half = || (random_word(), SharedSeed::from_u64(random_word()));
+        Self { halves: [half(), half()] }
     }
 
     #[inline]

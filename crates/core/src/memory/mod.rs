@@ -160,19 +160,19 @@ impl MemoryStore {
     /// Charges one limit, at once, at the store's own time and without a lease.
     #[inline]
     pub fn charge_one(&self, charge: &Charge<'_>) -> Outcome {
-        self.charge_single(charge, None, None)
+        self.apply(Step::Charge, charge, None, None)
     }
 
     #[inline]
-    fn charge_single(
+    fn apply(
         &self,
+        step: Step,
         charge: &Charge<'_>,
         at: Option<Timestamp>,
         lease: Option<LeaseId>,
     ) -> Outcome {
         let hash = self.hasher.hash(charge);
-        let moment = self.moment(at);
-        let mut stripe = self.stripe(hash).lock();
+        let (mut stripe, moment) = self.lock(hash, at);
         let task = Task {
             hash,
             limit: charge.limit,
@@ -180,7 +180,7 @@ impl MemoryStore {
             moment,
             lease,
         };
-        let outcome = stripe.apply(Step::Charge, &task, &self.shared.0);
+        let outcome = stripe.apply(step, &task, &self.shared.0);
         self.finish(stripe);
         outcome
     }
@@ -188,12 +188,11 @@ impl MemoryStore {
     /// Charges every limit of the request or none, at once: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
-            let outcome = self.charge_single(charge, request.at, request.lease);
+            let outcome = self.apply(Step::Charge, charge, request.at, request.lease);
             return SmallVec::from_slice(&[outcome]);
         }
-        let moment = self.moment(request.at);
-        let tasks = self.merged(request, moment);
-        let mut stripes = self.lock_all(&tasks);
+        let mut tasks = self.merged(request);
+        let mut stripes = self.lock_all(&mut tasks, request.at);
         let mut outcomes: Outcomes = tasks
             .iter()
             .map(|task| stripes.get_mut(task).ask(task))
@@ -223,9 +222,8 @@ impl MemoryStore {
 
     /// Answers whether each charge would be allowed: [`Store::peek`] without the future.
     pub fn peek(&self, request: &Request<'_>) -> Outcomes {
-        let moment = self.moment(request.at);
-        let tasks = self.merged(request, moment);
-        let stripes = self.lock_all(&tasks);
+        let mut tasks = self.merged(request);
+        let stripes = self.lock_all(&mut tasks, request.at);
         let asked = tasks.iter().map(|task| {
             let untouched = stripes.get(task).ask(&Task { cost: 0, ..*task });
             stripes.get(task).ask(task).over(untouched)
@@ -235,25 +233,22 @@ impl MemoryStore {
 
     /// Takes back a request that was charged: [`Store::give_back`] without the future.
     pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) {
-        let moment = self.moment(request.at);
         for (charge, outcome) in request.charges.iter().zip(outcomes) {
-            let task = self.task(charge, moment, request.lease);
-            self.stripe(task.hash)
-                .lock()
-                .apply(Step::GiveBack(outcome.at), &task, &self.shared.0);
+            self.apply(
+                Step::GiveBack(outcome.at),
+                charge,
+                request.at,
+                request.lease,
+            );
         }
     }
 
     /// Charges what is known only afterwards: [`Store::settle`] without the future.
     pub fn settle(&self, request: &Request<'_>) -> Outcomes {
-        let moment = self.moment(request.at);
-        let settled = request.charges.iter().map(|charge| {
-            let task = self.task(charge, moment, None);
-            let mut stripe = self.stripe(task.hash).lock();
-            let outcome = stripe.apply(Step::Settle, &task, &self.shared.0);
-            self.finish(stripe);
-            outcome
-        });
+        let settled = request
+            .charges
+            .iter()
+            .map(|charge| self.apply(Step::Settle, charge, request.at, None));
         settled.collect()
     }
 
@@ -329,24 +324,18 @@ impl MemoryStore {
         }
     }
 
-    #[inline]
-    fn task<'a>(&self, charge: &Charge<'a>, moment: Moment, lease: Option<LeaseId>) -> Task<'a> {
-        let hash = self.hasher.hash(charge);
-        Task {
-            hash,
-            limit: charge.limit,
-            cost: charge.cost,
-            moment,
-            lease,
-        }
-    }
-
     /// The request's tasks, those on one state with the sum of their costs.
-    fn merged<'a>(&self, request: &Request<'a>, moment: Moment) -> SmallVec<[Task<'a>; 4]> {
+    fn merged<'a>(&self, request: &Request<'a>) -> SmallVec<[Task<'a>; 4]> {
         let mut tasks: SmallVec<[Task<'a>; 4]> = request
             .charges
             .iter()
-            .map(|charge| self.task(charge, moment, request.lease))
+            .map(|charge| Task {
+                hash: self.hasher.hash(charge),
+                limit: charge.limit,
+                cost: charge.cost,
+                moment: Moment::default(),
+                lease: request.lease,
+            })
             .collect();
         for index in 1..tasks.len() {
             let (earlier, later) = tasks.split_at_mut(index);
@@ -372,19 +361,44 @@ impl MemoryStore {
         &self.stripes[self.stripe_index(hash)].0
     }
 
+    /// Locks the stripe of `hash`, and tells the time at which it is used.
+    ///
+    /// The clock is read first, to hold the lock for less. Whoever had to wait in between, for the
+    /// lock or for the processor, may come with a time that others have left behind, which would
+    /// look like a clock that was set back: he reads it again.
+    #[inline]
+    fn lock(&self, hash: KeyHash, at: Option<Timestamp>) -> (Guard<'_, Stripe>, Moment) {
+        let mut moment = self.moment(at);
+        let mut stripe = self.stripe(hash).lock();
+        if at.is_none() {
+            if stripe.used_at > moment.now {
+                moment = self.moment(None);
+            }
+            stripe.used_at = moment.now;
+        }
+        (stripe, moment)
+    }
+
     /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
-    /// waits for him.
-    fn lock_all(&self, tasks: &[Task<'_>]) -> LockedStripes<'_> {
+    /// waits for him. Then tells the tasks the time.
+    fn lock_all(&self, tasks: &mut [Task<'_>], at: Option<Timestamp>) -> LockedStripes<'_> {
         let mut indexes: SmallVec<[usize; 4]> = tasks
             .iter()
             .map(|task| self.stripe_index(task.hash))
             .collect();
         indexes.sort_unstable();
         indexes.dedup();
-        let locked = indexes
-            .iter()
-            .map(|index| (*index, self.stripes[*index].0.lock()))
-            .collect();
+        let lock = |index: &usize| (*index, self.stripes[*index].0.lock());
+        let mut locked: SmallVec<[_; 4]> = indexes.iter().map(lock).collect();
+        let moment = self.moment(at);
+        for task in tasks {
+            task.moment = moment;
+        }
+        if at.is_none() {
+            for (_, stripe) in &mut locked {
+                stripe.used_at = moment.now;
+            }
+        }
         LockedStripes {
             locked,
             store: self,

@@ -24,6 +24,8 @@ pub(super) struct Stripe {
     hand: usize,
     /// Charges since one of them last set off a sweep.
     charges: u32,
+    /// The time at which the stripe was last used, by the store's own clock.
+    pub(super) used_at: Timestamp,
 }
 
 /// A spilled state, with the hash by which leases know its key.

@@ -1,0 +1,212 @@
+//! Waiting for a limit: reserve first, then wait, and give back what is not used.
+
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry, Timestamp};
+
+use crate::decision::Decision;
+use crate::limiter::Limiter;
+
+/// Leave to go on. Under a concurrency limit it holds its place until it is dropped.
+#[derive(Debug)]
+#[must_use = "a concurrency limit is held only while the permit is"]
+pub struct Permit {
+    limiter: Limiter,
+    decision: Decision,
+}
+
+impl Permit {
+    /// What the limits answered.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the lease has
+    /// ended, or if there is none.
+    pub fn renew(&self) -> bool {
+        self.decision
+            .lease()
+            .is_some_and(|lease| self.limiter.renew(lease))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(lease) = self.decision.lease() {
+            self.limiter.release(lease);
+        }
+    }
+}
+
+/// Why no permit was given. Nothing was charged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// It would take longer than may be waited.
+    #[error("the limit would allow this only after {wait:?}, longer than may be waited", wait = .0.retry_after())]
+    TooLong(Decision),
+    /// The cost is above what the limit can ever grant.
+    #[error("the cost is above the limit of {limit}, so waiting cannot help", limit = .0.limit())]
+    Never(Decision),
+}
+
+impl AcquireError {
+    /// What the limits say of the request.
+    pub fn decision(&self) -> &Decision {
+        match self {
+            Self::TooLong(decision) | Self::Never(decision) => decision,
+        }
+    }
+}
+
+impl Limiter {
+    /// Waits until `key` may go on: as long as the builder's `max_wait`, and no longer.
+    ///
+    /// A token bucket reserves a place in line at once and then waits for it, so those who wait are
+    /// served in the order in which they came. Other algorithms are asked again when they said that
+    /// it was time, a concurrency limit also when a place is freed. It fails at once if the wait
+    /// would be too long.
+    ///
+    /// Cancel-safe: dropping the future gives back what it had reserved. Waits are tokio's, whole
+    /// milliseconds rounded up.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = tidegate::Limiter::new("100/second burst 1")?;
+    /// for page in 1..=3 {
+    ///     let _permit = limiter.acquire("api.example.com").await?;
+    ///     println!("fetching page {page}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire(&self, key: &str) -> Result<Permit, AcquireError> {
+        self.acquire_cost(key, 1).await
+    }
+
+    /// [`acquire`](Self::acquire) for a request of this cost.
+    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit, AcquireError> {
+        let inner = &*self.inner;
+        let deadline = inner.now() + inner.max_wait;
+        loop {
+            // Listening before asking: a place that is freed in between is heard of.
+            let freed = inner.freed.notified();
+            let now = inner.now();
+            let reservation = Reservation::make(self, key, cost, deadline.since(now));
+            let Some(then) = reservation.goes_on_at else {
+                return Err(AcquireError::Never(self.peek_cost(key, cost)));
+            };
+            if reservation.is_made() && then <= deadline {
+                tokio::time::sleep(then.since(inner.now()).into()).await;
+                return Ok(reservation.into_permit());
+            }
+            // Only a lease may end before its time.
+            let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
+            if then > deadline && !may_be_freed {
+                drop(reservation);
+                return Err(AcquireError::TooLong(self.peek_cost(key, cost)));
+            }
+            let wait = then.min(deadline).since(inner.now());
+            let _ = tokio::time::timeout(wait.into(), freed).await;
+        }
+    }
+}
+
+/// What was charged for a request that has not gone on yet. Dropped before it does, it is given back.
+struct Reservation<'a> {
+    limiter: &'a Limiter,
+    key: &'a str,
+    cost: u64,
+    outcomes: Outcomes,
+    lease: Option<LeaseId>,
+    /// When the request may go on; or, if it was denied, when it may at the earliest. Nothing if it
+    /// never may.
+    goes_on_at: Option<Timestamp>,
+    is_kept: bool,
+}
+
+impl<'a> Reservation<'a> {
+    /// Charges the request if it may go on within `max_wait`.
+    fn make(limiter: &'a Limiter, key: &'a str, cost: u64, max_wait: Micros) -> Self {
+        let inner = &*limiter.inner;
+        let lease = inner.new_lease();
+        let patient: Vec<Limit> = inner
+            .limits
+            .iter()
+            .map(|limit| patient(limit, max_wait))
+            .collect();
+        let asked_at = inner.now();
+        let charges = inner.charges(&patient, key, cost);
+        let outcomes = inner.store.charge(&Request {
+            charges: &charges,
+            at: None,
+            lease,
+        });
+        let waits = patient
+            .iter()
+            .zip(&outcomes)
+            .map(|(limit, outcome)| match outcome.retry {
+                Retry::Now => Some(outcome.delay),
+                Retry::After(wait) => Some(wait + max_delay(limit)),
+                Retry::Never => None,
+            });
+        let longest = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
+        let goes_on_at = longest.map(|wait| asked_at + wait);
+        Self {
+            limiter,
+            key,
+            cost,
+            outcomes,
+            lease,
+            goes_on_at,
+            is_kept: false,
+        }
+    }
+
+    /// Whether it was charged.
+    fn is_made(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.allowed)
+    }
+
+    /// Whether others hold all places of a concurrency limit.
+    fn is_denied_by_holders(&self) -> bool {
+        let limits = self.limiter.limits().iter().zip(&self.outcomes);
+        let mut denying = limits.filter(|(_, outcome)| !outcome.allowed);
+        denying.any(|(limit, _)| matches!(limit.algorithm(), Algorithm::Concurrency { .. }))
+    }
+
+    fn into_permit(mut self) -> Permit {
+        self.is_kept = true;
+        let decision = Decision::new(self.outcomes.clone(), self.lease);
+        Permit {
+            limiter: self.limiter.clone(),
+            decision,
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept && self.is_made() {
+            self.limiter
+                .inner
+                .give_back(self.key, self.cost, &self.outcomes, self.lease);
+        }
+    }
+}
+
+/// The same limit, with all the time there is to wait. Where that is more than it can count, it
+/// waits by asking again.
+fn patient(limit: &Limit, max_wait: Micros) -> Limit {
+    match limit.algorithm() {
+        Algorithm::TokenBucket { .. } => limit
+            .with_max_delay(max_wait)
+            .unwrap_or_else(|_| limit.clone()),
+        _ => limit.clone(),
+    }
+}
+
+/// What a denied request would still have to wait after it is admitted.
+fn max_delay(limit: &Limit) -> Micros {
+    match limit.algorithm() {
+        Algorithm::TokenBucket { max_delay } => max_delay,
+        _ => Micros::ZERO,
+    }
+}

@@ -1,0 +1,162 @@
+//! The answer to a request, made of the answers of its limits.
+
+use std::time::Duration;
+
+use tidegate_core::{LeaseId, Outcome, Outcomes, Retry, Timestamp};
+
+/// Whether a request may go on, and what its caller should know.
+///
+/// Where several limits apply, the numbers are those of the limit that decided: if denied, the
+/// denying one with the longest wait; if allowed, the one with the fewest remaining.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    outcomes: Outcomes,
+    decided_by: usize,
+    lease: Option<LeaseId>,
+}
+
+impl Decision {
+    /// The decision of these outcomes, of which there is at least one.
+    pub(crate) fn new(outcomes: Outcomes, lease: Option<LeaseId>) -> Self {
+        let decided_by = deciding(&outcomes);
+        let lease = lease.filter(|_| outcomes.iter().all(|outcome| outcome.allowed));
+        Self {
+            outcomes,
+            decided_by,
+            lease,
+        }
+    }
+
+    /// Whether the request may go on.
+    pub fn is_allowed(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.allowed)
+    }
+
+    /// Whether the request is over a limit. Then nothing was charged.
+    pub fn is_denied(&self) -> bool {
+        !self.is_allowed()
+    }
+
+    /// What the limit that decided grants: requests per window, or a bucket's capacity.
+    pub fn limit(&self) -> u64 {
+        self.outcome().limit
+    }
+
+    /// The largest cost that would be allowed now, after this request.
+    pub fn remaining(&self) -> u64 {
+        self.outcome().remaining
+    }
+
+    /// How long to wait before this same request would be allowed, if nobody else came: zero if it
+    /// was, and nothing if its cost is above what the limit can ever grant.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.outcome().retry.wait().map(Duration::from)
+    }
+
+    /// When `remaining` is whole again, if nobody else came.
+    pub fn reset_at(&self) -> Timestamp {
+        self.outcome().reset_at
+    }
+
+    /// How long the caller should hold the request before it goes on: the longest that any limit
+    /// asks for.
+    pub fn delay(&self) -> Duration {
+        let delays = self.outcomes.iter().map(|outcome| outcome.delay);
+        delays.max().unwrap_or_default().into()
+    }
+
+    /// The lease under which concurrency limits are held, to be released when the request is done.
+    pub fn lease(&self) -> Option<LeaseId> {
+        self.lease
+    }
+
+    /// What each limit answered, in their order.
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// Which of the limits decided.
+    pub fn decided_by(&self) -> usize {
+        self.decided_by
+    }
+
+    fn outcome(&self) -> &Outcome {
+        &self.outcomes[self.decided_by]
+    }
+}
+
+/// The outcome that speaks for all: the first of those that compare as the most pressing.
+fn deciding(outcomes: &[Outcome]) -> usize {
+    let pressing = |outcome: &Outcome| {
+        let wait = if outcome.allowed {
+            Retry::Now
+        } else {
+            outcome.retry
+        };
+        let until_reset = outcome.reset_at.since(outcome.at);
+        (
+            !outcome.allowed,
+            wait,
+            u64::MAX
+                - if outcome.allowed {
+                    outcome.remaining
+                } else {
+                    0
+                },
+            until_reset,
+        )
+    };
+    let mut most = 0;
+    for (index, outcome) in outcomes.iter().enumerate().skip(1) {
+        if pressing(outcome) > pressing(&outcomes[most]) {
+            most = index;
+        }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::Micros;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_000);
+
+    fn allowed(remaining: u64, reset: u64) -> Outcome {
+        Outcome {
+            allowed: true,
+            limit: 10,
+            remaining,
+            retry: Retry::Now,
+            reset_at: NOW + Micros::from_seconds(reset),
+            delay: Micros::ZERO,
+            at: NOW,
+        }
+    }
+
+    fn denied(retry: Retry) -> Outcome {
+        Outcome {
+            allowed: false,
+            retry,
+            ..allowed(0, 5)
+        }
+    }
+
+    #[test]
+    fn the_limit_that_decides_by_hand() {
+        let after = |seconds| denied(Retry::After(Micros::from_seconds(seconds)));
+        #[rustfmt::skip]
+        let table = [
+            ("one limit",                               vec![allowed(3, 5)],                                0),
+            ("the fewest remaining",                    vec![allowed(3, 5), allowed(2, 1)],                 1),
+            ("then the longest time to reset",          vec![allowed(3, 5), allowed(3, 9), allowed(3, 7)],  1),
+            ("then their order",                        vec![allowed(3, 5), allowed(3, 5)],                 0),
+            ("a denial comes before what is allowed",   vec![allowed(0, 9), after(1)],                      1),
+            ("the longest wait of those that deny",     vec![after(1), after(3), after(2)],                 1),
+            ("never is the longest",                    vec![after(9), denied(Retry::Never), after(8)],     1),
+        ];
+        for (name, outcomes, decided_by) in table {
+            assert_eq!(deciding(&outcomes), decided_by, "{name}");
+        }
+    }
+}

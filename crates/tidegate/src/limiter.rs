@@ -1,0 +1,282 @@
+//! One limiter for one program: limits, keys, and no rule files.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tidegate_core::{
+    Algorithm, Charge, Clock, LeaseId, Limit, LimitError, MemoryStats, MemoryStore, Micros,
+    Outcomes, Rate, Request, Scope, Timestamp,
+};
+use tokio::sync::Notify;
+
+use crate::decision::Decision;
+
+/// How long [`Limiter::acquire`] waits at the most when nothing else is said.
+const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// The charges of one request, one for each limit.
+pub(crate) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
+
+/// Limits requests by key, in this process's memory.
+///
+/// Cheap to clone; clones share their counters. All methods but [`acquire`](Self::acquire) answer
+/// at once, and a check of a known key allocates nothing.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: MemoryStore,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) max_wait: Micros,
+    /// Tells those who wait for a place that one was freed.
+    pub(crate) freed: Notify,
+    scope: Scope,
+    takes_leases: bool,
+}
+
+/// How a [`Limiter`] is set up. Begun by [`Limiter::builder`].
+#[must_use]
+pub struct LimiterBuilder {
+    rates: Result<Vec<Rate>, LimitError>,
+    algorithm: Option<Algorithm>,
+    max_wait: Duration,
+    max_keys: Option<usize>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl LimiterBuilder {
+    /// Counts by this algorithm instead of the default: a token bucket, or a fixed window for months
+    /// and years.
+    pub fn algorithm(self, algorithm: Algorithm) -> Self {
+        Self {
+            algorithm: Some(algorithm),
+            ..self
+        }
+    }
+
+    /// Lets [`Limiter::acquire`] wait for so long at the most: 10 seconds unless said.
+    pub fn max_wait(self, max_wait: Duration) -> Self {
+        Self { max_wait, ..self }
+    }
+
+    /// Keeps the counters of so many keys at the most: ten million unless said. When there are
+    /// more, those that matter least are forgotten; [`Limiter::stats`] counts them.
+    pub fn max_keys(self, max_keys: usize) -> Self {
+        Self {
+            max_keys: Some(max_keys),
+            ..self
+        }
+    }
+
+    /// Reads the time from `clock`: a [`ManualClock`](crate::ManualClock) in tests, or a
+    /// [`TokioClock`](crate::TokioClock) where they wait.
+    pub fn clock(self, clock: impl Clock) -> Self {
+        Self {
+            clock: Some(Arc::new(clock)),
+            ..self
+        }
+    }
+
+    /// The limiter, or what is wrong with its limits.
+    pub fn build(self) -> Result<Limiter, LimitError> {
+        let max_wait = Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW);
+        let limit = |rate: Rate| {
+            Limit::new(
+                rate,
+                self.algorithm
+                    .unwrap_or_else(|| Algorithm::default_for(&rate)),
+            )
+        };
+        let limits: Vec<Limit> = self
+            .rates?
+            .into_iter()
+            .map(limit)
+            .collect::<Result<_, _>>()?;
+        let mut store = MemoryStore::builder();
+        if let Some(max_keys) = self.max_keys {
+            store = store.max_keys(max_keys);
+        }
+        if let Some(clock) = self.clock {
+            store = store.clock(clock);
+        }
+        let takes_leases = limits
+            .iter()
+            .any(|limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. }));
+        let inner = Inner {
+            store: store.build(),
+            limits,
+            max_wait,
+            freed: Notify::new(),
+            scope: Scope::new("limiter"),
+            takes_leases,
+        };
+        Ok(Limiter {
+            inner: Arc::new(inner),
+        })
+    }
+}
+
+impl Limiter {
+    /// A limiter for `limits`, such as `100/minute burst 20` or `10/minute; 2/second`.
+    pub fn new(limits: &str) -> Result<Self, LimitError> {
+        Self::builder(limits).build()
+    }
+
+    /// Begins to set up a limiter for `limits`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{Algorithm, Limiter};
+    ///
+    /// let limiter = Limiter::builder("1000/hour; 50/minute")
+    ///     .algorithm(Algorithm::SlidingWindowLog)
+    ///     .max_wait(Duration::from_secs(2))
+    ///     .build()?;
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn builder(limits: &str) -> LimiterBuilder {
+        LimiterBuilder {
+            rates: Rate::parse_all(limits),
+            algorithm: None,
+            max_wait: DEFAULT_MAX_WAIT,
+            max_keys: None,
+            clock: None,
+        }
+    }
+
+    /// Charges one request to `key`, if all limits allow it.
+    pub fn check(&self, key: &str) -> Decision {
+        self.check_cost(key, 1)
+    }
+
+    /// Charges a request of this cost to `key`, if all limits allow it. Zero asks and takes nothing.
+    ///
+    /// Under a concurrency limit the decision names a [lease](Decision::lease), to be
+    /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
+    /// itself.
+    pub fn check_cost(&self, key: &str, cost: u64) -> Decision {
+        if let ([limit], false) = (self.inner.limits.as_slice(), self.inner.takes_leases) {
+            let charge = Charge {
+                scope: &self.inner.scope,
+                limit,
+                key,
+                cost,
+            };
+            return Decision::new(
+                SmallVec::from_slice(&[self.inner.store.charge_one(&charge)]),
+                None,
+            );
+        }
+        let lease = self.inner.new_lease();
+        let charges = self.inner.charges(&self.inner.limits, key, cost);
+        let request = Request {
+            charges: &charges,
+            at: None,
+            lease,
+        };
+        Decision::new(self.inner.store.charge(&request), lease)
+    }
+
+    /// What [`check`](Self::check) would say, without charging anything.
+    pub fn peek(&self, key: &str) -> Decision {
+        self.peek_cost(key, 1)
+    }
+
+    /// What [`check_cost`](Self::check_cost) would say, without charging anything.
+    pub fn peek_cost(&self, key: &str, cost: u64) -> Decision {
+        let charges = self.inner.charges(&self.inner.limits, key, cost);
+        Decision::new(self.inner.store.peek(&Request::new(&charges)), None)
+    }
+
+    /// Charges a cost that is known only afterwards, without asking: as much of it as fits into a
+    /// full quota.
+    pub fn settle(&self, key: &str, cost: u64) -> Decision {
+        let charges = self.inner.charges(&self.inner.limits, key, cost);
+        Decision::new(self.inner.store.settle(&Request::new(&charges)), None)
+    }
+
+    /// Forgets what `key` has used.
+    pub fn reset(&self, key: &str) {
+        for limit in &self.inner.limits {
+            self.inner.store.forget(&self.inner.scope, limit, key);
+        }
+        self.inner.freed.notify_waiters();
+    }
+
+    /// Releases a lease. False if it is unknown or has ended.
+    pub fn release(&self, lease: LeaseId) -> bool {
+        let was_held = self.inner.store.release(lease);
+        self.inner.freed.notify_waiters();
+        was_held
+    }
+
+    /// Lets a lease last its whole time again. False if it is unknown or has ended.
+    pub fn renew(&self, lease: LeaseId) -> bool {
+        self.inner.store.renew(lease)
+    }
+
+    /// The limits, in their order.
+    pub fn limits(&self) -> &[Limit] {
+        &self.inner.limits
+    }
+
+    /// How many keys there are, and what had to be forgotten.
+    pub fn stats(&self) -> MemoryStats {
+        self.inner.store.stats()
+    }
+
+    /// Frees the memory of keys that are as good as new. Checks do this by themselves, a little at a
+    /// time; call it now and then if they may stop coming.
+    pub fn sweep(&self) {
+        self.inner.store.sweep();
+    }
+}
+
+impl Inner {
+    /// A name for what this request holds, if a limit wants one.
+    pub(crate) fn new_lease(&self) -> Option<LeaseId> {
+        self.takes_leases.then(LeaseId::random)
+    }
+
+    pub(crate) fn charges<'a>(
+        &'a self,
+        limits: &'a [Limit],
+        key: &'a str,
+        cost: u64,
+    ) -> Charges<'a> {
+        let charge = |limit| Charge {
+            scope: &self.scope,
+            limit,
+            key,
+            cost,
+        };
+        limits.iter().map(charge).collect()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    /// Takes back what `outcomes` took.
+    pub(crate) fn give_back(
+        &self,
+        key: &str,
+        cost: u64,
+        outcomes: &Outcomes,
+        lease: Option<LeaseId>,
+    ) {
+        let charges = self.charges(&self.limits, key, cost);
+        self.store.give_back(
+            &Request {
+                charges: &charges,
+                at: None,
+                lease,
+            },
+            outcomes,
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! The limiter as a program uses it.
+
+use std::time::Duration;
+
+use tidegate::{
+    AcquireError, Algorithm, Clock, Limiter, ManualClock, Micros, Timestamp, TokioClock,
+};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
+
+#[test]
+fn several_limits_must_all_agree() {
+    let clock = ManualClock::new(NOW);
+    let limiter = Limiter::builder("5/minute; 2/second")
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    assert!(limiter.check("key").is_allowed());
+    let second = limiter.check("key");
+    assert_eq!((second.remaining(), second.decided_by()), (0, 1));
+    let denied = limiter.check("key");
+    assert!(denied.is_denied());
+    assert_eq!(denied.retry_after(), Some(Duration::from_millis(500)));
+    assert_eq!(
+        denied.outcomes()[0].remaining,
+        3,
+        "the other limit was not charged"
+    );
+
+    clock.advance(Micros::SECOND);
+    assert_eq!(limiter.check_cost("key", 2).remaining(), 0);
+    clock.advance(Micros::SECOND);
+    let denied = limiter.check_cost("key", 2);
+    assert_eq!(
+        (denied.is_denied(), denied.decided_by(), denied.limit()),
+        (true, 0, 5)
+    );
+    assert_eq!(
+        limiter.check_cost("key", 6).retry_after(),
+        None,
+        "more than it can ever grant"
+    );
+}
+
+#[test]
+fn peek_settle_and_reset() {
+    let limiter = Limiter::builder("10/minute")
+        .clock(ManualClock::new(NOW))
+        .build()
+        .unwrap();
+    assert_eq!(limiter.peek("key").remaining(), 10);
+    assert_eq!(limiter.settle("key", 4).remaining(), 6);
+    assert!(limiter.peek_cost("key", 7).is_denied());
+    assert_eq!(limiter.settle("key", 100).remaining(), 0);
+    limiter.reset("key");
+    assert_eq!(limiter.peek("key").remaining(), 10);
+}
+
+#[test]
+fn a_concurrency_limit_is_held_until_it_is_released() {
+    let limiter = Limiter::builder("2")
+        .algorithm(Algorithm::CONCURRENCY)
+        .build()
+        .unwrap();
+    let first = limiter.check("key");
+    let second = limiter.check("key");
+    assert!(first.is_allowed() && second.is_allowed());
+    let third = limiter.check("key");
+    assert_eq!((third.is_denied(), third.lease()), (true, None));
+    assert!(limiter.release(first.lease().unwrap()));
+    assert!(limiter.check("key").is_allowed());
+}
+
+#[test]
+fn a_bad_limit_is_refused_with_advice() {
+    let error = Limiter::new("100/fortnight").unwrap_err().to_string();
+    assert!(
+        error.contains("`fortnight` is not a unit; use `ms`, `s`"),
+        "{error}"
+    );
+}
+
+/// A limiter that goes by tokio's paused time.
+fn paused(limits: &str) -> tidegate::LimiterBuilder {
+    Limiter::builder(limits).clock(TokioClock::start())
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_served_one_by_one_in_order() {
+    let limiter = paused("10/second burst 1").build().unwrap();
+    let clock = TokioClock::start();
+    let started = clock.now();
+    let waits = (0..5).map(|number| {
+        let limiter = limiter.clone();
+        async move {
+            limiter.acquire("api").await.unwrap();
+            (number, clock.now().since(started))
+        }
+    });
+    let mut done = Vec::new();
+    let mut tasks: Vec<_> = waits.map(|wait| tokio::spawn(wait)).collect();
+    for task in &mut tasks {
+        done.push(task.await.unwrap());
+    }
+    for (number, (who, waited)) in done.iter().enumerate() {
+        let wanted = u64::try_from(number).unwrap() * 100_000;
+        assert_eq!(*who, number);
+        // tokio's timers tick in milliseconds.
+        assert!(
+            (wanted..=wanted + 2_000).contains(&waited.get()),
+            "{number} waited {waited}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_future_gives_back_what_it_reserved() {
+    let limiter = paused("1/second burst 1").build().unwrap();
+    limiter.acquire("api").await.unwrap();
+    for _ in 0..20 {
+        let impatient = tokio::time::timeout(Duration::from_millis(1), limiter.acquire("api"));
+        assert!(impatient.await.is_err());
+    }
+    // Twenty reservations would have pushed this one twenty seconds away.
+    let retry_after = limiter.peek("api").retry_after().unwrap();
+    assert!(retry_after <= Duration::from_secs(1), "{retry_after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_would_be_too_long_fails_at_once_and_takes_nothing() {
+    for algorithm in [
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::LEAKY_BUCKET,
+        Algorithm::FIXED_WINDOW,
+        Algorithm::SlidingWindowLog,
+    ] {
+        let limiter = paused("1/hour")
+            .algorithm(algorithm)
+            .max_wait(Duration::from_secs(2))
+            .build()
+            .unwrap();
+        limiter.acquire("api").await.unwrap();
+        let clock = TokioClock::start();
+        let started = clock.now();
+        let error = limiter.acquire("api").await.unwrap_err();
+        assert!(
+            matches!(error, AcquireError::TooLong(_)),
+            "{}",
+            algorithm.name()
+        );
+        assert_eq!(clock.now(), started);
+        assert!(error.decision().retry_after() > Some(Duration::from_secs(2)));
+        let never = limiter.acquire_cost("api", 2).await.unwrap_err();
+        assert_eq!(
+            never.to_string(),
+            "the cost is above the limit of 1, so waiting cannot help"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn windows_are_waited_for_by_asking_again() {
+    let log = paused("1/second")
+        .algorithm(Algorithm::SlidingWindowLog)
+        .build()
+        .unwrap();
+    for _ in 0..3 {
+        log.acquire("api").await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_freed_goes_to_one_who_waits() {
+    let places = paused("1")
+        .algorithm(Algorithm::CONCURRENCY)
+        .build()
+        .unwrap();
+    let clock = TokioClock::start();
+    let started = clock.now();
+    let permit = places.acquire("api").await.unwrap();
+    assert!(permit.renew());
+    let waiting = tokio::spawn({
+        let places = places.clone();
+        async move { places.acquire("api").await.map(drop) }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(permit);
+    waiting.await.unwrap().unwrap();
+    assert!(
+        clock.now().since(started) <= Micros::from_millis(1_002),
+        "at once, not after a minute"
+    );
+    assert!(
+        places.check("api").is_allowed(),
+        "both permits were given back"
+    );
+
+    let error = places.acquire("api").await.unwrap_err();
+    assert!(
+        matches!(error, AcquireError::TooLong(_)),
+        "nobody freed it within ten seconds"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shaped_leaky_bucket_is_waited_for() {
+    let limiter = paused("10/second burst 3")
+        .algorithm(Algorithm::LEAKY_BUCKET)
+        .build()
+        .unwrap();
+    let clock = TokioClock::start();
+    let started = clock.now();
+    for _ in 0..4 {
+        limiter.acquire("api").await.unwrap();
+    }
+    let waited = clock.now().since(started);
+    assert!(waited >= Micros::from_millis(300), "{waited}");
+}
