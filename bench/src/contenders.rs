@@ -55,7 +55,12 @@ impl Contender for Tidegate {
     }
 
     fn check(&self, key: &String) -> bool {
-        let charge = Charge { scope: &self.scope, limit: &self.limit, key, cost: 1 };
+        let charge = Charge {
+            scope: &self.scope,
+            limit: &self.limit,
+            key,
+            cost: 1,
+        };
         self.store.charge_one(&charge).allowed
     }
 }
@@ -93,7 +98,9 @@ pub struct Throttlecrab(Mutex<throttlecrab::RateLimiter<throttlecrab::PeriodicSt
 
 impl Throttlecrab {
     pub fn new() -> Self {
-        let store = throttlecrab::PeriodicStore::builder().cleanup_interval(DAY).build();
+        let store = throttlecrab::PeriodicStore::builder()
+            .cleanup_interval(DAY)
+            .build();
         Self(Mutex::new(throttlecrab::RateLimiter::new(store)))
     }
 }
@@ -112,7 +119,14 @@ impl Contender for Throttlecrab {
     fn check(&self, key: &String) -> bool {
         let mut limiter = self.0.lock().expect("nobody panics");
         limiter
-            .rate_limit(key, BURST.into(), PER_DAY.into(), 86_400, 1, SystemTime::now())
+            .rate_limit(
+                key,
+                BURST.into(),
+                PER_DAY.into(),
+                86_400,
+                1,
+                SystemTime::now(),
+            )
             .is_ok_and(|(allowed, _)| allowed)
     }
 }

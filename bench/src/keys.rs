@@ -39,7 +39,8 @@ impl Spread {
                 // The ranks are scattered over the keys, so that popular keys are not neighbours.
                 (0..len)
                     .map(|_| {
-                        let rank = weights.partition_point(|weight| *weight < random.unit() * sum) as u64;
+                        let rank =
+                            weights.partition_point(|weight| *weight < random.unit() * sum) as u64;
                         (rank * 2_654_435_761 % u64::from(keys)) as u32
                     })
                     .collect()

@@ -22,14 +22,20 @@ fn main() {
         Spread::Zipf(1_000_000),
     ];
     println!("ns per check, median of {TURNS} interleaved turns of {CHECKS} checks a thread");
-    println!("{:<14}{:>8}  {:>10}{:>10}{:>14}{:>10}", "keys", "threads", "tidegate", "governor", "throttlecrab", "ratio");
+    println!(
+        "{:<14}{:>8}  {:>10}{:>10}{:>14}{:>10}",
+        "keys", "threads", "tidegate", "governor", "throttlecrab", "ratio"
+    );
     for spread in spreads {
-        let contenders: [&dyn Contender; 3] = [&Tidegate::new(), &Governor::new(), &Throttlecrab::new()];
+        let contenders: [&dyn Contender; 3] =
+            [&Tidegate::new(), &Governor::new(), &Throttlecrab::new()];
         for contender in contenders {
             fill(contender, spread.keys());
         }
         for threads in [1, 2] {
-            let streams: Vec<_> = (0..threads).map(|thread| spread.stream(CHECKS, 7 + thread)).collect();
+            let streams: Vec<_> = (0..threads)
+                .map(|thread| spread.stream(CHECKS, 7 + thread))
+                .collect();
             let mut turns = [const { Vec::new() }; 3];
             for _ in 0..TURNS {
                 for (contender, turns) in contenders.iter().zip(&mut turns) {

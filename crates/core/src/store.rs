@@ -71,7 +71,8 @@ pub trait Store: Send + Sync + 'static {
 pub struct Request<'a> {
     /// The limits to charge. Charges on one state are merged: their costs are added up.
     pub charges: &'a [Charge<'a>],
-    /// The request's time, if it brings one; else the store's own.
+    /// The request's time, if it brings one; else the store's own. Once one request has brought its
+    /// time, nothing expires by the store's clock any more: for replays and tests.
     pub at: Option<Timestamp>,
     /// The lease under which concurrency limits are held. Without one they are only asked.
     pub lease: Option<LeaseId>,

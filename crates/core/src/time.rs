@@ -63,6 +63,7 @@ impl Micros {
     }
 
     /// This span `times` over; longer than [`Micros::MAX`] becomes that.
+    #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self::new(self.0.saturating_mul(times))
     }
@@ -210,6 +211,6 @@ mod tests {
     #[test]
     fn a_duration_is_never_cut_short() {
         assert_eq!(Micros::from(Duration::from_nanos(1)), Micros::new(1));
-        assert_eq!(Micros::from(Duration::from_nanos(2_000)), Micros::new(2));
+        assert_eq!(Micros::from(Duration::from_nanos(1_001)), Micros::new(2));
     }
 }

@@ -127,10 +127,7 @@ fn play(store: &MemoryStore, vector: &Vector) -> Result<(), Mismatch> {
 
 /// A store for timelines of the past.
 fn store() -> MemoryStore {
-    MemoryStore::builder()
-        .max_keys(1_000)
-        .keep_idle_keys()
-        .build()
+    MemoryStore::builder().max_keys(1_000).build()
 }
 
 /// Makes the request from so many threads that start together.

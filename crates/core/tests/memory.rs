@@ -1,5 +1,7 @@
 //! What the memory store does with the room that it has.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use tidegate_core::{
     Algorithm, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Outcome, Rate, Request,
     Scope, Timestamp,
@@ -168,7 +170,7 @@ fn charges_alone_keep_idle_keys_to_a_fraction() {
 #[test]
 fn a_request_with_its_own_time_sweeps_nothing() {
     let clock = ManualClock::new(NOW);
-    let store = MemoryStore::builder().clock(clock).keep_idle_keys().build();
+    let store = MemoryStore::builder().clock(clock).build();
     let (scope, limit) = (Scope::new("replay"), ten_per_minute());
     let charge = |key: &str, at| {
         let charges = [Charge {

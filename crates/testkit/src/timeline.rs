@@ -1,6 +1,5 @@
 //! Limits and timelines of every kind, and a store to run them on.
 
-
 use proptest::prelude::*;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{
@@ -24,15 +23,21 @@ pub struct OneKey {
 impl OneKey {
     /// The key, never charged.
     pub fn new(limit: &Limit) -> Self {
-        let store = MemoryStore::builder().max_keys(100).keep_idle_keys().build();
-        Self { store, scope: Scope::new("one-key"), limit: limit.clone(), leases: 0 }
+        let store = MemoryStore::builder().max_keys(100).build();
+        Self {
+            store,
+            scope: Scope::new("one-key"),
+            limit: limit.clone(),
+            leases: 0,
+        }
     }
 
     /// Charges the key, under a lease of its own.
     pub fn charge(&mut self, cost: u64, now: Timestamp) -> Outcome {
         self.leases += 1;
         let lease = LeaseId::from_u128(self.leases);
-        self.store.charge(&Request::new(&[self.asking(cost)]).at(now).under(lease))[0]
+        self.store
+            .charge(&Request::new(&[self.asking(cost)]).at(now).under(lease))[0]
     }
 
     /// Asks and takes nothing.
@@ -42,18 +47,25 @@ impl OneKey {
 
     /// Charges without asking.
     pub fn settle(&self, cost: u64, now: Timestamp) -> Outcome {
-        self.store.settle(&Request::new(&[self.asking(cost)]).at(now))[0]
+        self.store
+            .settle(&Request::new(&[self.asking(cost)]).at(now))[0]
     }
 
     /// Gives back the latest charge.
     pub fn give_back(&self, cost: u64, charged: Outcome, now: Timestamp) {
         let lease = LeaseId::from_u128(self.leases);
-        let charges = [self.asking(cost)];
-        self.store.give_back(&Request::new(&charges).at(now).under(lease), &[charged]);
+        let asked = [self.asking(cost)];
+        self.store
+            .give_back(&Request::new(&asked).at(now).under(lease), &[charged]);
     }
 
     fn asking(&self, cost: u64) -> Charge<'_> {
-        Charge { scope: &self.scope, limit: &self.limit, key: "key", cost }
+        Charge {
+            scope: &self.scope,
+            limit: &self.limit,
+            key: "key",
+            cost,
+        }
     }
 
     /// The longest that a state of this limit can matter.
@@ -84,7 +96,11 @@ pub fn any_limit() -> impl Strategy<Value = Limit> {
         "not every algorithm takes every rate",
         |(algorithm, count, window, burst)| {
             let rate = match algorithm {
-                Algorithm::Concurrency { .. } => Rate { count, window: None, burst: None },
+                Algorithm::Concurrency { .. } => Rate {
+                    count,
+                    window: None,
+                    burst: None,
+                },
                 algorithm if algorithm.is_bucket() => Rate::new(count, window).burst(burst),
                 _ => Rate::new(count, window),
             };
@@ -108,8 +124,9 @@ pub fn any_algorithm() -> impl Strategy<Value = Algorithm> {
         prop_oneof![Just(Micros::ZERO), (1..3_000_000_u64).prop_map(Micros::new)]
             .prop_map(|max_delay| Algorithm::TokenBucket { max_delay }),
         any::<bool>().prop_map(|shape| Algorithm::LeakyBucket { shape }),
-        (1_000..5_000_000_u64)
-            .prop_map(|ttl| Algorithm::Concurrency { lease_ttl: Micros::new(ttl) }),
+        (1_000..5_000_000_u64).prop_map(|ttl| Algorithm::Concurrency {
+            lease_ttl: Micros::new(ttl)
+        }),
     ]
 }
 
@@ -130,7 +147,10 @@ fn any_window() -> impl Strategy<Value = Micros> {
 /// than it can ever grant.
 pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
     // Long enough for every window; short enough that no timeline runs out of time.
-    let memory = OneKey::new(limit).memory().get().min(Micros::DAY.times(366).get());
+    let memory = OneKey::new(limit)
+        .memory()
+        .get()
+        .min(Micros::DAY.times(366).get());
     let capacity = limit.capacity();
     let pause = prop_oneof![
         3 => Just(0),
@@ -143,7 +163,10 @@ pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
         2 => 0..=capacity,
         1 => Just(capacity.saturating_add(1)),
     ];
-    let step = (pause, cost).prop_map(|(pause, cost)| Step { pause: Micros::new(pause), cost });
+    let step = (pause, cost).prop_map(|(pause, cost)| Step {
+        pause: Micros::new(pause),
+        cost,
+    });
     prop::collection::vec(step, 1..60)
 }
 

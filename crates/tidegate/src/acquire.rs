@@ -7,7 +7,6 @@ use crate::limiter::Limiter;
 
 /// Leave to go on. Under a concurrency limit it holds its place until it is dropped.
 #[derive(Debug)]
-#[must_use = "a concurrency limit is held only while the permit is"]
 pub struct Permit {
     limiter: Limiter,
     decision: Decision,

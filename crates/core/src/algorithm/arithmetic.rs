@@ -72,10 +72,6 @@ impl Divisor {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the high half is taken on purpose"
-)]
 #[inline]
 fn high_half(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64

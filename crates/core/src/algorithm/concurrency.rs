@@ -19,7 +19,7 @@ pub struct Concurrency {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leases {
     changed_at: Timestamp,
-    leases: VecDeque<Lease>,
+    places: VecDeque<Lease>,
     held: u64,
 }
 
@@ -53,7 +53,7 @@ impl Concurrency {
         let ended = leases.ended(at, by);
         let held = leases.held
             - leases
-                .leases
+                .places
                 .range(..ended)
                 .map(|lease| lease.cost)
                 .sum::<u64>();
@@ -68,7 +68,7 @@ impl Concurrency {
         };
         let taken = if verdict.allowed { cost } else { 0 };
         let last_end = leases
-            .leases
+            .places
             .back()
             .map_or(Timestamp::EPOCH, |lease| lease.ends_at - by);
         let reset_at = match (held, taken) {
@@ -121,7 +121,7 @@ impl Leases {
     /// time, as of the last change.
     pub fn renew(&mut self, id: LeaseId, now: Option<Timestamp>) -> bool {
         let now = now.unwrap_or(self.changed_at);
-        let Some(lease) = self.leases.iter().find(|lease| lease.id == id) else {
+        let Some(lease) = self.places.iter().find(|lease| lease.id == id) else {
             return false;
         };
         self.mend(now, lease.ttl);
@@ -141,21 +141,21 @@ impl Leases {
 
     /// When the last lease ends; the epoch if there is none.
     pub fn last_end(&self) -> Timestamp {
-        self.leases
+        self.places
             .back()
             .map_or(Timestamp::EPOCH, |lease| lease.ends_at)
     }
 
     /// The leases, in the order in which they end.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.iter()
+        self.places.iter()
     }
 
     fn mend(&mut self, now: Timestamp, ttl: Micros) {
         let by = set_back(self.changed_at, now, ttl);
         if !by.is_zero() {
             self.changed_at = self.changed_at - by;
-            for lease in &mut self.leases {
+            for lease in &mut self.places {
                 lease.ends_at = lease.ends_at - by;
             }
         }
@@ -163,14 +163,14 @@ impl Leases {
 
     /// How many leases have ended by `at`, with every end moved back `by`.
     fn ended(&self, at: Timestamp, by: Micros) -> usize {
-        self.leases
+        self.places
             .partition_point(|lease| lease.ends_at - by <= at)
     }
 
     /// The end of the lease with which `excess` places will have become free.
     fn frees(&self, ended: usize, excess: u64) -> Timestamp {
         let mut freed: u64 = 0;
-        for lease in self.leases.range(ended..) {
+        for lease in self.places.range(ended..) {
             freed = freed.saturating_add(lease.cost);
             if freed >= excess {
                 return lease.ends_at;
@@ -181,7 +181,7 @@ impl Leases {
 
     fn drop_ended(&mut self, at: Timestamp, mut on_end: impl FnMut(LeaseId)) {
         let ended = self.ended(at, Micros::ZERO);
-        for lease in self.leases.drain(..ended) {
+        for lease in self.places.drain(..ended) {
             self.held -= lease.cost;
             on_end(lease.id);
         }
@@ -189,15 +189,15 @@ impl Leases {
 
     fn insert(&mut self, lease: Lease) {
         let index = self
-            .leases
+            .places
             .partition_point(|other| other.ends_at <= lease.ends_at);
-        self.leases.insert(index, lease);
+        self.places.insert(index, lease);
         self.held += lease.cost;
     }
 
     fn take(&mut self, id: LeaseId) -> Option<Lease> {
-        let index = self.leases.iter().position(|lease| lease.id == id)?;
-        let lease = self.leases.remove(index)?;
+        let index = self.places.iter().position(|lease| lease.id == id)?;
+        let lease = self.places.remove(index)?;
         self.held -= lease.cost;
         Some(lease)
     }

@@ -87,9 +87,8 @@ impl FromStr for Micros {
         let unit = words
             .next()
             .ok_or_else(|| wrong("the unit is missing".into()))?;
-        let span = match unit_named(unit) {
-            Some(Window::Span(span)) => span,
-            _ => return Err(wrong(format!("`{unit}` is not a unit of fixed length"))),
+        let Some(Window::Span(span)) = unit_named(unit) else {
+            return Err(wrong(format!("`{unit}` is not a unit of fixed length")));
         };
         match words.next() {
             None => checked_times(span, count).map_err(wrong),

@@ -166,7 +166,7 @@ impl SpilledForm<'_> {
         match (self, spill) {
             (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.moment.now),
             (Self::Slots(form), Spill::Slots(slots)) => {
-                form.charge(slots, task.cost, task.moment.now)
+                form.charge(slots, task.cost, task.moment.now);
             }
             (Self::Leases(form), Spill::Leases(leases)) => {
                 if let Some(lease) = task.lease {
@@ -182,7 +182,7 @@ impl SpilledForm<'_> {
         match (self, spill) {
             (Self::Log(form), Spill::Log(log)) => form.settle(log, task.cost, task.moment.now),
             (Self::Slots(form), Spill::Slots(slots)) => {
-                form.settle(slots, task.cost, task.moment.now)
+                form.settle(slots, task.cost, task.moment.now);
             }
             _ => {}
         }
@@ -192,7 +192,7 @@ impl SpilledForm<'_> {
     pub(super) fn give_back(self, spill: &mut Spill, task: &Task<'_>, charged_at: Timestamp) {
         match (self, spill) {
             (Self::Log(form), Spill::Log(log)) => {
-                form.give_back(log, task.cost, charged_at, task.moment.now)
+                form.give_back(log, task.cost, charged_at, task.moment.now);
             }
             (Self::Slots(form), Spill::Slots(slots)) => {
                 form.give_back(slots, task.cost, charged_at, task.moment.now);

@@ -20,7 +20,9 @@ impl KeyHasher {
     /// A hasher with a new secret.
     pub(super) fn random() -> Self {
         let half = || (random_word(), SharedSeed::from_u64(random_word()));
-        Self { halves: [half(), half()] }
+        Self {
+            halves: [half(), half()],
+        }
     }
 
     #[inline]

@@ -52,10 +52,6 @@ impl LeaseRegister {
         self.parts.iter().map(|part| part.lock().len()).sum()
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "four bits are taken on purpose"
-    )]
     fn part(&self, lease: LeaseId) -> &Mutex<HashMap<LeaseId, LeaseKeys>> {
         &self.parts[(lease.as_u128() & 15) as usize]
     }

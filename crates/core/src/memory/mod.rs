@@ -41,7 +41,7 @@ pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 
 /// About as many keys are in one stripe when the store is full. What is done under one lock, such
 /// as growing, takes time in proportion to this and not to the size of the store.
-const KEYS_PER_STRIPE: usize = 16384;
+const KEYS_PER_STRIPE: usize = 8_192;
 /// The hash has this many bits to choose a stripe by.
 const MAX_STRIPES: usize = 1 << 16;
 /// One out of so many charges on a stripe sweeps a little of some stripe.
@@ -80,7 +80,6 @@ struct Aligned<T>(T);
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     clock: Arc<dyn Clock>,
-    expires: bool,
 }
 
 impl MemoryStoreBuilder {
@@ -104,16 +103,6 @@ impl MemoryStoreBuilder {
         }
     }
 
-    /// Keeps idle keys until their place is needed. For requests that bring their own time: the
-    /// store's clock then says nothing about when a key is idle.
-    #[must_use]
-    pub fn keep_idle_keys(self) -> Self {
-        Self {
-            expires: false,
-            ..self
-        }
-    }
-
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
         let stripes = (self.max_keys / KEYS_PER_STRIPE)
@@ -125,7 +114,7 @@ impl MemoryStoreBuilder {
                 .collect(),
             hasher: KeyHasher::random(),
             clock: self.clock,
-            shared: Aligned(Shared::new(self.max_keys, self.expires)),
+            shared: Aligned(Shared::new(self.max_keys)),
             next_stripe: Aligned::default(),
         }
     }
@@ -148,7 +137,6 @@ impl MemoryStore {
         MemoryStoreBuilder {
             max_keys: DEFAULT_MAX_KEYS,
             clock: Arc::new(SystemClock),
-            expires: true,
         }
     }
 
@@ -312,15 +300,14 @@ impl MemoryStore {
 
     #[inline]
     fn moment(&self, given: Option<Timestamp>) -> Moment {
-        match given {
-            Some(now) => Moment { now, idle_at: None },
-            None => {
-                let now = self.clock.now();
-                Moment {
-                    now,
-                    idle_at: self.shared.0.idle_at(now),
-                }
-            }
+        if let Some(now) = given {
+            self.shared.0.stop_expiring();
+            return Moment { now, idle_at: None };
+        }
+        let now = self.clock.now();
+        Moment {
+            now,
+            idle_at: self.shared.0.idle_at(now),
         }
     }
 

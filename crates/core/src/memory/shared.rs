@@ -1,6 +1,6 @@
 //! What the stripes of a store have in common: counts, and the register of leases.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::leases::LeaseRegister;
 use crate::time::Timestamp;
@@ -9,7 +9,8 @@ use crate::time::Timestamp;
 pub(super) struct Shared {
     pub(super) leases: LeaseRegister,
     max_keys: usize,
-    expires: bool,
+    /// Whether this store's clock can tell which keys are idle.
+    expires: AtomicBool,
     keys: AtomicUsize,
     expired: AtomicU64,
     evicted: AtomicU64,
@@ -33,11 +34,11 @@ pub struct MemoryStats {
 }
 
 impl Shared {
-    pub(super) fn new(max_keys: usize, expires: bool) -> Self {
+    pub(super) fn new(max_keys: usize) -> Self {
         Self {
             leases: LeaseRegister::new(),
             max_keys,
-            expires,
+            expires: AtomicBool::new(true),
             keys: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -46,7 +47,14 @@ impl Shared {
 
     /// The time by which idle keys are told, if this store's clock can tell.
     pub(super) fn idle_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.expires.then_some(now)
+        self.expires.load(Ordering::Relaxed).then_some(now)
+    }
+
+    /// From here on requests bring their own time, of which the clock knows nothing.
+    pub(super) fn stop_expiring(&self) {
+        if self.expires.load(Ordering::Relaxed) {
+            self.expires.store(false, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
