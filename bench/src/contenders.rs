@@ -36,7 +36,7 @@ impl Tidegate {
     pub fn new() -> Self {
         let rate = Rate::new(PER_DAY.into(), DAY).burst(BURST.into());
         Self {
-            store: MemoryStore::builder().max_keys(20_000_000).build(),
+            store: MemoryStore::builder().max_keys(16_000_000).build(),
             scope: Scope::new("bench"),
             limit: Limit::new(rate, Algorithm::TOKEN_BUCKET).expect("a sound limit"),
         }

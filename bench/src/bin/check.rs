@@ -11,8 +11,8 @@ use std::time::Instant;
 use tidegate_bench::contenders::{Contender, Governor, Throttlecrab, Tidegate};
 use tidegate_bench::keys::Spread;
 
-const TURNS: usize = 9;
-const CHECKS: usize = 400_000;
+const TURNS: usize = 21;
+const CHECKS: usize = 300_000;
 
 fn main() {
     let spreads = [

@@ -130,6 +130,19 @@ impl Bucket {
             };
             return (Verdict::ALLOWED, delay);
         }
+        self.wait_for(before, cost, now, at)
+    }
+
+    /// The verdict on a `cost` that does not fit yet. Apart, to keep it out of the way of those that
+    /// do.
+    #[inline(never)]
+    fn wait_for(
+        &self,
+        before: BucketState,
+        cost: u64,
+        now: Timestamp,
+        at: Timestamp,
+    ) -> (Verdict, Micros) {
         let excess = BucketState {
             whole: before.whole.saturating_add(cost) - self.burst,
             ..before

@@ -47,11 +47,8 @@ pub enum Form {
 /// How far a state that was last changed at `changed_at` has to be moved back in time, so that it
 /// is not further in the future than its limit remembers. Almost always not at all.
 fn set_back(changed_at: Timestamp, now: Timestamp, memory: Micros) -> Micros {
-    if changed_at > now + memory {
-        changed_at.since(now)
-    } else {
-        Micros::ZERO
-    }
+    let ahead = changed_at.since(now);
+    if ahead > memory { ahead } else { Micros::ZERO }
 }
 
 /// A limit's verdict on a cost, before anything is charged.

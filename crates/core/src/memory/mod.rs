@@ -41,7 +41,7 @@ pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 
 /// About as many keys are in one stripe when the store is full. What is done under one lock, such
 /// as growing, takes time in proportion to this and not to the size of the store.
-const KEYS_PER_STRIPE: usize = 8_192;
+const KEYS_PER_STRIPE: usize = 16_384;
 /// The hash has this many bits to choose a stripe by.
 const MAX_STRIPES: usize = 1 << 16;
 /// One out of so many charges on a stripe sweeps a little of some stripe.
