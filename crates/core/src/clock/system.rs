@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use super::Clock;
 use crate::time::Timestamp;
 
-/// How long a thread counts ticks before it asks the truth again. Short enough that a tick rate
-/// that is wrong by a hundredth of a percent stays invisible at the scale of microseconds.
-const TRUSTED_FOR: u64 = 1_000_000; // nanoseconds
+/// How long a thread counts ticks before it asks the truth again, in nanoseconds. Short enough that
+/// a tick rate that is wrong by a hundredth of a percent stays invisible among microseconds.
+const TRUSTED_FOR: u64 = 1_000_000;
 
 /// The wall clock in UTC, never going back.
 ///
@@ -28,46 +28,60 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        let ticks = tick_counter();
-        let raw = ticks.raw();
+        let ticks = tick_counter().raw();
         let reading = READING.get();
-        let counted = ticks.delta_as_nanos(reading.ticks, raw);
-        if counted < TRUSTED_FOR {
-            return Timestamp::from_micros(reading.pace.after(reading.nanos, counted) / 1_000);
+        let counted = ticks.wrapping_sub(reading.ticks);
+        if counted < reading.trusted_ticks {
+            return Timestamp::from_micros(reading.after(counted) / 1_000);
         }
-        reading.renew(raw)
+        reading.renew(ticks)
     }
 }
 
-/// What a thread knew when it last asked the truth, and where its tick counter stood.
+/// What a thread was told when it last asked the truth, and where its tick counter stood.
 #[derive(Clone, Copy)]
 struct Reading {
     ticks: u64,
     nanos: u64,
-    pace: Pace,
+    /// Nanoseconds for each tick from then on, in parts of 2^32.
+    rate: u64,
+    /// How many ticks may be counted from then on: none before the truth was asked for once.
+    trusted_ticks: u64,
 }
 
 thread_local! {
     static READING: Cell<Reading> =
-        const { Cell::new(Reading { ticks: 0, nanos: 0, pace: Pace::Full }) };
+        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0 }) };
 }
 
 impl Reading {
+    /// The time `counted` ticks later, in nanoseconds.
+    #[inline]
+    fn after(self, counted: u64) -> u64 {
+        // Within what is trusted there are millions of ticks: the product fits.
+        self.nanos + ((counted * self.rate) >> 32)
+    }
+
     /// Asks the truth, and goes on from there; or, if this thread has told a later time already,
     /// from that, slowly, until the truth has caught up.
     #[cold]
-    fn renew(self, raw: u64) -> Timestamp {
+    fn renew(self, ticks: u64) -> Timestamp {
         let (truth, pace) = truth().lock().read();
-        let told = self.pace.after(self.nanos, TRUSTED_FOR);
-        let (nanos, pace) = if truth >= told || self.ticks == 0 {
+        let told = self.after(self.trusted_ticks);
+        let (nanos, pace) = if truth >= told {
             (truth, pace)
         } else {
             (told, Pace::NineTenths)
         };
+
+        let nanos_per_2_to_20 = tick_counter().delta_as_nanos(0, 1 << 20).max(1);
+        let rate = pace.after(0, nanos_per_2_to_20 << 12);
+        let trusted_ticks = (TRUSTED_FOR << 20) / nanos_per_2_to_20;
         READING.set(Self {
-            ticks: raw,
+            ticks,
             nanos,
-            pace,
+            rate,
+            trusted_ticks,
         });
         Timestamp::from_micros(nanos / 1_000)
     }

@@ -16,16 +16,8 @@ pub(super) struct Task<'a> {
     pub(super) hash: KeyHash,
     pub(super) limit: &'a Limit,
     pub(super) cost: u64,
-    pub(super) moment: Moment,
-    pub(super) lease: Option<LeaseId>,
-}
-
-/// When a request is decided.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Moment {
     pub(super) now: Timestamp,
-    /// The time by which idle keys may be removed on the way; none if the request brought its own.
-    pub(super) idle_at: Option<Timestamp>,
+    pub(super) lease: Option<LeaseId>,
 }
 
 impl Task<'_> {
@@ -164,13 +156,13 @@ impl SpilledForm<'_> {
     /// Takes what was allowed. `on_end` hears of each lease that is found to have ended.
     pub(super) fn charge(self, spill: &mut Spill, task: &Task<'_>, on_end: impl FnMut(LeaseId)) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.moment.now),
+            (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.now),
             (Self::Slots(form), Spill::Slots(slots)) => {
-                form.charge(slots, task.cost, task.moment.now);
+                form.charge(slots, task.cost, task.now);
             }
             (Self::Leases(form), Spill::Leases(leases)) => {
                 if let Some(lease) = task.lease {
-                    form.charge(leases, lease, task.cost, task.moment.now, on_end);
+                    form.charge(leases, lease, task.cost, task.now, on_end);
                 }
             }
             _ => {}
@@ -180,9 +172,9 @@ impl SpilledForm<'_> {
     /// Takes as much as fits. Concurrency has nothing to settle.
     pub(super) fn settle(self, spill: &mut Spill, task: &Task<'_>) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.settle(log, task.cost, task.moment.now),
+            (Self::Log(form), Spill::Log(log)) => form.settle(log, task.cost, task.now),
             (Self::Slots(form), Spill::Slots(slots)) => {
-                form.settle(slots, task.cost, task.moment.now);
+                form.settle(slots, task.cost, task.now);
             }
             _ => {}
         }
@@ -192,14 +184,14 @@ impl SpilledForm<'_> {
     pub(super) fn give_back(self, spill: &mut Spill, task: &Task<'_>, charged_at: Timestamp) {
         match (self, spill) {
             (Self::Log(form), Spill::Log(log)) => {
-                form.give_back(log, task.cost, charged_at, task.moment.now);
+                form.give_back(log, task.cost, charged_at, task.now);
             }
             (Self::Slots(form), Spill::Slots(slots)) => {
-                form.give_back(slots, task.cost, charged_at, task.moment.now);
+                form.give_back(slots, task.cost, charged_at, task.now);
             }
             (Self::Leases(_), Spill::Leases(leases)) => {
                 if let Some(lease) = task.lease {
-                    leases.release(lease, Some(task.moment.now));
+                    leases.release(lease, Some(task.now));
                 }
             }
             _ => {}

@@ -29,7 +29,7 @@ use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
 use crate::time::Timestamp;
-use forms::{Moment, Step, Task};
+use forms::{Step, Task};
 use keys::KeyHasher;
 use lock::{Guard, Lock};
 use shared::Shared;
@@ -159,13 +159,14 @@ impl MemoryStore {
         at: Option<Timestamp>,
         lease: Option<LeaseId>,
     ) -> Outcome {
+        let now = self.time(at);
         let hash = self.hasher.hash(charge);
-        let (mut stripe, moment) = self.lock(hash, at);
+        let (mut stripe, now) = self.lock(hash, at, now);
         let task = Task {
             hash,
             limit: charge.limit,
             cost: charge.cost,
-            moment,
+            now,
             lease,
         };
         let outcome = stripe.apply(step, &task, &self.shared.0);
@@ -299,16 +300,12 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn moment(&self, given: Option<Timestamp>) -> Moment {
+    fn time(&self, given: Option<Timestamp>) -> Timestamp {
         if let Some(now) = given {
             self.shared.0.stop_expiring();
-            return Moment { now, idle_at: None };
+            return now;
         }
-        let now = self.clock.now();
-        Moment {
-            now,
-            idle_at: self.shared.0.idle_at(now),
-        }
+        self.clock.now()
     }
 
     /// The request's tasks, those on one state with the sum of their costs.
@@ -320,7 +317,7 @@ impl MemoryStore {
                 hash: self.hasher.hash(charge),
                 limit: charge.limit,
                 cost: charge.cost,
-                moment: Moment::default(),
+                now: Timestamp::EPOCH,
                 lease: request.lease,
             })
             .collect();
@@ -348,22 +345,30 @@ impl MemoryStore {
         &self.stripes[self.stripe_index(hash)].0
     }
 
-    /// Locks the stripe of `hash`, and tells the time at which it is used.
+    /// Locks the stripe of `hash` at `now`; or later, if others have used it at a later time.
     ///
-    /// The clock is read first, to hold the lock for less. Whoever had to wait in between, for the
-    /// lock or for the processor, may come with a time that others have left behind, which would
-    /// look like a clock that was set back: he reads it again.
+    /// The clock is read long before the lock is taken, so that the two do not wait for each other.
+    /// Whoever had to wait in between, for the lock or for the processor, may come with a time that
+    /// others have left behind, which would look like a clock that was set back: he reads it again,
+    /// unless it was `given` to him.
     #[inline]
-    fn lock(&self, hash: KeyHash, at: Option<Timestamp>) -> (Guard<'_, Stripe>, Moment) {
-        let mut moment = self.moment(at);
+    fn lock(
+        &self,
+        hash: KeyHash,
+        given: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (Guard<'_, Stripe>, Timestamp) {
         let mut stripe = self.stripe(hash).lock();
-        if at.is_none() {
-            if stripe.used_at > moment.now {
-                moment = self.moment(None);
-            }
-            stripe.used_at = moment.now;
+        if given.is_some() {
+            return (stripe, now);
         }
-        (stripe, moment)
+        let now = if stripe.used_at > now {
+            self.clock.now()
+        } else {
+            now
+        };
+        stripe.used_at = now;
+        (stripe, now)
     }
 
     /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
@@ -377,13 +382,13 @@ impl MemoryStore {
         indexes.dedup();
         let lock = |index: &usize| (*index, self.stripes[*index].0.lock());
         let mut locked: SmallVec<[_; 4]> = indexes.iter().map(lock).collect();
-        let moment = self.moment(at);
+        let now = self.time(at);
         for task in tasks {
-            task.moment = moment;
+            task.now = now;
         }
         if at.is_none() {
             for (_, stripe) in &mut locked {
-                stripe.used_at = moment.now;
+                stripe.used_at = now;
             }
         }
         LockedStripes {

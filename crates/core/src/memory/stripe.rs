@@ -42,7 +42,7 @@ impl Stripe {
             Kept::Bucket(form) => self.ask_inline(form, task),
             Kept::FixedWindow(form) => self.ask_inline(form, task),
             Kept::SlidingCounter(form) => self.ask_inline(form, task),
-            Kept::Spilled(form) => form.decide(self.spill(task.hash), task.cost, task.moment.now),
+            Kept::Spilled(form) => form.decide(self.spill(task.hash), task.cost, task.now),
         }
     }
 
@@ -167,7 +167,7 @@ impl Stripe {
             .find(task.hash)
             .map(|place| self.table.get(place).words);
         let state = known.map(F::State::unpack).unwrap_or_default();
-        form.step(Step::Charge, state, task.cost, task.moment.now).0
+        form.step(Step::Charge, state, task.cost, task.now).0
     }
 
     #[inline]
@@ -182,7 +182,7 @@ impl Stripe {
         let state = place
             .map(|place| F::State::unpack(self.table.get(place).words))
             .unwrap_or_default();
-        let (outcome, next) = form.step(step, state, task.cost, task.moment.now);
+        let (outcome, next) = form.step(step, state, task.cost, task.now);
         match place {
             Some(place) => {
                 let slot = self.table.get_mut(place);
@@ -208,7 +208,7 @@ impl Stripe {
         task: &Task<'_>,
         shared: &Shared,
     ) -> Outcome {
-        let asked = form.decide(self.spill(task.hash), task.cost, task.moment.now);
+        let asked = form.decide(self.spill(task.hash), task.cost, task.now);
         let creates = match step {
             Step::Charge => asked.allowed && task.takes(),
             Step::Settle => task.takes(),
@@ -223,7 +223,7 @@ impl Stripe {
             return asked;
         };
         match step {
-            Step::Charge if !asked.allowed => form.mend(spill, task.moment.now),
+            Step::Charge if !asked.allowed => form.mend(spill, task.now),
             Step::Charge if task.takes() => {
                 form.charge(spill, task, |ended| shared.leases.remove(ended, task.hash));
                 if let (SpilledForm::Leases(_), Some(lease)) = (form, task.lease) {
@@ -239,7 +239,7 @@ impl Stripe {
                 }
             }
         }
-        let after = form.decide(self.spill(task.hash), 0, task.moment.now);
+        let after = form.decide(self.spill(task.hash), 0, task.now);
         let slot = self.table.get_mut(place);
         slot.set_fresh_at(after.reset_at);
         if asked.allowed {
@@ -260,21 +260,17 @@ impl Stripe {
             hash: task.hash,
             state,
         });
-        self.insert(
-            Slot::spilled(task.hash, index, task.moment.now),
-            task,
-            shared,
-        );
+        self.insert(Slot::spilled(task.hash, index, task.now), task, shared);
         // Just inserted, so it is found.
         self.table.find(task.hash).unwrap_or_default()
     }
 
     fn insert(&mut self, slot: Slot, task: &Task<'_>, shared: &Shared) {
-        if shared.is_full() && !self.evict(task.moment.idle_at, shared) {
+        if shared.is_full() && !self.evict(shared.idle_at(task.now), shared) {
             // Nothing here to make room: the store does it elsewhere, right after this charge.
             self.charges = u32::MAX;
         }
-        if let Some(now) = task.moment.idle_at {
+        if let Some(now) = shared.idle_at(task.now) {
             self.sweep(SWEPT_PER_KEY, now, shared);
         }
         self.table.insert(slot);
