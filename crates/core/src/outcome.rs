@@ -45,6 +45,21 @@ impl Retry {
 }
 
 impl Outcome {
+    /// This answer for a cost that was settled, with so much `room` for it. Nothing waits for what has
+    /// happened already: what would have had to wait for room did not fit.
+    pub(crate) fn settled(self, cost: u64, room: u64) -> Self {
+        let retry = match self.retry {
+            Retry::Now if cost > room => Retry::After(self.delay),
+            retry => retry,
+        };
+        Self {
+            allowed: cost <= room,
+            retry,
+            delay: Micros::ZERO,
+            ..self
+        }
+    }
+
     /// This answer for a request that took nothing: its verdict, over the state as it still is.
     pub(crate) fn over(self, untouched: Self) -> Self {
         Self {

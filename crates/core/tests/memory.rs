@@ -293,3 +293,129 @@ fn states_of_other_rules_windows_and_algorithms_are_apart() {
     }];
     assert_eq!(fixture.store.peek(&Request::new(&charges))[0].remaining, 10);
 }
+
+#[test]
+fn a_lowered_limit_keeps_its_debt_through_a_sweep() {
+    let fixture = Fixture::with_room_for(10);
+    let fast: Limit = "100/minute burst 100".parse().unwrap();
+    let slow: Limit = "1/minute burst 100".parse().unwrap();
+    fixture.charge(&fast, "key", 100);
+    assert!(!fixture.charge(&slow, "key", 100).allowed);
+    fixture.clock.advance(Micros::SECOND.times(62));
+    fixture.store.sweep();
+    assert!(
+        !fixture.charge(&slow, "key", 100).allowed,
+        "owed for 100 minutes"
+    );
+}
+
+#[test]
+fn a_renewal_that_comes_too_late_leaves_nothing_behind() {
+    let fixture = Fixture::with_room_for(10);
+    let short = Algorithm::Concurrency {
+        lease_ttl: Micros::SECOND,
+    };
+    let rate = Rate {
+        count: 5,
+        window: None,
+        burst: None,
+    };
+    let (short, long) = (
+        Limit::new(rate, short).unwrap(),
+        Limit::concurrent(5).unwrap(),
+    );
+    let charges = [
+        Charge {
+            scope: &fixture.scope,
+            limit: &short,
+            key: "short",
+            cost: 1,
+        },
+        Charge {
+            scope: &fixture.scope,
+            limit: &long,
+            key: "long",
+            cost: 1,
+        },
+    ];
+    let lease = LeaseId::random();
+    fixture.store.charge(&Request::new(&charges).under(lease));
+    fixture.clock.advance(Micros::SECOND.times(2));
+    assert!(!fixture.store.renew(lease), "one of its two places is lost");
+    assert_eq!(fixture.store.stats().leases, 1, "the other is still held");
+    fixture.clock.advance(Micros::SECOND.times(90));
+    assert!(!fixture.store.renew(lease));
+    assert_eq!(fixture.store.stats().leases, 0);
+}
+
+#[test]
+fn a_denied_request_has_nothing_to_give_back() {
+    let fixture = Fixture::with_room_for(10);
+    let limit = ten_per_minute();
+    fixture.charge(&limit, "key", 10);
+    let charges = [Charge {
+        scope: &fixture.scope,
+        limit: &limit,
+        key: "key",
+        cost: 5,
+    }];
+    let request = Request::new(&charges);
+    let denied = fixture.store.charge(&request);
+    fixture.store.give_back(&request, &denied);
+    assert_eq!(fixture.remaining(&limit, "key"), 0);
+}
+
+#[test]
+fn a_key_that_is_used_all_the_time_is_not_swept_in_between() {
+    let fixture = Fixture::with_room_for(10_000);
+    let quick: Limit = "1000000/second".parse().unwrap();
+    for turn in 0..50_000_u64 {
+        fixture.clock.advance(Micros::new(10));
+        fixture.charge(&quick, &format!("key-{}", turn % 1_000), 1);
+    }
+    assert_eq!(fixture.store.stats().expired, 0);
+}
+
+/// Every algorithm at the end of time: still never over the limit.
+#[test]
+fn the_last_microsecond_is_like_any_other() {
+    let fixture = Fixture::with_room_for(100);
+    let algorithms = [
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::LEAKY_BUCKET,
+        Algorithm::FIXED_WINDOW,
+        Algorithm::FixedWindow {
+            anchor: tidegate_core::Anchor::FirstRequest,
+        },
+        Algorithm::SlidingWindowCounter,
+        Algorithm::SLIDING_WINDOW_SLOTS,
+        Algorithm::SlidingWindowLog,
+        Algorithm::CONCURRENCY,
+    ];
+    for algorithm in algorithms {
+        let rate = match algorithm {
+            Algorithm::Concurrency { .. } => Rate {
+                count: 5,
+                window: None,
+                burst: None,
+            },
+            _ => Rate::per_minute(5),
+        };
+        let limit = Limit::new(rate, algorithm).unwrap();
+        let charges = [Charge {
+            scope: &fixture.scope,
+            limit: &limit,
+            key: "key",
+            cost: 5,
+        }];
+        let at_the_end = |lease| {
+            let request = Request::new(&charges).at(Timestamp::from_micros(u64::MAX));
+            fixture
+                .store
+                .charge(&request.under(LeaseId::from_u128(lease)))[0]
+                .allowed
+        };
+        let allowed = (0..10).filter(|turn| at_the_end(*turn)).count();
+        assert_eq!(allowed, 1, "{}", algorithm.name());
+    }
+}

@@ -194,7 +194,8 @@ proptest! {
         let before = key.peek(0, now);
         let cost = cost % limit.capacity().saturating_mul(2);
         let settled = key.settle(cost, now);
-        prop_assert_eq!(settled.allowed, before.remaining >= cost || settled.delay > Micros::ZERO);
+        prop_assert_eq!(settled.allowed, before.remaining >= cost);
+        prop_assert!(settled.delay.is_zero());
         prop_assert_eq!(settled.remaining, before.remaining.saturating_sub(cost));
         prop_assert_eq!(key.peek(0, now).remaining, settled.remaining);
         let restored = key.peek(0, now + key.memory().times(2) + Micros::SECOND.times(3));

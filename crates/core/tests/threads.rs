@@ -186,3 +186,39 @@ fn a_moving_clock_admits_no_more_than_flows_back() {
     assert!(admitted.load(Ordering::Relaxed) <= 260);
     assert!(admitted.load(Ordering::Relaxed) >= 10);
 }
+
+/// The system's clock, which every thread reads for itself, and a bucket that is full again within
+/// microseconds: the difference between two threads must not look like a clock that was set back.
+#[test]
+fn clocks_that_differ_between_threads_admit_nothing_twice() {
+    let store = MemoryStore::new();
+    let (scope, limit) = (
+        Scope::new("skew"),
+        "50000/second burst 1".parse::<Limit>().unwrap(),
+    );
+    let charge = Charge {
+        scope: &scope,
+        limit: &limit,
+        key: "key",
+        cost: 1,
+    };
+    let admitted = AtomicU64::new(0);
+    let started = store.now();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while store.now().since(started) < Micros::from_millis(300) {
+                    if store.charge_one(&charge).allowed {
+                        admitted.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let flowed = store.now().since(started).get() * 50_000 / 1_000_000;
+    let admitted = admitted.load(Ordering::Relaxed);
+    assert!(
+        admitted <= flowed + 1,
+        "{admitted} admitted, {flowed} flowed back"
+    );
+}

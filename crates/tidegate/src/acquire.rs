@@ -1,12 +1,16 @@
 //! Waiting for a limit: reserve first, then wait, and give back what is not used.
 
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry, Timestamp};
+use std::time::Duration;
+
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry};
 
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 
 /// Leave to go on. Under a concurrency limit it holds its place until it is dropped.
 #[derive(Debug)]
+#[must_use = "a place under a concurrency limit is held only as long as the permit"]
 pub struct Permit {
     limiter: Limiter,
     decision: Decision,
@@ -40,18 +44,23 @@ impl Drop for Permit {
 #[non_exhaustive]
 pub enum AcquireError {
     /// It would take longer than may be waited.
-    #[error("the limit would allow this only after {wait:?}, longer than may be waited", wait = .0.retry_after())]
-    TooLong(Decision),
+    #[error("the limit would let this go on only after {wait:?}, longer than may be waited")]
+    TooLong {
+        /// How long it would take, if nobody else came.
+        wait: Duration,
+        /// What the limits say of the request now.
+        decision: Decision,
+    },
     /// The cost is above what the limit can ever grant.
     #[error("the cost is above the limit of {limit}, so waiting cannot help", limit = .0.limit())]
     Never(Decision),
 }
 
 impl AcquireError {
-    /// What the limits say of the request.
+    /// What the limits say of the request now.
     pub fn decision(&self) -> &Decision {
         match self {
-            Self::TooLong(decision) | Self::Never(decision) => decision,
+            Self::TooLong { decision, .. } | Self::Never(decision) => decision,
         }
     }
 }
@@ -83,27 +92,34 @@ impl Limiter {
     /// [`acquire`](Self::acquire) for a request of this cost.
     pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit, AcquireError> {
         let inner = &*self.inner;
-        let deadline = inner.now() + inner.max_wait;
+        let mut now = inner.now();
+        let deadline = now + inner.max_wait;
         loop {
             // Listening before asking: a place that is freed in between is heard of.
             let freed = inner.freed.notified();
-            let now = inner.now();
             let reservation = Reservation::make(self, key, cost, deadline.since(now));
-            let Some(then) = reservation.goes_on_at else {
+            let Some(wait) = reservation.wait else {
                 return Err(AcquireError::Never(self.peek_cost(key, cost)));
             };
-            if reservation.is_made() && then <= deadline {
-                tokio::time::sleep(then.since(inner.now()).into()).await;
+            if reservation.is_made() && (wait.is_zero() || now + wait <= deadline) {
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait.into()).await;
+                }
                 return Ok(reservation.into_permit());
             }
             // Only a lease may end before its time.
             let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
-            if then > deadline && !may_be_freed {
+            if now + wait > deadline && !may_be_freed {
                 drop(reservation);
-                return Err(AcquireError::TooLong(self.peek_cost(key, cost)));
+                let decision = self.peek_cost(key, cost);
+                return Err(AcquireError::TooLong {
+                    wait: wait.into(),
+                    decision,
+                });
             }
-            let wait = then.min(deadline).since(inner.now());
+            let wait = wait.min(deadline.since(now));
             let _ = tokio::time::timeout(wait.into(), freed).await;
+            now = inner.now();
         }
     }
 }
@@ -115,9 +131,9 @@ struct Reservation<'a> {
     cost: u64,
     outcomes: Outcomes,
     lease: Option<LeaseId>,
-    /// When the request may go on; or, if it was denied, when it may at the earliest. Nothing if it
-    /// never may.
-    goes_on_at: Option<Timestamp>,
+    /// How long before the request may go on; or, if it was denied, before it may at the earliest.
+    /// Nothing if it never may.
+    wait: Option<Micros>,
     is_kept: bool,
 }
 
@@ -131,7 +147,6 @@ impl<'a> Reservation<'a> {
             .iter()
             .map(|limit| patient(limit, max_wait))
             .collect();
-        let asked_at = inner.now();
         let charges = inner.charges(&patient, key, cost);
         let outcomes = inner.store.charge(&Request {
             charges: &charges,
@@ -143,18 +158,17 @@ impl<'a> Reservation<'a> {
             .zip(&outcomes)
             .map(|(limit, outcome)| match outcome.retry {
                 Retry::Now => Some(outcome.delay),
-                Retry::After(wait) => Some(wait + max_delay(limit)),
+                Retry::After(wait) => Some(wait + delay_after(limit, cost)),
                 Retry::Never => None,
             });
-        let longest = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
-        let goes_on_at = longest.map(|wait| asked_at + wait);
+        let wait = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
         Self {
             limiter,
             key,
             cost,
             outcomes,
             lease,
-            goes_on_at,
+            wait,
             is_kept: false,
         }
     }
@@ -184,9 +198,9 @@ impl<'a> Reservation<'a> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.is_kept && self.is_made() {
-            self.limiter
-                .inner
-                .give_back(self.key, self.cost, &self.outcomes, self.lease);
+            let inner = &self.limiter.inner;
+            inner.give_back(self.key, self.cost, &self.outcomes, self.lease);
+            inner.freed.notify_waiters();
         }
     }
 }
@@ -203,9 +217,13 @@ fn patient(limit: &Limit, max_wait: Micros) -> Limit {
 }
 
 /// What a denied request would still have to wait after it is admitted.
-fn max_delay(limit: &Limit) -> Micros {
-    match limit.algorithm() {
-        Algorithm::TokenBucket { max_delay } => max_delay,
+fn delay_after(limit: &Limit, cost: u64) -> Micros {
+    match (limit.algorithm(), limit.form()) {
+        (Algorithm::TokenBucket { max_delay }, _) => max_delay,
+        // It is admitted when there is just room for it: all of the rest is before it.
+        (Algorithm::LeakyBucket { shape: true }, Form::Bucket(bucket)) => {
+            bucket.time_for(bucket.burst().saturating_sub(cost))
+        }
         _ => Micros::ZERO,
     }
 }

@@ -59,8 +59,11 @@ impl Decision {
     }
 
     /// How long the caller should hold the request before it goes on: the longest that any limit
-    /// asks for.
+    /// asks for. Zero if it is denied.
     pub fn delay(&self) -> Duration {
+        if self.is_denied() {
+            return Duration::ZERO;
+        }
         let delays = self.outcomes.iter().map(|outcome| outcome.delay);
         delays.max().unwrap_or_default().into()
     }

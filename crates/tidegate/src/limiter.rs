@@ -21,7 +21,8 @@ pub(crate) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 /// Limits requests by key, in this process's memory.
 ///
 /// Cheap to clone; clones share their counters. All methods but [`acquire`](Self::acquire) answer
-/// at once, and a check of a known key allocates nothing.
+/// at once. A check of a known key allocates nothing, unless it adds to a log or a list of holders
+/// that has to grow, or there are more than four limits.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     pub(crate) inner: Arc<Inner>,
@@ -38,10 +39,16 @@ pub(crate) struct Inner {
     takes_leases: bool,
 }
 
+/// What a limiter is built from.
+enum Limits {
+    Written(Result<Vec<Rate>, LimitError>),
+    Made(Vec<Limit>),
+}
+
 /// How a [`Limiter`] is set up. Begun by [`Limiter::builder`].
 #[must_use]
 pub struct LimiterBuilder {
-    rates: Result<Vec<Rate>, LimitError>,
+    limits: Limits,
     algorithm: Option<Algorithm>,
     max_wait: Duration,
     max_keys: Option<usize>,
@@ -49,7 +56,17 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// Counts by this algorithm instead of the default: a token bucket, or a fixed window for months
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            algorithm: None,
+            max_wait: DEFAULT_MAX_WAIT,
+            max_keys: None,
+            clock: None,
+        }
+    }
+
+    /// Counts limits that were written by this algorithm instead of the default: a token bucket, or a fixed window for months
     /// and years.
     pub fn algorithm(self, algorithm: Algorithm) -> Self {
         Self {
@@ -85,17 +102,26 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter, LimitError> {
         let max_wait = Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW);
         let limit = |rate: Rate| {
-            Limit::new(
-                rate,
-                self.algorithm
-                    .unwrap_or_else(|| Algorithm::default_for(&rate)),
-            )
+            let algorithm = self
+                .algorithm
+                .unwrap_or_else(|| Algorithm::default_for(&rate));
+            Limit::new(rate, algorithm)
         };
-        let limits: Vec<Limit> = self
-            .rates?
-            .into_iter()
-            .map(limit)
-            .collect::<Result<_, _>>()?;
+        let limits: Vec<Limit> = match self.limits {
+            Limits::Written(rates) => rates?.into_iter().map(limit).collect::<Result<_, _>>()?,
+            Limits::Made(limits) => limits,
+        };
+        if limits.is_empty() {
+            return Err(LimitError::NoLimit);
+        }
+        for (index, limit) in limits.iter().enumerate() {
+            if limits[..index]
+                .iter()
+                .any(|earlier| earlier.shape() == limit.shape())
+            {
+                return Err(LimitError::SameShapeTwice { rate: limit.rate() });
+            }
+        }
         let mut store = MemoryStore::builder();
         if let Some(max_keys) = self.max_keys {
             store = store.max_keys(max_keys);
@@ -139,13 +165,20 @@ impl Limiter {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn builder(limits: &str) -> LimiterBuilder {
-        LimiterBuilder {
-            rates: Rate::parse_all(limits),
-            algorithm: None,
-            max_wait: DEFAULT_MAX_WAIT,
-            max_keys: None,
-            clock: None,
-        }
+        LimiterBuilder::new(Limits::Written(Rate::parse_all(limits)))
+    }
+
+    /// Begins to set up a limiter for limits of any algorithms, which must all agree.
+    ///
+    /// ```
+    /// use tidegate::{Limit, Limiter};
+    ///
+    /// let limits = vec!["100/minute".parse()?, Limit::concurrent(5)?];
+    /// let limiter = Limiter::builder_for(limits).build()?;
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn builder_for(limits: Vec<Limit>) -> LimiterBuilder {
+        LimiterBuilder::new(Limits::Made(limits))
     }
 
     /// Charges one request to `key`, if all limits allow it.

@@ -93,7 +93,7 @@ async fn those_who_wait_are_served_one_by_one_in_order() {
     let waits = (0..5).map(|number| {
         let limiter = limiter.clone();
         async move {
-            limiter.acquire("api").await.unwrap();
+            drop(limiter.acquire("api").await.unwrap());
             (number, clock.now().since(started))
         }
     });
@@ -116,7 +116,7 @@ async fn those_who_wait_are_served_one_by_one_in_order() {
 #[tokio::test(start_paused = true)]
 async fn dropping_the_future_gives_back_what_it_reserved() {
     let limiter = paused("1/second burst 1").build().unwrap();
-    limiter.acquire("api").await.unwrap();
+    drop(limiter.acquire("api").await.unwrap());
     for _ in 0..20 {
         let impatient = tokio::time::timeout(Duration::from_millis(1), limiter.acquire("api"));
         assert!(impatient.await.is_err());
@@ -139,12 +139,12 @@ async fn a_wait_that_would_be_too_long_fails_at_once_and_takes_nothing() {
             .max_wait(Duration::from_secs(2))
             .build()
             .unwrap();
-        limiter.acquire("api").await.unwrap();
+        drop(limiter.acquire("api").await.unwrap());
         let clock = TokioClock::start();
         let started = clock.now();
         let error = limiter.acquire("api").await.unwrap_err();
         assert!(
-            matches!(error, AcquireError::TooLong(_)),
+            matches!(error, AcquireError::TooLong { .. }),
             "{}",
             algorithm.name()
         );
@@ -165,7 +165,7 @@ async fn windows_are_waited_for_by_asking_again() {
         .build()
         .unwrap();
     for _ in 0..3 {
-        log.acquire("api").await.unwrap();
+        drop(log.acquire("api").await.unwrap());
     }
 }
 
@@ -197,7 +197,7 @@ async fn a_place_that_is_freed_goes_to_one_who_waits() {
 
     let error = places.acquire("api").await.unwrap_err();
     assert!(
-        matches!(error, AcquireError::TooLong(_)),
+        matches!(error, AcquireError::TooLong { .. }),
         "nobody freed it within ten seconds"
     );
 }
@@ -211,8 +211,74 @@ async fn a_shaped_leaky_bucket_is_waited_for() {
     let clock = TokioClock::start();
     let started = clock.now();
     for _ in 0..4 {
-        limiter.acquire("api").await.unwrap();
+        drop(limiter.acquire("api").await.unwrap());
     }
     let waited = clock.now().since(started);
     assert!(waited >= Micros::from_millis(300), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_and_trying_again_gets_through_in_the_end() {
+    for algorithm in [Algorithm::TOKEN_BUCKET, Algorithm::LEAKY_BUCKET] {
+        let limiter = paused("1/second burst 1")
+            .algorithm(algorithm)
+            .build()
+            .unwrap();
+        let mut got_through = 0;
+        for _ in 0..120 {
+            let half = tokio::time::timeout(Duration::from_millis(500), limiter.acquire("api"));
+            got_through += u32::from(half.await.is_ok());
+        }
+        assert!(
+            (59..=61).contains(&got_through),
+            "{got_through} in a minute"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_dropped_wakes_one_who_waits() {
+    let limits = vec![
+        "1/second burst 1".parse().unwrap(),
+        tidegate::Limit::concurrent(1).unwrap(),
+    ];
+    let limiter = Limiter::builder_for(limits)
+        .clock(TokioClock::start())
+        .build()
+        .unwrap();
+    drop(limiter.acquire("api").await.unwrap());
+    // The first has the place, and waits for its turn; the second waits for the place.
+    let first = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("api").await.map(drop) }
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let second = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire("api").await.map(drop) }
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    first.abort();
+    let woken = tokio::time::timeout(Duration::from_secs(2), second).await;
+    assert!(woken.is_ok_and(|task| task.unwrap().is_ok()));
+}
+
+#[tokio::test]
+async fn what_is_there_is_given_without_waiting() {
+    let limiter = Limiter::builder("1000000/hour")
+        .max_wait(Duration::ZERO)
+        .build()
+        .unwrap();
+    for _ in 0..500 {
+        assert!(limiter.acquire("api").await.is_ok());
+    }
+    let places = Limiter::builder("1000")
+        .algorithm(Algorithm::CONCURRENCY)
+        .max_wait(Duration::ZERO);
+    let places = places.build().unwrap();
+    let mut permits = Vec::new();
+    for _ in 0..1_000 {
+        permits.push(places.acquire("api").await.unwrap());
+    }
+    assert!(places.acquire("api").await.is_err());
 }

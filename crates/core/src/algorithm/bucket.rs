@@ -65,6 +65,14 @@ impl Bucket {
         Micros::new(self.window.get())
     }
 
+    /// How long so many requests take to flow back.
+    pub fn time_for(&self, requests: u64) -> Micros {
+        self.time_to_repay(BucketState {
+            whole: requests,
+            ..BucketState::default()
+        })
+    }
+
     /// How long an empty bucket of tokens takes to fill.
     pub fn to_full(&self) -> Micros {
         self.to_full
@@ -147,7 +155,7 @@ impl Bucket {
             whole: before.whole.saturating_add(cost) - self.burst,
             ..before
         };
-        let wait = (at + self.time_to_repay(excess)).since(now);
+        let wait = at.since(now) + self.time_to_repay(excess);
         match self.hold {
             Hold::UpTo(max_delay) if wait <= max_delay => (Verdict::ALLOWED, wait),
             Hold::UpTo(max_delay) => (

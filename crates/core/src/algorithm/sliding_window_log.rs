@@ -156,7 +156,7 @@ impl Log {
     fn live(&self, window: Micros, at: Timestamp, by: Micros) -> Live {
         let first = self
             .entries
-            .partition_point(|entry| entry.at - by + window <= at);
+            .partition_point(|entry| at.since(entry.at - by) >= window);
         let before = self.total_before(first);
         let total = self.entries.back().map_or(before, |entry| entry.total);
         Live {

@@ -37,6 +37,11 @@ impl SlidingSlots {
         }
     }
 
+    /// The window.
+    pub fn window(&self) -> Micros {
+        self.window
+    }
+
     /// The length of one slot.
     pub fn slot(&self) -> Micros {
         Micros::new(self.slot)

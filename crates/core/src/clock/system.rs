@@ -2,7 +2,8 @@
 //!
 //! Two layers. [`Truth`] follows the wall clock but never goes back. Each thread asks it at most
 //! once in [`TRUSTED_FOR`] and counts the processor's ticks in between, which costs a fraction of a
-//! system call.
+//! system call. So threads agree to within what a tick rate drifts in that time, and what it takes to
+//! read both: about a microsecond.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -17,11 +18,16 @@ use crate::time::Timestamp;
 /// a tick rate that is wrong by a hundredth of a percent stays invisible among microseconds.
 const TRUSTED_FOR: u64 = 1_000_000;
 
+/// A tick counter and the truth are read together if no more than this lies between: else the thread
+/// was interrupted, and they say nothing about each other.
+const TOGETHER: u64 = 5_000;
+
 /// The wall clock in UTC, never going back.
 ///
 /// When the wall clock is set forward, this clock follows at once. When it is set back, this clock
-/// goes on at nine tenths of its speed until the wall clock has caught up: limits then refill a
-/// little slower for a while, and nobody is frozen or given a window twice.
+/// goes on at nine tenths of its speed until the wall clock has caught up, which takes ten times as
+/// long as the step was: limits refill a little slower for that while, and nobody is frozen or given
+/// a window twice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -29,12 +35,16 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         let ticks = tick_counter().raw();
-        let reading = READING.get();
-        let counted = ticks.wrapping_sub(reading.ticks);
-        if counted < reading.trusted_ticks {
-            return Timestamp::from_micros(reading.after(counted) / 1_000);
+        let mut reading = READING.get();
+        let mut counted = ticks.wrapping_sub(reading.ticks);
+        if counted >= reading.trusted_ticks {
+            reading = reading.renewed();
+            counted = 0;
         }
-        reading.renew(ticks)
+        // The thread's latest answer is the floor, whatever the truth says.
+        reading.told = reading.told.max(reading.after(counted));
+        READING.set(reading);
+        Timestamp::from_micros(reading.told / 1_000)
     }
 }
 
@@ -47,11 +57,13 @@ struct Reading {
     rate: u64,
     /// How many ticks may be counted from then on: none before the truth was asked for once.
     trusted_ticks: u64,
+    /// The latest answer given on this thread.
+    told: u64,
 }
 
 thread_local! {
     static READING: Cell<Reading> =
-        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0 }) };
+        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, told: 0 }) };
 }
 
 impl Reading {
@@ -62,39 +74,37 @@ impl Reading {
         self.nanos + ((counted * self.rate) >> 32)
     }
 
-    /// Asks the truth, and goes on from there; or, if this thread has told a later time already,
-    /// from that, slowly, until the truth has caught up.
+    /// A new reading of the truth.
     #[cold]
-    fn renew(self, ticks: u64) -> Timestamp {
-        let (truth, pace) = truth().lock().read();
-        let told = self.after(self.trusted_ticks);
-        let (nanos, pace) = if truth >= told {
-            (truth, pace)
-        } else {
-            (told, Pace::NineTenths)
-        };
-
-        let nanos_per_2_to_20 = tick_counter().delta_as_nanos(0, 1 << 20).max(1);
+    fn renewed(self) -> Self {
+        let counter = tick_counter();
+        let nanos_per_2_to_20 = counter.delta_as_nanos(0, 1 << 20).max(1);
+        let mut trusted_ticks = 0;
+        let (mut ticks, mut truth) = (0, (0, Pace::Full));
+        for _ in 0..4 {
+            let before = counter.raw();
+            truth = Truth::ask();
+            ticks = counter.raw();
+            if counter.delta_as_nanos(before, ticks) < TOGETHER {
+                trusted_ticks = (TRUSTED_FOR << 20) / nanos_per_2_to_20;
+                break;
+            }
+        }
+        let (nanos, pace) = truth;
         let rate = pace.after(0, nanos_per_2_to_20 << 12);
-        let trusted_ticks = (TRUSTED_FOR << 20) / nanos_per_2_to_20;
-        READING.set(Self {
+        Self {
             ticks,
             nanos,
             rate,
             trusted_ticks,
-        });
-        Timestamp::from_micros(nanos / 1_000)
+            told: self.told,
+        }
     }
 }
 
 fn tick_counter() -> &'static quanta::Clock {
     static TICKS: OnceLock<quanta::Clock> = OnceLock::new();
     TICKS.get_or_init(quanta::Clock::new)
-}
-
-fn truth() -> &'static Mutex<Truth> {
-    static TRUTH: OnceLock<Mutex<Truth>> = OnceLock::new();
-    TRUTH.get_or_init(|| Mutex::new(Truth::start()))
 }
 
 /// What every thread's reading is taken from.
@@ -108,6 +118,15 @@ struct Truth {
     reason = "the one place that reads the system's clocks"
 )]
 impl Truth {
+    /// The time in nanoseconds, and how fast it goes.
+    fn ask() -> (u64, Pace) {
+        static TRUTH: OnceLock<Mutex<Truth>> = OnceLock::new();
+        TRUTH
+            .get_or_init(|| Mutex::new(Self::start()))
+            .lock()
+            .read()
+    }
+
     fn start() -> Self {
         Self {
             asked_at: Instant::now(),
@@ -143,13 +162,11 @@ impl Pace {
 
 /// The reading that comes `elapsed` after `last` when the wall clock shows `wall`.
 fn follow(last: u64, elapsed: Duration, wall: u64) -> (u64, Pace) {
-    let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-    let slowest = Pace::NineTenths.after(last, elapsed);
-    if wall >= slowest {
-        (wall, Pace::Full)
-    } else {
-        (slowest, Pace::NineTenths)
+    if wall >= last {
+        return (wall, Pace::Full);
     }
+    let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    (Pace::NineTenths.after(last, elapsed), Pace::NineTenths)
 }
 
 /// Nanoseconds since the epoch; zero before it.
@@ -174,6 +191,7 @@ mod tests {
             ("a step back slows down, never back",  10 * SECOND, 1,       5 * SECOND,   (10 * SECOND + 900_000_000, Pace::NineTenths)),
             ("no time, no change",                  10 * SECOND, 0,       5 * SECOND,   (10 * SECOND, Pace::NineTenths)),
             ("caught up after ten times the step",  10 * SECOND, 50,      55 * SECOND,  (55 * SECOND, Pace::Full)),
+            ("a wall that stands still is no step", 10 * SECOND, 1,       10 * SECOND,  (10 * SECOND, Pace::Full)),
         ];
         for (name, last, elapsed, wall, reading) in table {
             assert_eq!(
@@ -198,7 +216,7 @@ mod tests {
             last = next;
         }
         let after = wall_nanos(SystemTime::now()) / 1_000;
-        // A scheduler may hold the thread between any two lines: allow it a tenth of a second.
+        // The scheduler may hold the thread between any two lines: allow it a tenth of a second.
         assert!(last.as_micros() + 100_000 > before && last.as_micros() < after + 100_000);
     }
 }

@@ -125,4 +125,15 @@ pub enum LimitError {
         /// The window that both have.
         window: Window,
     },
+    /// A list without any limit: nothing could decide.
+    #[error("there is no limit; give at least one, for example `100/minute`")]
+    NoLimit,
+    /// Two limits of one list that would count on the same state.
+    #[error(
+        "`{rate}` has the algorithm and the window of another limit in the list; keep the smaller one"
+    )]
+    SameShapeTwice {
+        /// The later of the two.
+        rate: Rate,
+    },
 }

@@ -344,7 +344,9 @@ fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
         Form::FixedWindow(limit) => (limit.window(), limit.anchor()).hash(&mut hasher),
         Form::SlidingLog(limit) => limit.window().hash(&mut hasher),
         Form::SlidingCounter(limit) => limit.window().hash(&mut hasher),
-        Form::SlidingSlots(limit) => (limit.slot(), limit.counted()).hash(&mut hasher),
+        Form::SlidingSlots(limit) => {
+            (limit.window(), limit.slot(), limit.counted()).hash(&mut hasher);
+        }
         Form::Bucket(limit) => limit.window().hash(&mut hasher),
         Form::Concurrency(_) => {}
     }

@@ -73,7 +73,9 @@ macro_rules! inline_form {
                     Step::Settle => {
                         let next = self.settle(state, cost, now);
                         let (asked, _) = self.decide(state, cost, now);
-                        (asked.over(self.decide(next, 0, now).0), next)
+                        let room = self.decide(state, 0, now).0.remaining;
+                        let settled = asked.settled(cost, room);
+                        (settled.over(self.decide(next, 0, now).0), next)
                     }
                     Step::GiveBack(charged_at) => {
                         let next = self.give_back(state, cost, charged_at, now);

@@ -17,18 +17,18 @@ mod table;
 
 pub use shared::MemoryStats;
 
-use std::future::{Future, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use crate::algorithm::Leases;
 use crate::clock::{Clock, SystemClock};
 use crate::lease::LeaseId;
-use crate::limit::Limit;
+use crate::limit::{Limit, MAX_WINDOW};
 use crate::outcome::Outcome;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 use forms::{Step, Task};
 use keys::KeyHasher;
 use lock::{Guard, Lock};
@@ -42,8 +42,15 @@ pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 /// About as many keys are in one stripe when the store is full. What is done under one lock, such
 /// as growing, takes time in proportion to this and not to the size of the store.
 const KEYS_PER_STRIPE: usize = 16_384;
+/// A smaller store has fewer stripes, down to one, so that what it lets go is well chosen.
+const KEYS_TO_CHOOSE_FROM: usize = 1_024;
+const STRIPES_FOR_THREADS: usize = 64;
 /// The hash has this many bits to choose a stripe by.
 const MAX_STRIPES: usize = 1 << 16;
+/// Threads that read the same clock tell times that differ by less than this.
+const THREADS_DIFFER: Micros = Micros::from_millis(10);
+/// The latest time at which anything is decided: every window that starts then has an end.
+const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
 /// One out of so many charges on a stripe sweeps a little of some stripe.
 const CHARGES_PER_SWEEP: u32 = 256;
 /// How many places it sweeps then.
@@ -105,9 +112,16 @@ impl MemoryStoreBuilder {
 
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
-        let stripes = (self.max_keys / KEYS_PER_STRIPE)
+        // Enough for threads not to meet, as long as each stripe has keys to choose from when one has
+        // to go; and for large stores, enough to keep the stripes small.
+        let for_threads = (self.max_keys / KEYS_TO_CHOOSE_FROM).min(STRIPES_FOR_THREADS);
+        let for_size = self.max_keys / KEYS_PER_STRIPE;
+        let stripes = for_threads
+            .max(for_size)
             .next_power_of_two()
             .min(MAX_STRIPES);
+        // The first reading of the clock takes longer than the others: not on a request's time.
+        self.clock.now();
         MemoryStore {
             stripes: std::iter::repeat_with(Aligned::default)
                 .take(stripes)
@@ -222,9 +236,13 @@ impl MemoryStore {
 
     /// Takes back a request that was charged: [`Store::give_back`] without the future.
     pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) {
+        if outcomes.iter().any(|outcome| !outcome.allowed) {
+            return;
+        }
         for (charge, outcome) in request.charges.iter().zip(outcomes) {
+            // What waits in line flows back only when its turn has come.
             self.apply(
-                Step::GiveBack(outcome.at),
+                Step::GiveBack(outcome.at + outcome.delay),
                 charge,
                 request.at,
                 request.lease,
@@ -269,12 +287,14 @@ impl MemoryStore {
     /// Renews a lease: [`Store::renew`] without the future.
     pub fn renew(&self, lease: LeaseId) -> bool {
         let now = self.shared.0.idle_at(self.clock.now());
-        let mut renewed = false;
-        for key in self.shared.0.leases.keys(lease) {
-            renewed |= self
-                .stripe(key)
-                .lock()
-                .with_leases(key, |leases| leases.renew(lease, now));
+        let keys = self.shared.0.leases.keys(lease);
+        let mut renewed = !keys.is_empty();
+        for key in keys {
+            let renew = |leases: &mut Leases| leases.renew(lease, now);
+            if !self.stripe(key).lock().with_leases(key, renew) {
+                self.shared.0.leases.remove(lease, key);
+                renewed = false;
+            }
         }
         renewed
     }
@@ -303,9 +323,9 @@ impl MemoryStore {
     fn time(&self, given: Option<Timestamp>) -> Timestamp {
         if let Some(now) = given {
             self.shared.0.stop_expiring();
-            return now;
+            return now.min(LATEST);
         }
-        self.clock.now()
+        self.clock.now().min(LATEST)
     }
 
     /// The request's tasks, those on one state with the sum of their costs.
@@ -348,9 +368,6 @@ impl MemoryStore {
     /// Locks the stripe of `hash` at `now`; or later, if others have used it at a later time.
     ///
     /// The clock is read long before the lock is taken, so that the two do not wait for each other.
-    /// Whoever had to wait in between, for the lock or for the processor, may come with a time that
-    /// others have left behind, which would look like a clock that was set back: he reads it again,
-    /// unless it was `given` to him.
     #[inline]
     fn lock(
         &self,
@@ -363,12 +380,28 @@ impl MemoryStore {
             return (stripe, now);
         }
         let now = if stripe.used_at > now {
-            self.clock.now()
+            self.catch_up(stripe.used_at)
         } else {
             now
         };
         stripe.used_at = now;
         (stripe, now)
+    }
+
+    /// The time for one who comes to a stripe with an earlier time than it was `used_at`.
+    ///
+    /// He had to wait, for the lock or for the processor, and the time that he brought is old; so he
+    /// reads the clock again. What is still missing is the difference between the clocks of two
+    /// threads, and is made up: to a small bucket it would look like a clock that was set back. A
+    /// clock that really was is further behind.
+    #[cold]
+    fn catch_up(&self, used_at: Timestamp) -> Timestamp {
+        let now = self.clock.now();
+        if used_at.since(now) < THREADS_DIFFER {
+            now.max(used_at)
+        } else {
+            now
+        }
     }
 
     /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
@@ -382,14 +415,24 @@ impl MemoryStore {
         indexes.dedup();
         let lock = |index: &usize| (*index, self.stripes[*index].0.lock());
         let mut locked: SmallVec<[_; 4]> = indexes.iter().map(lock).collect();
-        let now = self.time(at);
-        for task in tasks {
-            task.now = now;
-        }
+        let mut now = self.time(at);
         if at.is_none() {
+            let used_at = locked
+                .iter()
+                .map(|(_, stripe)| stripe.used_at)
+                .max()
+                .unwrap_or_default();
+            now = if used_at > now {
+                self.catch_up(used_at)
+            } else {
+                now
+            };
             for (_, stripe) in &mut locked {
                 stripe.used_at = now;
             }
+        }
+        for task in tasks {
+            task.now = now;
         }
         LockedStripes {
             locked,
@@ -474,51 +517,37 @@ impl std::fmt::Debug for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn charge(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send {
-        ready(Ok(self.charge(request)))
+    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        Ok(self.charge(request))
     }
 
-    fn peek(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send {
-        ready(Ok(self.peek(request)))
+    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        Ok(self.peek(request))
     }
 
-    fn give_back(
+    async fn give_back(
         &self,
         request: &Request<'_>,
         outcomes: &[Outcome],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    ) -> Result<(), StoreError> {
         self.give_back(request, outcomes);
-        ready(Ok(()))
+        Ok(())
     }
 
-    fn settle(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send {
-        ready(Ok(self.settle(request)))
+    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        Ok(self.settle(request))
     }
 
-    fn forget(
-        &self,
-        scope: &Scope,
-        limit: &Limit,
-        key: &str,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
         self.forget(scope, limit, key);
-        ready(Ok(()))
+        Ok(())
     }
 
-    fn release(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send {
-        ready(Ok(self.release(lease)))
+    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        Ok(self.release(lease))
     }
 
-    fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send {
-        ready(Ok(self.renew(lease)))
+    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        Ok(self.renew(lease))
     }
 }

@@ -8,10 +8,13 @@ use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::Leases;
 use crate::outcome::Outcome;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 /// How many keys are looked at to find the one nearest to fresh.
 const LOOKED_AT: usize = 512;
+/// How long an idle key stays. One that is used all the time, and idle for a moment in between, would
+/// otherwise go and come back with every request.
+const LINGERS: Micros = Micros::SECOND;
 /// How many places a new key sweeps: enough that new keys alone keep idle ones to a quarter.
 const SWEPT_PER_KEY: usize = 4;
 
@@ -93,7 +96,8 @@ impl Stripe {
         is_due
     }
 
-    /// Takes `places` more looks at places, and removes the keys that are like fresh ones at `now`.
+    /// Takes `places` more looks at places, and removes the keys that have been like fresh ones for
+    /// a while at `now`.
     pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &Shared) {
         let mut removed = 0;
         for _ in 0..places {
@@ -104,7 +108,7 @@ impl Stripe {
                 break;
             }
             let slot = self.table.get(self.hand);
-            if !slot.is_empty() && slot.fresh_at() <= now {
+            if !slot.is_empty() && slot.fresh_at() + LINGERS <= now {
                 // Another slot may have moved into this place: look at it again.
                 self.remove(self.hand, shared);
                 removed += 1;
@@ -186,7 +190,8 @@ impl Stripe {
         match place {
             Some(place) => {
                 let slot = self.table.get_mut(place);
-                if next != state {
+                // A limit that was lowered takes longer to forget: the slot has to be told.
+                if next != state || outcome.reset_at > slot.fresh_at() {
                     *slot = inline_slot(task.hash, next, outcome.reset_at);
                 }
                 if !outcome.allowed {
