@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// Tells the time.
 ///
 /// Successive calls on one thread never go back. Threads may see each other's readings out of order
-/// by a few microseconds; the algorithms grant nothing for that.
+/// by a few microseconds; a store makes up for that.
 pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;

@@ -90,9 +90,10 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// Never holds more than `max_keys` keys, at least one: when it is full, a new key takes the
-    /// place of an idle one, else of the one nearest to fresh, and only at last of one that is being
-    /// denied. [`MemoryStats`] counts what had to go.
+    /// Holds no more than `max_keys` keys, at least one: when it is full, a new key takes the place of
+    /// an idle one, else of the one nearest to fresh among some hundreds, and only at last of one that
+    /// is being denied. [`MemoryStats`] counts what had to go. Threads that add keys at the same
+    /// instant may exceed it, each by one and for that instant.
     #[must_use]
     pub fn max_keys(self, max_keys: usize) -> Self {
         Self {
