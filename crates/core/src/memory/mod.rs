@@ -13,48 +13,28 @@ mod lock;
 mod shared;
 mod slot;
 mod stripe;
+mod stripes;
 mod table;
 
 pub use shared::MemoryStats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
 use crate::algorithm::Leases;
 use crate::clock::{Clock, SystemClock};
 use crate::lease::LeaseId;
-use crate::limit::{Limit, MAX_WINDOW};
+use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 use forms::{Step, Task};
 use keys::KeyHasher;
-use lock::{Guard, Lock};
-use shared::Shared;
-use slot::KeyHash;
-use stripe::Stripe;
+use stripes::Stripes;
 
 /// How many keys a store holds when nothing else is said: ten million, in about 450 MB.
 pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
-
-/// About as many keys are in one stripe when the store is full. What is done under one lock, such
-/// as growing, takes time in proportion to this and not to the size of the store.
-const KEYS_PER_STRIPE: usize = 16_384;
-/// A smaller store has fewer stripes, down to one, so that what it lets go is well chosen.
-const KEYS_TO_CHOOSE_FROM: usize = 1_024;
-const STRIPES_FOR_THREADS: usize = 64;
-/// The hash has this many bits to choose a stripe by.
-const MAX_STRIPES: usize = 1 << 16;
-/// Threads that read the same clock tell times that differ by less than this.
-const THREADS_DIFFER: Micros = Micros::from_millis(10);
-/// The latest time at which anything is decided: every window that starts then has an end.
-const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
-/// One out of so many charges on a stripe sweeps a little of some stripe.
-const CHARGES_PER_SWEEP: u32 = 256;
-/// How many places it sweeps then.
-const PLACES_PER_SWEEP: usize = 32;
 
 /// Holds the state of every limit in this process's memory.
 ///
@@ -71,17 +51,9 @@ const PLACES_PER_SWEEP: usize = 32;
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 pub struct MemoryStore {
-    stripes: Box<[Aligned<Lock<Stripe>>]>,
+    stripes: Stripes,
     hasher: KeyHasher,
-    clock: Arc<dyn Clock>,
-    shared: Aligned<Shared>,
-    next_stripe: Aligned<AtomicUsize>,
 }
-
-/// On a cache line of its own, so that threads on different stripes do not disturb each other.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Aligned<T>(T);
 
 /// How a [`MemoryStore`] is set up.
 pub struct MemoryStoreBuilder {
@@ -113,24 +85,9 @@ impl MemoryStoreBuilder {
 
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
-        // Enough for threads not to meet, as long as each stripe has keys to choose from when one has
-        // to go; and for large stores, enough to keep the stripes small.
-        let for_threads = (self.max_keys / KEYS_TO_CHOOSE_FROM).min(STRIPES_FOR_THREADS);
-        let for_size = self.max_keys / KEYS_PER_STRIPE;
-        let stripes = for_threads
-            .max(for_size)
-            .next_power_of_two()
-            .min(MAX_STRIPES);
-        // The first reading of the clock takes longer than the others: not on a request's time.
-        self.clock.now();
         MemoryStore {
-            stripes: std::iter::repeat_with(Aligned::default)
-                .take(stripes)
-                .collect(),
+            stripes: Stripes::new(self.max_keys, self.clock),
             hasher: KeyHasher::random(),
-            clock: self.clock,
-            shared: Aligned(Shared::new(self.max_keys)),
-            next_stripe: Aligned::default(),
         }
     }
 }
@@ -157,7 +114,7 @@ impl MemoryStore {
 
     /// The time as this store sees it.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.stripes.now()
     }
 
     /// Charges one limit, at once, at the store's own time and without a lease.
@@ -174,9 +131,10 @@ impl MemoryStore {
         at: Option<Timestamp>,
         lease: Option<LeaseId>,
     ) -> Outcome {
-        let now = self.time(at);
+        // The clock is read first, so that it and the lock do not wait for each other.
+        let now = self.stripes.time(at);
         let hash = self.hasher.hash(charge);
-        let (mut stripe, now) = self.lock(hash, at, now);
+        let (mut stripe, now) = self.stripes.lock(hash, at, now);
         let task = Task {
             hash,
             limit: charge.limit,
@@ -184,8 +142,8 @@ impl MemoryStore {
             now,
             lease,
         };
-        let outcome = stripe.apply(step, &task, &self.shared.0);
-        self.finish(stripe);
+        let outcome = stripe.apply(step, &task, self.stripes.shared());
+        self.stripes.finish(stripe);
         outcome
     }
 
@@ -196,10 +154,10 @@ impl MemoryStore {
             return SmallVec::from_slice(&[outcome]);
         }
         let mut tasks = self.merged(request);
-        let mut stripes = self.lock_all(&mut tasks, request.at);
+        let mut stripes = self.stripes.lock_all(&mut tasks, request.at);
         let mut outcomes: Outcomes = tasks
             .iter()
-            .map(|task| stripes.get_mut(task).ask(task))
+            .map(|task| stripes.get(task).ask(task))
             .collect();
         let allowed = outcomes.iter().all(|outcome| outcome.allowed);
         for (index, task) in tasks.iter().enumerate() {
@@ -208,16 +166,12 @@ impl MemoryStore {
                 // The state of a merged charge is taken once, and answers for all of its parts.
                 let first = tasks.iter().position(|other| other.hash == task.hash);
                 if first == Some(index) {
-                    *outcome = stripes
-                        .get_mut(task)
-                        .apply(Step::Charge, task, &self.shared.0);
+                    *outcome = stripes.charge(task);
                 }
             } else if outcome.allowed {
-                *outcome = outcome.over(stripes.get_mut(task).ask(&Task { cost: 0, ..*task }));
+                *outcome = outcome.over(stripes.get(task).ask(&Task { cost: 0, ..*task }));
             } else {
-                *outcome = stripes
-                    .get_mut(task)
-                    .apply(Step::Charge, task, &self.shared.0);
+                *outcome = stripes.charge(task);
             }
         }
         stripes.finish();
@@ -227,7 +181,7 @@ impl MemoryStore {
     /// Answers whether each charge would be allowed: [`Store::peek`] without the future.
     pub fn peek(&self, request: &Request<'_>) -> Outcomes {
         let mut tasks = self.merged(request);
-        let stripes = self.lock_all(&mut tasks, request.at);
+        let stripes = self.stripes.lock_all(&mut tasks, request.at);
         let asked = tasks.iter().map(|task| {
             let untouched = stripes.get(task).ask(&Task { cost: 0, ..*task });
             stripes.get(task).ask(task).over(untouched)
@@ -268,32 +222,33 @@ impl MemoryStore {
             key,
             cost: 0,
         });
-        self.stripe(hash).lock().forget(hash, &self.shared.0);
+        self.stripes
+            .of(hash)
+            .lock()
+            .forget(hash, self.stripes.shared());
     }
 
     /// Releases a lease: [`Store::release`] without the future.
     pub fn release(&self, lease: LeaseId) -> bool {
-        let now = self.shared.0.idle_at(self.clock.now());
+        let now = self.stripes.idle_at();
         let mut released = false;
-        for key in self.shared.0.leases.keys(lease) {
-            released |= self
-                .stripe(key)
-                .lock()
-                .with_leases(key, |leases| leases.release(lease, now));
-            self.shared.0.leases.remove(lease, key);
+        for key in self.stripes.shared().leases.keys(lease) {
+            let release = |leases: &mut Leases| leases.release(lease, now);
+            released |= self.stripes.of(key).lock().with_leases(key, release);
+            self.stripes.shared().leases.remove(lease, key);
         }
         released
     }
 
     /// Renews a lease: [`Store::renew`] without the future.
     pub fn renew(&self, lease: LeaseId) -> bool {
-        let now = self.shared.0.idle_at(self.clock.now());
-        let keys = self.shared.0.leases.keys(lease);
+        let now = self.stripes.idle_at();
+        let keys = self.stripes.shared().leases.keys(lease);
         let mut renewed = !keys.is_empty();
         for key in keys {
             let renew = |leases: &mut Leases| leases.renew(lease, now);
-            if !self.stripe(key).lock().with_leases(key, renew) {
-                self.shared.0.leases.remove(lease, key);
+            if !self.stripes.of(key).lock().with_leases(key, renew) {
+                self.stripes.shared().leases.remove(lease, key);
                 renewed = false;
             }
         }
@@ -305,28 +260,12 @@ impl MemoryStore {
     /// Charges do this by themselves, a little at a time; this is for times without any. No lock is
     /// held for longer than it takes to look at one stripe.
     pub fn sweep(&self) {
-        if let Some(now) = self.shared.0.idle_at(self.clock.now()) {
-            for stripe in &self.stripes {
-                let mut stripe = stripe.0.lock();
-                // One look for each place, and one more for each key that is removed.
-                let looks = stripe.places().saturating_mul(2);
-                stripe.sweep(looks, now, &self.shared.0);
-            }
-        }
+        self.stripes.sweep();
     }
 
     /// What the store holds, and what it had to let go.
     pub fn stats(&self) -> MemoryStats {
-        self.shared.0.stats()
-    }
-
-    #[inline]
-    fn time(&self, given: Option<Timestamp>) -> Timestamp {
-        if let Some(now) = given {
-            self.shared.0.stop_expiring();
-            return now.min(LATEST);
-        }
-        self.clock.now().min(LATEST)
+        self.stripes.shared().stats()
     }
 
     /// The request's tasks, those on one state with the sum of their costs.
@@ -354,158 +293,6 @@ impl MemoryStore {
             later[0].cost = sum.unwrap_or(cost);
         }
         tasks
-    }
-
-    fn stripe_index(&self, hash: KeyHash) -> usize {
-        // The number of stripes is a power of two.
-        usize::try_from(hash.stripe_bits()).unwrap_or(0) & (self.stripes.len() - 1)
-    }
-
-    #[inline]
-    fn stripe(&self, hash: KeyHash) -> &Lock<Stripe> {
-        &self.stripes[self.stripe_index(hash)].0
-    }
-
-    /// Locks the stripe of `hash` at `now`; or later, if others have used it at a later time.
-    ///
-    /// The clock is read long before the lock is taken, so that the two do not wait for each other.
-    #[inline]
-    fn lock(
-        &self,
-        hash: KeyHash,
-        given: Option<Timestamp>,
-        now: Timestamp,
-    ) -> (Guard<'_, Stripe>, Timestamp) {
-        let mut stripe = self.stripe(hash).lock();
-        if given.is_some() {
-            return (stripe, now);
-        }
-        let now = if stripe.used_at > now {
-            self.catch_up(stripe.used_at)
-        } else {
-            now
-        };
-        stripe.used_at = now;
-        (stripe, now)
-    }
-
-    /// The time for one who comes to a stripe with an earlier time than it was `used_at`.
-    ///
-    /// He had to wait, for the lock or for the processor, and the time that he brought is old; so he
-    /// reads the clock again. What is still missing is the difference between the clocks of two
-    /// threads, and is made up: to a small bucket it would look like a clock that was set back. A
-    /// clock that really was is further behind.
-    #[cold]
-    fn catch_up(&self, used_at: Timestamp) -> Timestamp {
-        let now = self.clock.now();
-        if used_at.since(now) < THREADS_DIFFER {
-            now.max(used_at)
-        } else {
-            now
-        }
-    }
-
-    /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
-    /// waits for him. Then tells the tasks the time.
-    fn lock_all(&self, tasks: &mut [Task<'_>], at: Option<Timestamp>) -> LockedStripes<'_> {
-        let mut indexes: SmallVec<[usize; 4]> = tasks
-            .iter()
-            .map(|task| self.stripe_index(task.hash))
-            .collect();
-        indexes.sort_unstable();
-        indexes.dedup();
-        let lock = |index: &usize| (*index, self.stripes[*index].0.lock());
-        let mut locked: SmallVec<[_; 4]> = indexes.iter().map(lock).collect();
-        let mut now = self.time(at);
-        if at.is_none() {
-            let used_at = locked
-                .iter()
-                .map(|(_, stripe)| stripe.used_at)
-                .max()
-                .unwrap_or_default();
-            now = if used_at > now {
-                self.catch_up(used_at)
-            } else {
-                now
-            };
-            for (_, stripe) in &mut locked {
-                stripe.used_at = now;
-            }
-        }
-        for task in tasks {
-            task.now = now;
-        }
-        LockedStripes {
-            locked,
-            store: self,
-        }
-    }
-
-    /// Lets go of a stripe after a charge, and does a little of the sweeping if it is due.
-    #[inline]
-    fn finish(&self, mut stripe: Guard<'_, Stripe>) {
-        let is_due = stripe.count_charge(CHARGES_PER_SWEEP);
-        drop(stripe);
-        if is_due {
-            self.tidy();
-        }
-    }
-
-    #[cold]
-    fn tidy(&self) {
-        let idle_at = self.shared.0.idle_at(self.clock.now());
-        if let Some(now) = idle_at
-            && let Some(mut stripe) = self.next_stripe().try_lock()
-        {
-            stripe.sweep(PLACES_PER_SWEEP, now, &self.shared.0);
-        }
-        // A new key takes the place of one in its own stripe. Where there was none, one in another
-        // has to go.
-        for _ in 0..self.stripes.len() {
-            if !self.shared.0.is_over() {
-                break;
-            }
-            self.next_stripe().lock().evict(idle_at, &self.shared.0);
-        }
-    }
-
-    fn next_stripe(&self) -> &Lock<Stripe> {
-        let next = self.next_stripe.0.fetch_add(1, Ordering::Relaxed);
-        &self.stripes[next & (self.stripes.len() - 1)].0
-    }
-}
-
-/// The stripes of one request, locked together.
-struct LockedStripes<'a> {
-    locked: SmallVec<[(usize, Guard<'a, Stripe>); 4]>,
-    store: &'a MemoryStore,
-}
-
-impl LockedStripes<'_> {
-    fn get(&self, task: &Task<'_>) -> &Stripe {
-        &self.locked[self.position(task)].1
-    }
-
-    fn get_mut(&mut self, task: &Task<'_>) -> &mut Stripe {
-        let position = self.position(task);
-        &mut self.locked[position].1
-    }
-
-    fn position(&self, task: &Task<'_>) -> usize {
-        let index = self.store.stripe_index(task.hash);
-        self.locked.partition_point(|(locked, _)| *locked < index)
-    }
-
-    fn finish(mut self) {
-        let mut is_due = false;
-        for (_, stripe) in &mut self.locked {
-            is_due |= stripe.count_charge(CHARGES_PER_SWEEP);
-        }
-        let store = self.store;
-        drop(self);
-        if is_due {
-            store.tidy();
-        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use slab::Slab;
 
-use super::Shared;
 use super::forms::{InlineForm, Kept, Spill, SpilledForm, Step, Task};
+use super::shared::Shared;
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::Leases;

@@ -1,0 +1,260 @@
+//! All stripes of a store: which one a key is in, when it is used, and what is done in passing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smallvec::SmallVec;
+
+use super::forms::{Step, Task};
+use super::lock::{Guard, Lock};
+use super::shared::Shared;
+use super::slot::KeyHash;
+use super::stripe::Stripe;
+use crate::clock::Clock;
+use crate::limit::MAX_WINDOW;
+use crate::outcome::Outcome;
+use crate::time::{Micros, Timestamp};
+
+/// About as many keys are in one stripe when the store is full. What is done under one lock, such
+/// as growing, takes time in proportion to this and not to the size of the store.
+const KEYS_PER_STRIPE: usize = 16_384;
+/// A smaller store has fewer stripes, down to one, so that what it lets go is well chosen.
+const KEYS_TO_CHOOSE_FROM: usize = 1_024;
+const STRIPES_FOR_THREADS: usize = 64;
+/// The hash has this many bits to choose a stripe by.
+const MAX_STRIPES: usize = 1 << 16;
+/// Threads that read the same clock tell times that differ by less than this.
+const THREADS_DIFFER: Micros = Micros::from_millis(10);
+/// The latest time at which anything is decided: every window that starts then has an end.
+const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
+/// One out of so many charges on a stripe sweeps a little of some stripe.
+const CHARGES_PER_SWEEP: u32 = 256;
+/// How many places it sweeps then.
+const PLACES_PER_SWEEP: usize = 32;
+
+pub(super) struct Stripes {
+    all: Box<[Aligned<Lock<Stripe>>]>,
+    clock: Arc<dyn Clock>,
+    shared: Aligned<Shared>,
+    next_tidied: Aligned<AtomicUsize>,
+}
+
+/// On a cache line of its own, so that threads on different stripes do not disturb each other.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+impl Stripes {
+    pub(super) fn new(max_keys: usize, clock: Arc<dyn Clock>) -> Self {
+        // Enough for threads not to meet, as long as each stripe has keys to choose from when one has
+        // to go; and for large stores, enough to keep the stripes small.
+        let for_threads = (max_keys / KEYS_TO_CHOOSE_FROM).min(STRIPES_FOR_THREADS);
+        let for_size = max_keys / KEYS_PER_STRIPE;
+        let count = for_threads
+            .max(for_size)
+            .next_power_of_two()
+            .min(MAX_STRIPES);
+        // The first reading of the clock takes longer than the others: not on a request's time.
+        clock.now();
+        Self {
+            all: std::iter::repeat_with(Aligned::default)
+                .take(count)
+                .collect(),
+            clock,
+            shared: Aligned(Shared::new(max_keys)),
+            next_tidied: Aligned::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared.0
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The time by which idle keys are told, if the clock can tell.
+    pub(super) fn idle_at(&self) -> Option<Timestamp> {
+        self.shared.0.idle_at(self.clock.now())
+    }
+
+    /// The time that was given, or the clock's.
+    #[inline]
+    pub(super) fn time(&self, given: Option<Timestamp>) -> Timestamp {
+        if let Some(now) = given {
+            self.shared.0.stop_expiring();
+            return now.min(LATEST);
+        }
+        self.clock.now().min(LATEST)
+    }
+
+    /// The stripe of a key.
+    #[inline]
+    pub(super) fn of(&self, hash: KeyHash) -> &Lock<Stripe> {
+        &self.all[self.index(hash)].0
+    }
+
+    #[inline]
+    fn index(&self, hash: KeyHash) -> usize {
+        // The number of stripes is a power of two.
+        usize::try_from(hash.stripe_bits()).unwrap_or(0) & (self.all.len() - 1)
+    }
+
+    /// Locks the stripe of `hash` at `now`; or later, if others have used it at a later time.
+    #[inline]
+    pub(super) fn lock(
+        &self,
+        hash: KeyHash,
+        given: Option<Timestamp>,
+        now: Timestamp,
+    ) -> (Guard<'_, Stripe>, Timestamp) {
+        let mut stripe = self.of(hash).lock();
+        if given.is_some() {
+            return (stripe, now);
+        }
+        let now = if stripe.used_at > now {
+            self.catch_up(stripe.used_at)
+        } else {
+            now
+        };
+        stripe.used_at = now;
+        (stripe, now)
+    }
+
+    /// The time for one who comes to a stripe with an earlier time than it was `used_at`.
+    ///
+    /// He had to wait, for the lock or for the processor, and the time that he brought is old; so he
+    /// reads the clock again. What is still missing is the difference between the clocks of two
+    /// threads, and is made up: to a small bucket it would look like a clock that was set back. A
+    /// clock that really was is further behind.
+    #[cold]
+    fn catch_up(&self, used_at: Timestamp) -> Timestamp {
+        let now = self.clock.now();
+        if used_at.since(now) < THREADS_DIFFER {
+            now.max(used_at)
+        } else {
+            now
+        }
+    }
+
+    /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
+    /// waits for him. Then tells the tasks the time.
+    pub(super) fn lock_all(
+        &self,
+        tasks: &mut [Task<'_>],
+        at: Option<Timestamp>,
+    ) -> LockedStripes<'_> {
+        let mut indexes: SmallVec<[usize; 4]> =
+            tasks.iter().map(|task| self.index(task.hash)).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let lock = |index: &usize| (*index, self.all[*index].0.lock());
+        let mut locked: SmallVec<[_; 4]> = indexes.iter().map(lock).collect();
+        let mut now = self.time(at);
+        if at.is_none() {
+            let used_at = locked
+                .iter()
+                .map(|(_, stripe)| stripe.used_at)
+                .max()
+                .unwrap_or_default();
+            if used_at > now {
+                now = self.catch_up(used_at);
+            }
+            for (_, stripe) in &mut locked {
+                stripe.used_at = now;
+            }
+        }
+        for task in tasks {
+            task.now = now;
+        }
+        LockedStripes {
+            locked,
+            stripes: self,
+        }
+    }
+
+    /// Lets go of a stripe after a charge, and does a little of the sweeping if it is due.
+    #[inline]
+    pub(super) fn finish(&self, mut stripe: Guard<'_, Stripe>) {
+        let is_due = stripe.count_charge(CHARGES_PER_SWEEP);
+        drop(stripe);
+        if is_due {
+            self.tidy();
+        }
+    }
+
+    #[cold]
+    fn tidy(&self) {
+        let idle_at = self.idle_at();
+        if let Some(now) = idle_at
+            && let Some(mut stripe) = self.next_to_tidy().try_lock()
+        {
+            stripe.sweep(PLACES_PER_SWEEP, now, &self.shared.0);
+        }
+        // A new key takes the place of one in its own stripe. Where there was none, one in another
+        // has to go.
+        for _ in 0..self.all.len() {
+            if !self.shared.0.is_over() {
+                break;
+            }
+            self.next_to_tidy().lock().evict(idle_at, &self.shared.0);
+        }
+    }
+
+    fn next_to_tidy(&self) -> &Lock<Stripe> {
+        let next = self.next_tidied.0.fetch_add(1, Ordering::Relaxed);
+        &self.all[next & (self.all.len() - 1)].0
+    }
+
+    /// Removes every idle key, one stripe at a time.
+    pub(super) fn sweep(&self) {
+        if let Some(now) = self.idle_at() {
+            for stripe in &self.all {
+                let mut stripe = stripe.0.lock();
+                // One look for each place, and one more for each key that is removed.
+                let looks = stripe.places().saturating_mul(2);
+                stripe.sweep(looks, now, &self.shared.0);
+            }
+        }
+    }
+}
+
+/// The stripes of one request, locked together.
+pub(super) struct LockedStripes<'a> {
+    locked: SmallVec<[(usize, Guard<'a, Stripe>); 4]>,
+    stripes: &'a Stripes,
+}
+
+impl LockedStripes<'_> {
+    pub(super) fn get(&self, task: &Task<'_>) -> &Stripe {
+        &self.locked[self.position(task)].1
+    }
+
+    /// Decides, and takes what is allowed.
+    pub(super) fn charge(&mut self, task: &Task<'_>) -> Outcome {
+        let position = self.position(task);
+        self.locked[position]
+            .1
+            .apply(Step::Charge, task, self.stripes.shared())
+    }
+
+    fn position(&self, task: &Task<'_>) -> usize {
+        let index = self.stripes.index(task.hash);
+        self.locked.partition_point(|(locked, _)| *locked < index)
+    }
+
+    /// Lets go of them after a charge, and does a little of the sweeping if it is due.
+    pub(super) fn finish(mut self) {
+        let mut is_due = false;
+        for (_, stripe) in &mut self.locked {
+            is_due |= stripe.count_charge(CHARGES_PER_SWEEP);
+        }
+        let stripes = self.stripes;
+        drop(self);
+        if is_due {
+            stripes.tidy();
+        }
+    }
+}
