@@ -3,13 +3,12 @@
 //! What is replayed, what is not and why, is in `tidegate_testkit::vectors`.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tidegate_core::{MemoryStore, Request, StoreError};
+use tidegate_testkit::block_on;
 use tidegate_testkit::vectors::{self, Mismatch, NOT_REPLAYED, NotReplayed, Value, Vector};
 
 #[test]
@@ -148,17 +147,6 @@ async fn from_threads(
         }
     });
     Ok(allowed.into_inner())
-}
-
-/// The memory store is never waited for, so nobody has to be woken.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-    }
 }
 
 fn in_lines<'a>(mismatches: impl IntoIterator<Item = &'a Mismatch>) -> String {

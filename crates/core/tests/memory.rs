@@ -193,17 +193,6 @@ fn a_request_with_its_own_time_sweeps_nothing() {
 }
 
 #[test]
-fn a_forgotten_key_is_as_good_as_new() {
-    let fixture = Fixture::with_room_for(10);
-    let limit = ten_per_minute();
-    fixture.charge(&limit, "key", 10);
-    fixture.store.forget(&fixture.scope, &limit, "key");
-    fixture.store.forget(&fixture.scope, &limit, "nobody");
-    assert_eq!(fixture.remaining(&limit, "key"), 10);
-    assert_eq!(fixture.store.stats().keys, 0);
-}
-
-#[test]
 fn one_lease_covers_all_concurrency_limits_of_a_request() {
     let fixture = Fixture::with_room_for(10);
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
@@ -252,26 +241,6 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
         (1, 5)
     );
     assert_eq!(fixture.store.stats().leases, 0);
-}
-
-#[test]
-fn charges_of_one_request_on_one_key_are_merged() {
-    let fixture = Fixture::with_room_for(10);
-    let limit = ten_per_minute();
-    let charges = [4, 0, 5].map(|cost| Charge {
-        scope: &fixture.scope,
-        limit: &limit,
-        key: "key",
-        cost,
-    });
-    let outcomes = fixture.store.charge(&Request::new(&charges));
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| outcome.allowed && outcome.remaining == 1)
-    );
-    let outcomes = fixture.store.charge(&Request::new(&charges[..1]));
-    assert!(!outcomes[0].allowed);
 }
 
 #[test]
@@ -346,23 +315,6 @@ fn a_renewal_that_comes_too_late_leaves_nothing_behind() {
     fixture.clock.advance(Micros::SECOND.times(90));
     assert!(!fixture.store.renew(lease));
     assert_eq!(fixture.store.stats().leases, 0);
-}
-
-#[test]
-fn a_denied_request_has_nothing_to_give_back() {
-    let fixture = Fixture::with_room_for(10);
-    let limit = ten_per_minute();
-    fixture.charge(&limit, "key", 10);
-    let charges = [Charge {
-        scope: &fixture.scope,
-        limit: &limit,
-        key: "key",
-        cost: 5,
-    }];
-    let request = Request::new(&charges);
-    let denied = fixture.store.charge(&request);
-    fixture.store.give_back(&request, &denied);
-    assert_eq!(fixture.remaining(&limit, "key"), 0);
 }
 
 #[test]
