@@ -184,7 +184,9 @@ proptest! {
     /// Settling takes what there is and no more, and never asks.
     #[test]
     fn settling_takes_up_to_a_full_quota((limit, steps) in any_limit_with_steps(), cost: u64) {
-        prop_assume!(!matches!(limit.algorithm(), Algorithm::Concurrency { .. }));
+        if matches!(limit.algorithm(), Algorithm::Concurrency { .. }) {
+            return Ok(()); // it has nothing to settle
+        }
         let mut key = OneKey::new(&limit);
         let mut now = START;
         for step in steps {

@@ -217,8 +217,9 @@ fn clocks_that_differ_between_threads_admit_nothing_twice() {
     });
     let flowed = store.now().since(started).get() * 50_000 / 1_000_000;
     let admitted = admitted.load(Ordering::Relaxed);
+    // One for the burst, and one for a clock of another thread that is a little ahead of this one's.
     assert!(
-        admitted <= flowed + 1,
+        admitted <= flowed + 2,
         "{admitted} admitted, {flowed} flowed back"
     );
 }

@@ -70,8 +70,8 @@ impl Limiter {
     ///
     /// A token bucket reserves a place in line at once and then waits for it, so those who wait are
     /// served in the order in which they came. Other algorithms are asked again when they said that
-    /// it was time, a concurrency limit also when a place is freed. It fails at once if the wait
-    /// would be too long.
+    /// it was time; a concurrency limit also when a place is freed, which may be at any time. It
+    /// fails at once if the wait is known to be too long.
     ///
     /// Cancel-safe: dropping the future gives back what it had reserved. Waits are tokio's, whole
     /// milliseconds rounded up.
