@@ -7,40 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate_core::{
-    Algorithm, Anchor, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Rate, Request,
-    Scope, Timestamp,
+    Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Request, Scope, Timestamp,
 };
+use tidegate_testkit::conformance::limits_of;
 
 const THREADS: u64 = 64;
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
 
 fn store() -> MemoryStore {
     MemoryStore::builder().clock(ManualClock::new(NOW)).build()
-}
-
-/// Every algorithm, granting `count` and nothing more while the clock stands still.
-fn limits(count: u64) -> Vec<Limit> {
-    let windowed = [
-        Algorithm::FIXED_WINDOW,
-        Algorithm::FixedWindow {
-            anchor: Anchor::FirstRequest,
-        },
-        Algorithm::SlidingWindowLog,
-        Algorithm::SlidingWindowCounter,
-        Algorithm::SLIDING_WINDOW_SLOTS,
-        Algorithm::SlidingWindowSlots {
-            slots: None,
-            strict: true,
-        },
-        Algorithm::TOKEN_BUCKET,
-        Algorithm::LEAKY_BUCKET,
-    ];
-    let rate = Rate::per_hour(count);
-    let mut limits: Vec<_> = windowed
-        .map(|algorithm| Limit::new(rate, algorithm).unwrap())
-        .into();
-    limits.push(Limit::concurrent(count).unwrap());
-    limits
 }
 
 /// Runs `act(thread, turn)` in all threads at once.
@@ -62,7 +37,7 @@ fn race(turns: u64, act: impl Fn(u64, u64) + Sync) {
 #[test]
 fn sixty_four_threads_on_one_key_admit_exactly_the_limit() {
     const LIMIT: u64 = 1_000;
-    for limit in limits(LIMIT) {
+    for limit in limits_of(LIMIT) {
         let (store, scope) = (store(), Scope::new("one"));
         let admitted = AtomicU64::new(0);
         race(50, |thread, turn| {
@@ -91,7 +66,7 @@ fn sixty_four_threads_on_one_key_admit_exactly_the_limit() {
 #[test]
 fn several_limits_at_once_are_all_charged_or_none() {
     const KEYS: u64 = 7;
-    for limit in limits(100) {
+    for limit in limits_of(100) {
         let (store, scope) = (store(), Scope::new("several"));
         let names: Vec<_> = (0..KEYS).map(|key| format!("key-{key}")).collect();
         let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();

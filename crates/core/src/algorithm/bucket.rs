@@ -88,7 +88,7 @@ impl Bucket {
         let at = now.max(state.changed_at);
         let before = self.repaid(state, at);
 
-        let (verdict, delay) = self.verdict(before, cost, now, at);
+        let (verdict, delay) = self.verdict(before, cost, now);
         let after = BucketState {
             whole: before.whole.saturating_add(cost),
             ..before
@@ -118,13 +118,7 @@ impl Bucket {
 
     /// The verdict on `cost`, and how long the request is to be held.
     #[inline]
-    fn verdict(
-        &self,
-        before: BucketState,
-        cost: u64,
-        now: Timestamp,
-        at: Timestamp,
-    ) -> (Verdict, Micros) {
+    fn verdict(&self, before: BucketState, cost: u64, now: Timestamp) -> (Verdict, Micros) {
         if cost == 0 {
             return (Verdict::ALLOWED, Micros::ZERO);
         }
@@ -138,24 +132,18 @@ impl Bucket {
             };
             return (Verdict::ALLOWED, delay);
         }
-        self.wait_for(before, cost, now, at)
+        self.wait_for(before, cost, now)
     }
 
     /// The verdict on a `cost` that does not fit yet. Apart, to keep it out of the way of those that
     /// do.
     #[inline(never)]
-    fn wait_for(
-        &self,
-        before: BucketState,
-        cost: u64,
-        now: Timestamp,
-        at: Timestamp,
-    ) -> (Verdict, Micros) {
+    fn wait_for(&self, before: BucketState, cost: u64, now: Timestamp) -> (Verdict, Micros) {
         let excess = BucketState {
             whole: before.whole.saturating_add(cost) - self.burst,
             ..before
         };
-        let wait = at.since(now) + self.time_to_repay(excess);
+        let wait = before.changed_at.since(now) + self.time_to_repay(excess);
         match self.hold {
             Hold::UpTo(max_delay) if wait <= max_delay => (Verdict::ALLOWED, wait),
             Hold::UpTo(max_delay) => (
