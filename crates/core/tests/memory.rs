@@ -371,3 +371,36 @@ fn the_last_microsecond_is_like_any_other() {
         assert_eq!(allowed, 1, "{}", algorithm.name());
     }
 }
+
+#[test]
+fn what_takes_nothing_makes_no_key() {
+    let fixture = Fixture::with_room_for(1);
+    let rate = Rate::per_minute(10);
+    let kept = ten_per_minute();
+    fixture.charge(&kept, "kept", 1);
+    let algorithms = [
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::FIXED_WINDOW,
+        Algorithm::SlidingWindowCounter,
+        Algorithm::SLIDING_WINDOW_SLOTS,
+        Algorithm::SlidingWindowLog,
+    ];
+    for algorithm in algorithms {
+        let limit = Limit::new(rate, algorithm).unwrap();
+        let asking = |cost| Charge {
+            scope: &fixture.scope,
+            limit: &limit,
+            key: "gone",
+            cost,
+        };
+        let (one, none) = ([asking(1)], [asking(0)]);
+        let allowed = fixture.store.peek(&Request::new(&one));
+        fixture.store.give_back(&Request::new(&one), &allowed);
+        fixture.store.settle(&Request::new(&none));
+        fixture.store.charge(&Request::new(&none));
+        fixture.store.charge(&Request::new(&[asking(11)]));
+    }
+    let stats = fixture.store.stats();
+    assert_eq!((stats.keys, stats.evicted), (1, 0));
+    assert_eq!(fixture.remaining(&kept, "kept"), 9);
+}

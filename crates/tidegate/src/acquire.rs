@@ -44,7 +44,9 @@ impl Drop for Permit {
 #[non_exhaustive]
 pub enum AcquireError {
     /// It would take longer than may be waited.
-    #[error("the limit would let this go on only after {wait:?}, longer than may be waited")]
+    #[error(
+        "the limit would let this go on only after {wait:?}; try again then, or raise `max_wait`"
+    )]
     TooLong {
         /// How long it would take, if nobody else came.
         wait: Duration,

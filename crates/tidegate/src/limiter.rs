@@ -66,8 +66,8 @@ impl LimiterBuilder {
         }
     }
 
-    /// Counts limits that were written by this algorithm instead of the default: a token bucket, or a fixed window for months
-    /// and years.
+    /// Counts limits that were written as text by this algorithm instead of the default: a token
+    /// bucket, or a fixed window for months and years.
     pub fn algorithm(self, algorithm: Algorithm) -> Self {
         Self {
             algorithm: Some(algorithm),
@@ -192,18 +192,6 @@ impl Limiter {
     /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> Decision {
-        if let ([limit], false) = (self.inner.limits.as_slice(), self.inner.takes_leases) {
-            let charge = Charge {
-                scope: &self.inner.scope,
-                limit,
-                key,
-                cost,
-            };
-            return Decision::new(
-                SmallVec::from_slice(&[self.inner.store.charge_one(&charge)]),
-                None,
-            );
-        }
         let lease = self.inner.new_lease();
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = Request {

@@ -198,7 +198,8 @@ impl Stripe {
                     slot.mark_denied();
                 }
             }
-            None if next != state => {
+            // Only what is used is worth a key: not what was given back to one that is gone.
+            None if outcome.reset_at > task.now => {
                 self.insert(inline_slot(task.hash, next, outcome.reset_at), task, shared);
             }
             None => {}
