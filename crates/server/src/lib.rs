@@ -1,0 +1,1 @@
+//! The Tidegate service as a library: front ends, admin API, rule sources and telemetry.
