@@ -89,7 +89,7 @@ impl Decision {
 }
 
 /// The outcome that speaks for all: the first of those that compare as the most pressing.
-fn deciding(outcomes: &[Outcome]) -> usize {
+pub(crate) fn deciding(outcomes: &[Outcome]) -> usize {
     let pressing = |outcome: &Outcome| {
         let wait = if outcome.allowed {
             Retry::Now

@@ -23,16 +23,24 @@
 //! whole numbers and whole microseconds: never over the limit, and a retry-after that is true.
 
 mod acquire;
+pub mod address;
+mod attributes;
 mod clock;
 mod decision;
+pub mod document;
+pub mod gate;
 mod limiter;
+pub mod path;
+pub mod rules;
 
 pub use acquire::{AcquireError, Permit};
+pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
 pub use decision::Decision;
+pub use gate::Gate;
 pub use limiter::{Limiter, LimiterBuilder};
 
 pub use tidegate_core::{
-    Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, Micros,
-    Outcome, Rate, Retry, SystemClock, Timestamp, Window, headers,
+    Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
+    Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
 };

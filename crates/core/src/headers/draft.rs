@@ -20,8 +20,11 @@ pub(super) struct Standings<'a>(pub(super) &'a [Item<'a>]);
 impl fmt::Display for Policies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, self.0, |f, item| {
-            write!(f, ";q={}", integer(item.limit.capacity()))?;
-            match time_to_grant(item.limit, item.outcome.at) {
+            let Some(limit) = item.limit else {
+                return f.write_str(";q=0");
+            };
+            write!(f, ";q={}", integer(limit.capacity()))?;
+            match time_to_grant(limit, item.outcome.at) {
                 Some(time) => write!(f, ";w={}", integer(time.ceil_seconds())),
                 None => f.write_str(";qu=\"concurrent-requests\""),
             }

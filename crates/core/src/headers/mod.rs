@@ -52,8 +52,8 @@ pub enum ResetForm {
 pub struct Item<'a> {
     /// What clients know it by: see [`limit_name`].
     pub name: &'a str,
-    /// The limit.
-    pub limit: &'a Limit,
+    /// The limit; none where everything is blocked, whatever the limit would be.
+    pub limit: Option<&'a Limit>,
     /// What it answered.
     pub outcome: &'a Outcome,
 }
@@ -89,7 +89,7 @@ impl HeaderSettings {
     ///     delay: Micros::ZERO,
     ///     at: now,
     /// };
-    /// let items = [Item { name: "per-user", limit: &limit, outcome: &outcome }];
+    /// let items = [Item { name: "per-user", limit: Some(&limit), outcome: &outcome }];
     ///
     /// let headers: Vec<_> = HeaderSettings::default().headers(&items, 0).collect();
     /// assert_eq!(headers, [

@@ -46,7 +46,7 @@ fn header(settings: HeaderSettings, name: &str, outcome: &Outcome) -> Option<Str
     let limit: Limit = "100/minute".parse().unwrap();
     let item = Item {
         name: "per-user",
-        limit: &limit,
+        limit: Some(&limit),
         outcome,
     };
     value_of(settings, name, &[item], 0)
@@ -163,7 +163,7 @@ fn policies_by_hand() {
     for (name, text, algorithm, at, parameters) in table {
         let item = Item {
             name: "id",
-            limit: &limit(text, algorithm),
+            limit: Some(&limit(text, algorithm)),
             outcome: &Outcome {
                 at,
                 ..allowed(1, 0)
@@ -212,17 +212,17 @@ fn every_limit_is_listed_and_the_headline_decides() {
     let items = [
         Item {
             name: "per-user",
-            limit: &minute,
+            limit: Some(&minute),
             outcome: &outcomes[0],
         },
         Item {
             name: "per-user/1s",
-            limit: &second,
+            limit: Some(&second),
             outcome: &outcomes[1],
         },
         Item {
             name: "uploads",
-            limit: &holders,
+            limit: Some(&holders),
             outcome: &outcomes[2],
         },
     ];
@@ -275,7 +275,7 @@ fn names_are_escaped_and_stay_different() {
         let outcome = allowed(1, 1_000);
         let item = Item {
             name,
-            limit: &limit,
+            limit: Some(&limit),
             outcome: &outcome,
         };
         let settings = HeaderSettings::default();
@@ -311,7 +311,7 @@ fn only_what_is_asked_for_is_sent() {
     let outcome = denied(after(600), 60_000);
     let item = Item {
         name: "per-user",
-        limit: &limit,
+        limit: Some(&limit),
         outcome: &outcome,
     };
     for (settings, wanted) in table {
@@ -462,7 +462,7 @@ proptest! {
     ) {
         let items: Vec<_> = parts
             .iter()
-            .map(|(name, limit, outcome)| Item { name, limit, outcome })
+            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), outcome })
             .collect();
         for (name, value) in settings.headers(&items, headline) {
             prop_assert!(!value.is_empty(), "{name} is empty");
@@ -478,7 +478,7 @@ proptest! {
     ) {
         let items: Vec<_> = parts
             .iter()
-            .map(|(name, limit, outcome)| Item { name, limit, outcome })
+            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), outcome })
             .collect();
         // A quota or a window of zero would mean nothing; what is left and the wait may be zero.
         for (field, least) in [(RATELIMIT_POLICY, 1), (RATELIMIT, 0)] {

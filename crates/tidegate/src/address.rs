@@ -1,0 +1,325 @@
+//! Whose address a request counts for, and the key that it counts on.
+//!
+//! IPv4-mapped IPv6 addresses are IPv4 addresses everywhere, so that nobody has two. What is read
+//! from a header is believed no further than the trusted proxies reach.
+
+use std::fmt::{self, Write as _};
+use std::iter;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Deref;
+
+use ipnet::{IpNet, Ipv4Net};
+
+#[cfg(test)]
+mod tests;
+
+/// The length of the longest key: eight groups of four digits, seven colons, and `/127`.
+const LONGEST_KEY: usize = 43;
+
+/// The bits of an IPv4-mapped address that come before the IPv4 address.
+const MAPPED_PREFIX: u8 = 96;
+
+/// `ip`, as IPv4 if it is an IPv4-mapped IPv6 address.
+pub fn canonical(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}
+
+/// The address that `text` is, and nothing more: no port, zone, prefix or space. [Canonical](canonical).
+pub fn parse(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(canonical)
+}
+
+/// The network that `text` is, as an address or in CIDR form; IPv4-mapped ones as IPv4.
+///
+/// Bits after the prefix are ignored: `10.1.2.3/8` is `10.0.0.0/8`.
+pub fn parse_network(text: &str) -> Result<IpNet, AddressError> {
+    let network = match parse(text) {
+        Some(ip) => Ok(IpNet::from(ip)),
+        None => text.parse(),
+    };
+    network
+        .map(canonical_network)
+        .map_err(|_| AddressError::NotANetwork {
+            text: crate::path::shortened(text),
+        })
+}
+
+/// Why an address or a network was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// The text is neither an address nor a network.
+    #[error(
+        "`{text}` is neither an address nor a network; write for example `203.0.113.7`, `10.0.0.0/8` or `2001:db8::/32`"
+    )]
+    NotANetwork {
+        /// What was read, shortened when long.
+        text: String,
+    },
+}
+
+/// The key that requests from `ip` count on: IPv4 addresses whole, IPv6 addresses by their first
+/// `ipv6_prefix` bits, since one subscriber has a whole network of them. More than 128 bits are 128.
+///
+/// ```
+/// use tidegate::address::key_of;
+///
+/// assert_eq!(&*key_of("203.0.113.7".parse()?, 64), "203.0.113.7");
+/// assert_eq!(&*key_of("2001:db8::a:b".parse()?, 64), "2001:db8::/64");
+/// assert_eq!(&*key_of("2001:db8::a:b".parse()?, 128), "2001:db8::a:b");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn key_of(ip: IpAddr, ipv6_prefix: u8) -> IpKey {
+    let mut key = Text::default();
+    let written = match canonical(ip) {
+        IpAddr::V4(ip) => write!(key, "{ip}"),
+        IpAddr::V6(ip) if ipv6_prefix >= 128 => write!(key, "{ip}"),
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX
+                .checked_shl(u32::from(128 - ipv6_prefix))
+                .unwrap_or(0);
+            let network = Ipv6Addr::from_bits(ip.to_bits() & mask);
+            write!(key, "{network}/{ipv6_prefix}")
+        }
+    };
+    debug_assert!(written.is_ok(), "no key is longer than {LONGEST_KEY} bytes");
+    IpKey(key)
+}
+
+/// The key of an address, made by [`key_of`]: a text that needs no allocation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct IpKey(Text);
+
+impl Deref for IpKey {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        let bytes = self.0.bytes.get(..self.0.length).unwrap_or_default();
+        str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for IpKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Debug for IpKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IpKey").field(&&**self).finish()
+    }
+}
+
+/// Room for a key. Bytes past the length are zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Text {
+    bytes: [u8; LONGEST_KEY],
+    length: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self {
+            bytes: [0; LONGEST_KEY],
+            length: 0,
+        }
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let end = self.length + part.len();
+        let room = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(part.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+/// The proxies whose word on the client's address is taken. None, unless they are named.
+///
+/// A network of IPv6 addresses never holds IPv4 ones, not even `::/0`: those have to be named.
+///
+/// ```
+/// use tidegate::address::{TrustedProxies, parse_network};
+///
+/// let trusted: TrustedProxies = ["10.0.0.0/8", "::1"]
+///     .into_iter()
+///     .map(parse_network)
+///     .collect::<Result<_, _>>()?;
+/// let client = trusted.client_address(
+///     "10.0.0.1".parse()?,
+///     ["6.6.6.6, 203.0.113.7, 10.0.0.2"],
+///     [""; 0],
+/// );
+/// assert_eq!(client.to_string(), "203.0.113.7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TrustedProxies {
+    networks: Vec<IpNet>,
+}
+
+impl FromIterator<IpNet> for TrustedProxies {
+    fn from_iter<T: IntoIterator<Item = IpNet>>(networks: T) -> Self {
+        Self {
+            networks: networks.into_iter().map(canonical_network).collect(),
+        }
+    }
+}
+
+impl TrustedProxies {
+    /// Whether `ip` is one of them.
+    pub fn is_trusted(&self, ip: IpAddr) -> bool {
+        let ip = canonical(ip);
+        self.networks.iter().any(|network| network.contains(&ip))
+    }
+
+    /// The address of the client, of a request that came from `peer` with these values of all its
+    /// `X-Forwarded-For` and all its `Forwarded` fields, in order. [Canonical](canonical).
+    ///
+    /// Each proxy adds on the right whom it heard from. So from a trusted peer the list is read from
+    /// the right, past trusted addresses, to the first that is not: the client. What stands to the
+    /// left of it anybody may have written. If all are trusted it is the leftmost. What is not an
+    /// address (`unknown`, `_hidden`, nothing) ends the list: the client is then the trusted address
+    /// to the right of it, or the peer.
+    ///
+    /// A proxy writes one of the two headers and may pass on the other as the client sent it. When
+    /// both are there and name different clients, neither can be believed, and the answer is the
+    /// peer. A trusted proxy must write at least one of them.
+    pub fn client_address<'h, X, F>(
+        &self,
+        peer: IpAddr,
+        x_forwarded_for: impl IntoIterator<Item = &'h X, IntoIter: DoubleEndedIterator>,
+        forwarded: impl IntoIterator<Item = &'h F, IntoIter: DoubleEndedIterator>,
+    ) -> IpAddr
+    where
+        X: AsRef<[u8]> + ?Sized + 'h,
+        F: AsRef<[u8]> + ?Sized + 'h,
+    {
+        let peer = canonical(peer);
+        if !self.is_trusted(peer) {
+            return peer;
+        }
+        let fields = x_forwarded_for.into_iter().rev().map(AsRef::as_ref);
+        let entries = fields.flat_map(|field| field.rsplit(|byte| *byte == b','));
+        let by_x = self.nearest_untrusted(peer, entries.map(parse_node));
+
+        let fields = forwarded.into_iter().rev().map(AsRef::as_ref);
+        let elements = fields.flat_map(|field| rsplit_unquoted(field, b','));
+        let by_forwarded = self.nearest_untrusted(peer, elements.map(parse_element));
+
+        match (by_x, by_forwarded) {
+            (Some(one), Some(other)) if one != other => peer,
+            (one, other) => one.or(other).unwrap_or(peer),
+        }
+    }
+
+    /// The client that a list names, read from its right end; nothing if there is no list.
+    fn nearest_untrusted(
+        &self,
+        peer: IpAddr,
+        entries: impl Iterator<Item = Option<IpAddr>>,
+    ) -> Option<IpAddr> {
+        let mut client = None;
+        for entry in entries {
+            let Some(ip) = entry else {
+                return client.or(Some(peer));
+            };
+            client = Some(ip);
+            if !self.is_trusted(ip) {
+                break;
+            }
+        }
+        client
+    }
+}
+
+/// `network` without the bits after its prefix, as IPv4 if all of it is IPv4-mapped.
+fn canonical_network(network: IpNet) -> IpNet {
+    let network = network.trunc();
+    let length = network.prefix_len().checked_sub(MAPPED_PREFIX);
+    match (network, canonical(network.addr()), length) {
+        (IpNet::V6(_), IpAddr::V4(ip), Some(length)) => {
+            Ipv4Net::new(ip, length).map_or(network, IpNet::V4)
+        }
+        _ => network,
+    }
+}
+
+/// The address of an element of `Forwarded`: `for="[2001:db8::1]:4711";proto=https`. None if it has
+/// no `for`, or two.
+fn parse_element(element: &[u8]) -> Option<IpAddr> {
+    let mut nodes = rsplit_unquoted(element, b';').filter_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = pair.split_at(equals);
+        name.trim_ascii()
+            .eq_ignore_ascii_case(b"for")
+            .then(|| value[1..].trim_ascii())
+    });
+    let node = nodes.next().filter(|_| nodes.next().is_none())?;
+    // An address has no use for escapes within the quotes: with one, it does not parse.
+    let unquoted = node
+        .strip_prefix(b"\"")
+        .and_then(|node| node.strip_suffix(b"\""));
+    parse_node(unquoted.unwrap_or(node))
+}
+
+/// The address of an entry: `203.0.113.7`, `203.0.113.7:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+fn parse_node(node: &[u8]) -> Option<IpAddr> {
+    let node = str::from_utf8(node.trim_ascii()).ok()?;
+    if let Some(ip) = parse(node) {
+        return Some(ip);
+    }
+    let (ip, port) = if let Some(bracketed) = node.strip_prefix('[') {
+        let (ip, after) = bracketed.split_once(']')?;
+        let port = if after.is_empty() {
+            None
+        } else {
+            Some(after.strip_prefix(':')?)
+        };
+        (IpAddr::V6(ip.parse().ok()?), port)
+    } else {
+        let (ip, port) = node.split_once(':')?;
+        (IpAddr::V4(ip.parse::<Ipv4Addr>().ok()?), Some(port))
+    };
+    port.is_none_or(is_port).then(|| canonical(ip))
+}
+
+/// Whether `text` is a port, or a name that hides one, such as `_a1`.
+fn is_port(text: &str) -> bool {
+    let hidden = text.strip_prefix('_');
+    let may_hide = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    match hidden {
+        Some(name) => !name.is_empty() && name.bytes().all(may_hide),
+        None => text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok(),
+    }
+}
+
+/// The parts of `text` between separators that are not in a quoted string, from the right.
+///
+/// Quotes are paired from the right as well. A quote that a client left open then ends in what the
+/// client wrote, and cannot swallow what a proxy has put after it.
+fn rsplit_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    iter::from_fn(move || {
+        let text = rest.take()?;
+        let mut quoted = false;
+        for (index, &byte) in text.iter().enumerate().rev() {
+            if byte == b'"' && !is_escaped(&text[..index]) {
+                quoted = !quoted;
+            } else if byte == separator && !quoted {
+                rest = Some(&text[..index]);
+                return Some(&text[index + 1..]);
+            }
+        }
+        Some(text)
+    })
+}
+
+/// Whether the character after `before` has a backslash that is not one of a pair.
+fn is_escaped(before: &[u8]) -> bool {
+    let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+    backslashes.count() % 2 == 1
+}

@@ -1,0 +1,305 @@
+//! What is known of a request, whatever door it came through.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+
+use crate::address;
+use crate::path::{self, EncodedSlashes, PathError, shortened};
+
+/// How many attributes a request may have.
+pub const MAX_ATTRIBUTES: usize = 128;
+/// The longest name of an attribute, in bytes.
+pub const MAX_NAME: usize = 128;
+/// The longest value of an attribute, in bytes.
+pub const MAX_VALUE: usize = 8_192;
+
+/// What is known of a request: named texts, its cost, and its time if it brings one.
+///
+/// Four names have a meaning and are brought into one form: `ip` is an address, `path` is
+/// normalised, `host` is lower-case and without a port, `method` is upper-case. The names of
+/// `header.*` are lower-case. An empty attribute is a missing one.
+///
+/// ```
+/// use tidegate::Attributes;
+///
+/// let mut attributes = Attributes::new();
+/// attributes.insert("path", "/v1//users/%37?page=2")?;
+/// attributes.insert("user_id", "")?;
+/// assert_eq!(attributes.get("path"), Some("/v1/users/7"));
+/// assert_eq!(attributes.get("user_id"), None);
+/// # Ok::<(), tidegate::AttributeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    entries: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>,
+    ip: Option<IpAddr>,
+    cost: u64,
+    at: Option<Timestamp>,
+}
+
+/// Why an attribute was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttributeError {
+    /// An `ip` that is not an address.
+    #[error("attribute `ip` must be an IPv4 or IPv6 address, not `{value}`")]
+    NotAnAddress {
+        /// What was given.
+        value: String,
+    },
+    /// A path that cannot be normalised.
+    #[error("attribute `path`: {0}")]
+    Path(#[from] PathError),
+    /// A name that cannot be one.
+    #[error(
+        "`{name}` cannot be the name of an attribute; use 1 to {MAX_NAME} bytes without spaces and control characters"
+    )]
+    BadName {
+        /// What was given, shortened.
+        name: String,
+    },
+    /// The same name a second time.
+    #[error("attribute `{name}` is given twice")]
+    Twice {
+        /// Its name.
+        name: String,
+    },
+    /// A value that is too long.
+    #[error("attribute `{name}` is {length} bytes long; give at most {MAX_VALUE}")]
+    TooLong {
+        /// Its name.
+        name: String,
+        /// How long it is.
+        length: usize,
+    },
+    /// More attributes than a request may have.
+    #[error("there are more than {MAX_ATTRIBUTES} attributes")]
+    TooMany,
+}
+
+impl Default for Attributes<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Nothing is known; the cost is 1.
+    pub fn new() -> Self {
+        Self {
+            entries: SmallVec::new(),
+            ip: None,
+            cost: 1,
+            at: None,
+        }
+    }
+
+    /// The same request with this cost. Zero asks and takes nothing.
+    #[must_use]
+    pub fn with_cost(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// The same request at a time of its own: for replays and tests.
+    #[must_use]
+    pub fn at(self, at: Timestamp) -> Self {
+        Self {
+            at: Some(at),
+            ..self
+        }
+    }
+
+    /// Adds what is known under `name`.
+    pub fn insert(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Result<(), AttributeError> {
+        let (name, value) = (lower_case_header(name.into()), value.into());
+        check_name(&name)?;
+        if value.len() > MAX_VALUE {
+            return Err(AttributeError::TooLong {
+                name: name.into_owned(),
+                length: value.len(),
+            });
+        }
+        if self.entries.iter().any(|(known, _)| *known == name) {
+            return Err(AttributeError::Twice {
+                name: name.into_owned(),
+            });
+        }
+        if value.is_empty() {
+            return Ok(());
+        }
+        if self.entries.len() >= MAX_ATTRIBUTES {
+            return Err(AttributeError::TooMany);
+        }
+        let value = match name.as_ref() {
+            "ip" => self.take_address(value)?,
+            "path" => normal_path(value)?,
+            "host" => normal_host(value),
+            "method" => upper_case(value),
+            _ => value,
+        };
+        if !value.is_empty() {
+            self.entries.push((name, value));
+        }
+        Ok(())
+    }
+
+    fn take_address(&mut self, value: Cow<'a, str>) -> Result<Cow<'a, str>, AttributeError> {
+        let Some(ip) = address::parse(&value) else {
+            return Err(AttributeError::NotAnAddress {
+                value: shortened(&value),
+            });
+        };
+        self.ip = Some(ip);
+        // The text of an IPv4 address has one form only.
+        if matches!(ip, IpAddr::V4(_)) && !value.contains(':') {
+            return Ok(value);
+        }
+        Ok(Cow::Owned(ip.to_string()))
+    }
+
+    /// What is known under `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let entry = self.entries.iter().find(|(known, _)| known == name)?;
+        Some(&entry.1)
+    }
+
+    /// Everything that is known, in the order in which it was added.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The client's address.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    /// How much the request takes.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The request's own time, if it brings one.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.at
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), AttributeError> {
+    let fits = |c: char| !c.is_whitespace() && !c.is_control();
+    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(AttributeError::BadName {
+        name: shortened(name),
+    })
+}
+
+fn lower_case_header(name: Cow<'_, str>) -> Cow<'_, str> {
+    if name.starts_with("header.") && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(name.to_ascii_lowercase());
+    }
+    name
+}
+
+fn normal_path(value: Cow<'_, str>) -> Result<Cow<'_, str>, PathError> {
+    match value {
+        Cow::Borrowed(text) => path::normalise(text, EncodedSlashes::Decode),
+        Cow::Owned(text) => {
+            let normal = path::normalise(&text, EncodedSlashes::Decode)?.into_owned();
+            Ok(Cow::Owned(normal))
+        }
+    }
+}
+
+/// The host in lower case, without its port and the dot that may end it.
+fn normal_host(value: Cow<'_, str>) -> Cow<'_, str> {
+    let bare = match value.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => &value,
+    };
+    let bare = bare.strip_suffix('.').unwrap_or(bare);
+    if bare.len() == value.len() && !bare.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return value;
+    }
+    Cow::Owned(bare.to_ascii_lowercase())
+}
+
+fn upper_case(value: Cow<'_, str>) -> Cow<'_, str> {
+    if value.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Cow::Owned(value.to_ascii_uppercase());
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, value: &str) -> Result<Option<String>, AttributeError> {
+        let mut attributes = Attributes::new();
+        attributes.insert(name.to_owned(), value.to_owned())?;
+        let name = name.to_lowercase();
+        Ok(attributes.get(&name).map(str::to_owned))
+    }
+
+    #[test]
+    fn forms_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            ("ip",          "203.0.113.7",          Some("203.0.113.7")),
+            ("ip",          "::ffff:203.0.113.7",   Some("203.0.113.7")),
+            ("ip",          "2001:DB8:0::1",        Some("2001:db8::1")),
+            ("host",        "API.Example.com:8080", Some("api.example.com")),
+            ("host",        "api.example.com.",     Some("api.example.com")),
+            ("host",        "[::1]:80",             Some("[::1]")),
+            ("host",        "::1",                  Some("::1")),
+            ("method",      "get",                  Some("GET")),
+            ("path",        "users",                Some("/users")),
+            ("header.X-A",  "Red",                  Some("Red")),
+            ("user_id",     "",                     None),
+            ("user_id",     "U1",                   Some("U1")),
+        ];
+        for (name, value, expected) in table {
+            assert_eq!(
+                one(name, value).unwrap().as_deref(),
+                expected,
+                "{name} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let long = "x".repeat(MAX_VALUE + 1);
+        for (name, value) in [
+            ("ip", "300.1.1.1"),
+            ("ip", "localhost"),
+            ("ip", "1.2.3.4:80"),
+            ("path", "/%zz"),
+            ("path", "/%00"),
+            ("", "x"),
+            ("two words", "x"),
+            ("user_id", long.as_str()),
+        ] {
+            assert!(one(name, value).is_err(), "{name} {value}");
+        }
+        let mut attributes = Attributes::new();
+        attributes.insert("a", "1").unwrap();
+        assert!(matches!(
+            attributes.insert("a", "2"),
+            Err(AttributeError::Twice { .. })
+        ));
+    }
+}

@@ -1,0 +1,320 @@
+//! Takes a map apart by its keys, and says which ones are unknown, doubled or of the wrong kind.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use super::{Entry, Node, Problems, ScalarKind, Value};
+
+/// Which rule and which field a problem is about.
+#[derive(Debug, Clone)]
+pub struct Spot {
+    rule: Option<Arc<str>>,
+    path: String,
+}
+
+impl Spot {
+    /// The document as a whole.
+    pub fn document() -> Self {
+        Self {
+            rule: None,
+            path: String::new(),
+        }
+    }
+
+    /// The rule with this id, as a whole.
+    pub fn rule_with_id(id: &str) -> Self {
+        Self {
+            rule: Some(id.into()),
+            path: String::new(),
+        }
+    }
+
+    /// A field of this one.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Self {
+        let path = if self.path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.path)
+        };
+        Self {
+            rule: self.rule.clone(),
+            path,
+        }
+    }
+
+    /// An item of this list, counted from zero.
+    #[must_use]
+    pub fn item(&self, index: usize) -> Self {
+        Self {
+            rule: self.rule.clone(),
+            path: format!("{}[{index}]", self.path),
+        }
+    }
+
+    /// The rule's id, if it is about one.
+    pub fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+
+    /// The field's path; empty for the whole.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The text of a node.
+    pub fn text<'n>(&self, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
+        match &node.value {
+            Value::Scalar(scalar)
+                if matches!(scalar.kind, ScalarKind::Plain | ScalarKind::Text) =>
+            {
+                Some(&scalar.text)
+            }
+            _ => {
+                problems.error(
+                    &node.place,
+                    self,
+                    format!("this must be text, not {}", node.kind()),
+                );
+                None
+            }
+        }
+    }
+
+    /// The whole number that a node says, within `least..=most`.
+    pub fn integer(
+        &self,
+        node: &Node,
+        least: u64,
+        most: u64,
+        problems: &mut Problems,
+    ) -> Option<u64> {
+        let number = match &node.value {
+            Value::Scalar(scalar) if scalar.kind != ScalarKind::Text => scalar.text.parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            let said = match &node.value {
+                Value::Scalar(scalar) => format!("`{}`", scalar.text),
+                _ => node.kind().to_owned(),
+            };
+            let message = format!("this must be a whole number from {least} to {most}, not {said}");
+            problems.error(&node.place, self, message);
+        }
+        number
+    }
+
+    /// Whether a node says `true` or `false`.
+    pub fn boolean(&self, node: &Node, problems: &mut Problems) -> Option<bool> {
+        let said = match &node.value {
+            Value::Scalar(scalar) if scalar.kind != ScalarKind::Text => scalar.text.as_str(),
+            _ => "",
+        };
+        let boolean = said.parse().ok();
+        if boolean.is_none() {
+            problems.error(&node.place, self, "this must be true or false");
+        }
+        boolean
+    }
+
+    /// Which of these words a node says.
+    pub fn one_of<T: Copy>(
+        &self,
+        node: &Node,
+        words: &[(&str, T)],
+        problems: &mut Problems,
+    ) -> Option<T> {
+        let said = self.text(node, problems)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == said) {
+            return Some(*value);
+        }
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let message = format!(
+            "`{said}` is none of {}{}",
+            listed(&known),
+            suggestion(said, &known)
+        );
+        problems.error(&node.place, self, message);
+        None
+    }
+
+    /// What a node's text stands for, or a problem in the words of its error.
+    pub fn parsed<T, E: Display>(
+        &self,
+        node: &Node,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        let text = self.text(node, problems)?;
+        match parse(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                problems.error(&node.place, self, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The items of a list, each with its spot. One value counts as a list of one.
+    pub fn items<'n>(&self, node: &'n Node, problems: &mut Problems) -> Vec<(Spot, &'n Node)> {
+        match &node.value {
+            Value::List(list) => {
+                let spot = |(index, item)| (self.item(index), item);
+                list.iter().enumerate().map(spot).collect()
+            }
+            Value::Scalar(_) => vec![(self.clone(), node)],
+            Value::Null | Value::Map(_) => {
+                problems.error(
+                    &node.place,
+                    self,
+                    format!("this must be a list, not {}", node.kind()),
+                );
+                Vec::new()
+            }
+        }
+    }
+
+    /// The entries of a map whose keys are free; a key that is there twice is a problem.
+    pub fn entries<'n>(&self, node: &'n Node, problems: &mut Problems) -> &'n [Entry] {
+        let Value::Map(entries) = &node.value else {
+            problems.error(
+                &node.place,
+                self,
+                format!("this must be a map, not {}", node.kind()),
+            );
+            return &[];
+        };
+        for (index, entry) in entries.iter().enumerate() {
+            if entries[..index]
+                .iter()
+                .any(|earlier| earlier.key == entry.key)
+            {
+                let message = format!("the key `{}` is there twice; keep one", entry.key);
+                problems.error(&entry.key_place, self, message);
+            }
+        }
+        entries
+    }
+}
+
+/// A map whose keys are known, taken one after the other.
+pub struct Fields<'n> {
+    spot: Spot,
+    entries: &'n [Entry],
+    known: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// Begins to take a map apart. Nothing, and a problem, if it is none.
+    pub fn of(node: &'n Node, spot: Spot, problems: &mut Problems) -> Option<Self> {
+        if !matches!(node.value, Value::Map(_)) {
+            let message = format!("this must be a map with keys, not {}", node.kind());
+            problems.error(&node.place, &spot, message);
+            return None;
+        }
+        let entries = spot.entries(node, problems);
+        Some(Self {
+            spot,
+            entries,
+            known: Vec::new(),
+        })
+    }
+
+    /// What this map is about.
+    pub fn spot(&self) -> &Spot {
+        &self.spot
+    }
+
+    /// The value of a key, if it is there and not empty.
+    pub fn take(&mut self, key: &'static str) -> Option<(Spot, &'n Node)> {
+        self.known.push(key);
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        if matches!(entry.value.value, Value::Null) {
+            return None;
+        }
+        Some((self.spot.field(key), &entry.value))
+    }
+
+    /// The key as it was written, if it is there.
+    pub fn key(&self, key: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Ends it: every key that was never asked for is unknown.
+    pub fn done(self, problems: &mut Problems) {
+        for entry in self.entries {
+            let key = entry.key.as_str();
+            if self.known.contains(&key) {
+                continue;
+            }
+            let message = if key == "<<" {
+                "merge keys are not supported; write the keys out".to_owned()
+            } else {
+                let suggestion = suggestion(key, &self.known);
+                format!(
+                    "unknown key `{key}`{suggestion}; known are {}",
+                    listed(&self.known)
+                )
+            };
+            problems.error(&entry.key_place, &self.spot.field(key), message);
+        }
+    }
+}
+
+/// The words as a list to be read.
+fn listed(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(", ")
+}
+
+/// The known word that was probably meant.
+pub(crate) fn suggestion(said: &str, known: &[&str]) -> String {
+    let said = said.to_lowercase();
+    let nearest = known
+        .iter()
+        .map(|word| (distance(&said, word), word))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, word)) if distance <= 2 && distance < word.len() => {
+            format!(" (did you mean `{word}`?)")
+        }
+        _ => String::new(),
+    }
+}
+
+/// How many letters have to be added, removed or replaced. Long words are not compared.
+fn distance(left: &str, right: &str) -> usize {
+    if left.len() > 64 || right.len() > 64 {
+        return usize::MAX;
+    }
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, letter) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_suggested() {
+        let known = ["limit", "algorithm", "per"];
+        assert_eq!(suggestion("limits", &known), " (did you mean `limit`?)");
+        assert_eq!(
+            suggestion("Algoritm", &known),
+            " (did you mean `algorithm`?)"
+        );
+        assert_eq!(suggestion("colour", &known), "");
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

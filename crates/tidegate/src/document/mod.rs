@@ -1,0 +1,136 @@
+//! Documents that people write: rule files and configuration, as a tree that knows where each part
+//! stands.
+//!
+//! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes
+//! are found at once and each is told with its line, its column and what would be accepted.
+//! [`Source`] reads YAML (JSON is YAML, too), [`Node`] a JSON body, [`Fields`] takes a map apart,
+//! [`Problems`] collects what is wrong.
+
+mod excerpt;
+mod fields;
+mod json;
+mod problems;
+mod yaml;
+
+pub(crate) use fields::suggestion;
+pub use fields::{Fields, Spot};
+pub use problems::{Problem, Problems, Severity};
+
+/// A part of a document and where it stands.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// What was written.
+    pub value: Value,
+    /// Where.
+    pub place: Place,
+}
+
+/// What was written.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Nothing: an empty value, `null` or `~`.
+    Null,
+    /// One value.
+    Scalar(Scalar),
+    /// A list.
+    List(Vec<Node>),
+    /// Keys and values, in their order. A key may be there twice: [`Fields`] says so.
+    Map(Vec<Entry>),
+}
+
+/// One value as it was written: `007` is not yet a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scalar {
+    /// The text, without quotes.
+    pub text: String,
+    /// What the notation says about its type.
+    pub kind: ScalarKind,
+}
+
+/// What the notation says about a value's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScalarKind {
+    /// Nothing: text without quotes in YAML, an environment variable, a flag.
+    Plain,
+    /// It is text: quoted, or a string in JSON.
+    Text,
+    /// It is a number in JSON.
+    Number,
+    /// It is `true` or `false` in JSON.
+    Boolean,
+}
+
+/// A key with its value.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The key, as text.
+    pub key: String,
+    /// Where the key stands.
+    pub key_place: Place,
+    /// What belongs to it.
+    pub value: Node,
+}
+
+/// Where a part of a document stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the text of a file, counted from one. `width` is how many characters to point at.
+    Text {
+        /// The line.
+        line: usize,
+        /// The column, in characters.
+        column: usize,
+        /// How many characters it takes on that line.
+        width: usize,
+    },
+    /// Outside of any file: an environment variable or a flag, by its name.
+    Setting(String),
+    /// Nowhere that could be named.
+    Nowhere,
+}
+
+/// A file to be read: its name, for messages, and its text.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What messages call it.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    /// A text that messages call `name`.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+        }
+    }
+}
+
+impl Node {
+    /// A node for a value that was set outside of any file.
+    pub fn setting(name: &str, text: &str) -> Self {
+        Self {
+            value: Value::Scalar(Scalar {
+                text: text.to_owned(),
+                kind: ScalarKind::Plain,
+            }),
+            place: Place::Setting(name.to_owned()),
+        }
+    }
+
+    /// What kind of thing it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "nothing",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+            Value::Scalar(scalar) => match scalar.kind {
+                ScalarKind::Plain | ScalarKind::Text => "text",
+                ScalarKind::Number => "a number",
+                ScalarKind::Boolean => "true or false",
+            },
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is wrong with a document: collected while it is read, reported together.
+
+use std::fmt::{self, Write as _};
+
+use super::{Place, Source, Spot, excerpt};
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The document cannot be used.
+    Error,
+    /// It can be used, and probably does not do what was meant.
+    Warning,
+}
+
+/// One thing that is wrong, where, and what would be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it stands.
+    pub place: Place,
+    /// The rule that it is about, if there is one and it has an id.
+    pub rule: Option<String>,
+    /// The field, such as `match.path[1]`; empty for the document as a whole.
+    pub field: String,
+    /// What is wrong and what would be accepted.
+    pub message: String,
+}
+
+/// The problems of one document.
+#[derive(Debug, Clone, Default)]
+pub struct Problems {
+    list: Vec<Problem>,
+}
+
+impl Problems {
+    /// None so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds something because of which the document cannot be used.
+    pub fn error(&mut self, place: &Place, spot: &Spot, message: impl Into<String>) {
+        self.add(Severity::Error, place, spot, message.into());
+    }
+
+    /// Adds something that should be looked at.
+    pub fn warning(&mut self, place: &Place, spot: &Spot, message: impl Into<String>) {
+        self.add(Severity::Warning, place, spot, message.into());
+    }
+
+    fn add(&mut self, severity: Severity, place: &Place, spot: &Spot, message: String) {
+        self.list.push(Problem {
+            severity,
+            place: place.clone(),
+            rule: spot.rule().map(str::to_owned),
+            field: spot.path().to_owned(),
+            message,
+        });
+    }
+
+    /// Whether the document cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.errors().next().is_some()
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of them, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.list.iter()
+    }
+
+    /// Those because of which the document cannot be used.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.list
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Those that should be looked at.
+    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
+        self.list
+            .iter()
+            .filter(|problem| problem.severity == Severity::Warning)
+    }
+
+    /// Puts them in the order in which a reader of the file meets them.
+    pub fn sort(&mut self) {
+        self.list.sort_by_key(|problem| match problem.place {
+            Place::Text { line, column, .. } => (line, column),
+            Place::Setting(_) | Place::Nowhere => (usize::MAX, 0),
+        });
+    }
+
+    /// All of them as a person would like to read them, each with an excerpt of the source.
+    pub fn render(&self, source: &Source) -> String {
+        let mut text = String::new();
+        for problem in &self.list {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            problem.render(source, &mut text);
+        }
+        text
+    }
+}
+
+impl Problem {
+    /// Writes the problem with an excerpt of the source.
+    fn render(&self, source: &Source, text: &mut String) {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let place = match &self.place {
+            Place::Text { line, column, .. } => format!("{}:{line}:{column}: ", source.name),
+            Place::Setting(name) => format!("{name}: "),
+            Place::Nowhere => format!("{}: ", source.name),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{severity}: {place}{self}");
+        if let Place::Text {
+            line,
+            column,
+            width,
+        } = self.place
+        {
+            text.push_str(&excerpt::with_caret(&source.text, line, column, width));
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// The rule, the field and the message, without the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.rule, self.field.as_str()) {
+            (Some(rule), "") => write!(f, "rule `{rule}`: ")?,
+            (Some(rule), field) => write!(f, "rule `{rule}`, field `{field}`: ")?,
+            (None, "") => {}
+            (None, field) => write!(f, "field `{field}`: ")?,
+        }
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,288 @@
+//! Reads YAML as a document. Values stay text as written; types are for whoever reads the tree.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
+
+use super::{Entry, Node, Place, Problems, Scalar, ScalarKind, Source, Spot, Value};
+
+/// How deep maps and lists may be nested.
+const MAX_DEPTH: usize = 32;
+/// How many values a document may have, those behind aliases counted each time.
+const MAX_NODES: usize = 1_000_000;
+
+impl Source {
+    /// Reads the text as YAML. Nothing, and a problem, if it is none.
+    pub fn read(&self, problems: &mut Problems) -> Option<Node> {
+        let mut builder = Builder::default();
+        for event in Parser::new_from_str(&self.text) {
+            let built = match event {
+                Ok((event, span)) => builder.take(event, span),
+                Err(error) => Err(scan_problem(&error)),
+            };
+            if let Err((place, message)) = built {
+                problems.error(&place, &Spot::document(), message);
+                return None;
+            }
+        }
+        Some(builder.root.unwrap_or(Node {
+            value: Value::Null,
+            place: Place::Nowhere,
+        }))
+    }
+}
+
+type Failure = (Place, String);
+
+/// A collection that is still open.
+struct Open {
+    node: Node,
+    /// The key that waits for its value, in a map.
+    key: Option<(String, Place)>,
+    anchor: usize,
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    anchors: HashMap<usize, Node>,
+    root: Option<Node>,
+    documents: usize,
+    nodes: usize,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Failure> {
+        let place = place_of(span);
+        match event {
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err((place, "there is more than one document; keep one and remove the `---` between them".into()));
+                }
+            }
+            Event::Scalar(text, style, anchor, _) => {
+                // A key is text, also where it would be nothing as a value.
+                let style = if self.expects_key() {
+                    ScalarStyle::DoubleQuoted
+                } else {
+                    style
+                };
+                let value = scalar(text.into_owned(), style);
+                self.add(Node { value, place }, anchor)?;
+            }
+            Event::SequenceStart(anchor, _) => {
+                self.begin(Value::List(Vec::new()), place, anchor)?;
+            }
+            Event::MappingStart(anchor, _) => self.begin(Value::Map(Vec::new()), place, anchor)?,
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(open) = self.open.pop() {
+                    self.add(open.node, open.anchor)?;
+                }
+            }
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                    return Err((
+                        place,
+                        "an alias cannot stand inside of what it names".into(),
+                    ));
+                };
+                self.count(size(&node), &place)?;
+                self.add(node, 0)?;
+            }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+        }
+        Ok(())
+    }
+
+    fn expects_key(&self) -> bool {
+        let in_map = |open: &Open| matches!(open.node.value, Value::Map(_)) && open.key.is_none();
+        self.open.last().is_some_and(in_map)
+    }
+
+    fn begin(&mut self, value: Value, place: Place, anchor: usize) -> Result<(), Failure> {
+        if self.open.len() >= MAX_DEPTH {
+            let message = format!("this is nested more than {MAX_DEPTH} levels deep");
+            return Err((place, message));
+        }
+        self.open.push(Open {
+            node: Node { value, place },
+            key: None,
+            anchor,
+        });
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize, place: &Place) -> Result<(), Failure> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES {
+            let message = format!("the document has more than {MAX_NODES} values");
+            return Err((place.clone(), message));
+        }
+        Ok(())
+    }
+
+    /// Puts a finished node into the collection that is open, or makes it the document.
+    fn add(&mut self, node: Node, anchor: usize) -> Result<(), Failure> {
+        self.count(1, &node.place)?;
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut open.node.value {
+            Value::List(list) => list.push(node),
+            Value::Map(entries) => match open.key.take() {
+                Some((key, key_place)) => entries.push(Entry {
+                    key,
+                    key_place,
+                    value: node,
+                }),
+                None => open.key = Some(key_of(node)?),
+            },
+            Value::Null | Value::Scalar(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn key_of(node: Node) -> Result<(String, Place), Failure> {
+    match node.value {
+        Value::Scalar(scalar) => Ok((scalar.text, node.place)),
+        Value::Null | Value::List(_) | Value::Map(_) => Err((
+            node.place,
+            "a key must be text, not a list or a map; is a quote missing?".into(),
+        )),
+    }
+}
+
+fn scalar(text: String, style: ScalarStyle) -> Value {
+    let plain = style == ScalarStyle::Plain;
+    if plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL") {
+        return Value::Null;
+    }
+    let kind = if plain {
+        ScalarKind::Plain
+    } else {
+        ScalarKind::Text
+    };
+    Value::Scalar(Scalar { text, kind })
+}
+
+fn size(node: &Node) -> usize {
+    match &node.value {
+        Value::Null | Value::Scalar(_) => 1,
+        Value::List(list) => 1 + list.iter().map(size).sum::<usize>(),
+        Value::Map(entries) => {
+            1 + entries
+                .iter()
+                .map(|entry| size(&entry.value))
+                .sum::<usize>()
+        }
+    }
+}
+
+fn place_of(span: Span) -> Place {
+    let width = if span.start.line() == span.end.line() {
+        span.end.col().saturating_sub(span.start.col())
+    } else {
+        // What goes on below is pointed at to the end of its first line.
+        usize::MAX
+    };
+    at(span.start, width)
+}
+
+fn at(mark: Marker, width: usize) -> Place {
+    Place::Text {
+        line: mark.line(),
+        column: mark.col() + 1,
+        width,
+    }
+}
+
+/// The parser's own words, and what most often is behind them.
+fn scan_problem(error: &ScanError) -> Failure {
+    let info = error.info();
+    let advice = if info.contains("tab") {
+        "indent with spaces instead of tabs"
+    } else if info.contains("quoted scalar") {
+        "is a closing quote missing?"
+    } else if info.contains("flow") || info.contains("bracket") {
+        "is a closing bracket or a comma missing?"
+    } else if info.contains("anchor") || info.contains("directive") || info.contains("tag") {
+        "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes"
+    } else {
+        "look at the indentation of this line and the one above, and for a missing `:` or quote"
+    };
+    let message = format!("this is not readable as YAML: {info}; {advice}");
+    (at(*error.marker(), 1), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Node, String> {
+        let source = Source::new("test.yaml", text);
+        let mut problems = Problems::new();
+        let node = source.read(&mut problems);
+        node.ok_or_else(|| problems.render(&source))
+    }
+
+    #[test]
+    fn values_stay_as_they_were_written() {
+        let node = read("a: 007\nyes: 1e3\n~: 'x'\nb: [on, \"2\"]\n").unwrap();
+        let Value::Map(entries) = node.value else {
+            panic!("a map")
+        };
+        let keys: Vec<_> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(keys, ["a", "yes", "~", "b"]);
+        let Value::Scalar(first) = &entries[0].value.value else {
+            panic!("a scalar")
+        };
+        assert_eq!(
+            (first.text.as_str(), first.kind),
+            ("007", ScalarKind::Plain)
+        );
+    }
+
+    #[test]
+    fn places_are_counted_from_one() {
+        let node = read("rules:\n  - id: per-user\n").unwrap();
+        let Value::Map(entries) = node.value else {
+            panic!("a map")
+        };
+        let Value::List(list) = &entries[0].value.value else {
+            panic!("a list")
+        };
+        let Value::Map(rule) = &list[0].value else {
+            panic!("a map")
+        };
+        let place = |line, column, width| Place::Text {
+            line,
+            column,
+            width,
+        };
+        assert_eq!(rule[0].key_place, place(2, 5, 2));
+        assert_eq!(rule[0].value.place, place(2, 9, 8));
+    }
+
+    #[test]
+    fn what_would_blow_up_is_refused() {
+        let deep = "[".repeat(100_000);
+        assert!(read(&deep).is_err());
+        assert!(read(&"[".repeat(33)).unwrap_err().contains("nested"));
+        let mut lines = vec!["a: &a [x, x, x, x, x, x, x, x, x, x]".to_owned()];
+        for (name, before) in ["b", "c", "d", "e", "f", "g"]
+            .iter()
+            .zip(["a", "b", "c", "d", "e", "f"])
+        {
+            let aliases = vec![format!("*{before}"); 10].join(", ");
+            lines.push(format!("{name}: &{name} [{aliases}]"));
+        }
+        assert!(read(&lines.join("\n")).unwrap_err().contains("values"));
+        assert!(read("a: &a [*a]\n").is_err());
+    }
+}

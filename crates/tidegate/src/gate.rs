@@ -1,0 +1,334 @@
+//! The gate: the story of a request, from its attributes to the decision.
+//!
+//! [`Gate::decide`] is the only door for requests that rules are about. It does not fail: when the
+//! store does, each rule says what happens, and the decision says so.
+
+mod decision;
+mod failure;
+mod reset;
+
+pub use decision::{Answer, Decision};
+pub use reset::ResetError;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+use tidegate_core::{
+    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Retry,
+    Store, StoreError, SystemClock, Timestamp,
+};
+
+use crate::attributes::Attributes;
+use crate::rules::{Grant, Key, Mode, RuleSet, add_one};
+use decision::Slot;
+
+/// Decides requests by rules, over a store.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tidegate::document::Source;
+/// use tidegate::rules::{RuleSet, RuleSettings};
+/// use tidegate::{Attributes, Gate, MemoryStore};
+///
+/// let source = Source::new("rules.yaml", "
+/// rules:
+///   - {id: per-user, match: {path: /v1/**}, per: [user_id], missing: deny, limit: 1/minute}
+/// ");
+/// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+/// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
+///
+/// let mut attributes = Attributes::new();
+/// attributes.insert("path", "/v1/orders")?;
+/// attributes.insert("user_id", "u1")?;
+/// assert!(gate.decide(&attributes).await.is_allowed());
+/// let denied = gate.decide(&attributes).await;
+/// assert_eq!(denied.rule(), Some("per-user"));
+/// # Ok::<(), tidegate::AttributeError>(()) }).unwrap();
+/// ```
+pub struct Gate<S> {
+    store: S,
+    /// Counts for rules that go on by themselves while the store cannot answer.
+    local: MemoryStore,
+    rules: ArcSwap<RuleSet>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What one rule asks of a request.
+struct Claim<'a> {
+    /// Which rule, and which of its grants.
+    rule: usize,
+    grant: usize,
+    demand: Demand<'a>,
+    is_shadow: bool,
+}
+
+enum Demand<'a> {
+    /// To be charged on the state with this key.
+    Charge { key: Cow<'a, str>, cost: u64 },
+    /// To be denied, whatever was used.
+    Nothing,
+}
+
+type Claims<'a> = SmallVec<[Claim<'a>; 4]>;
+type Slots = SmallVec<[Slot; 4]>;
+type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
+
+impl<S: Store> Gate<S> {
+    /// A gate that asks `store` by `rules`.
+    pub fn new(store: S, rules: RuleSet) -> Self {
+        Self::with_clock(store, rules, SystemClock)
+    }
+
+    /// A gate that reads the time, where it needs one of its own, from `clock`.
+    pub fn with_clock(store: S, rules: RuleSet, clock: impl Clock) -> Self {
+        Self {
+            store,
+            local: MemoryStore::new(),
+            rules: ArcSwap::from_pointee(rules),
+            clock: Arc::new(clock),
+        }
+    }
+
+    /// Decides a request: charges every limit that applies to it, or none.
+    pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        let rules = self.rules.load_full();
+        let now = attributes.time().unwrap_or_else(|| self.clock.now());
+        let claims = claims(&rules, attributes, now);
+        let lease = takes_lease(&rules, &claims).then(LeaseId::random);
+
+        let mut slots = open_slots(&rules, &claims, now);
+        self.ask_enforced(&rules, &claims, &mut slots, attributes, lease)
+            .await;
+        let allowed = slots
+            .iter()
+            .all(|slot| slot.is_shadow || slot.outcome.allowed);
+        self.ask_shadows(
+            &rules,
+            &claims,
+            &mut slots,
+            attributes,
+            lease.filter(|_| allowed),
+        )
+        .await;
+
+        Decision::new(rules, slots, lease)
+    }
+
+    /// Charges all enforced rules together. If one denies whatever was used, the others are asked
+    /// and not charged.
+    async fn ask_enforced(
+        &self,
+        rules: &RuleSet,
+        claims: &Claims<'_>,
+        slots: &mut Slots,
+        attributes: &Attributes<'_>,
+        lease: Option<LeaseId>,
+    ) {
+        let charges = charges(rules, claims, |claim| !claim.is_shadow);
+        if charges.is_empty() {
+            return;
+        }
+        let request = Request {
+            charges: &charges,
+            at: attributes.time(),
+            lease,
+        };
+        let is_blocked = claims
+            .iter()
+            .any(|claim| !claim.is_shadow && matches!(claim.demand, Demand::Nothing));
+        let answered = if is_blocked {
+            self.store.peek(&request).await
+        } else {
+            self.store.charge(&request).await
+        };
+        let mine = |slot: &Slot| slot.is_charged && !slot.is_shadow;
+        match answered {
+            Ok(outcomes) => fill(slots, mine, &outcomes),
+            Err(error) => self.go_on_without(&error, rules, claims, slots, attributes, lease),
+        }
+    }
+
+    /// Charges each shadow rule on its own. Nobody holds a lease for a request that does not go on.
+    async fn ask_shadows(
+        &self,
+        rules: &RuleSet,
+        claims: &Claims<'_>,
+        slots: &mut Slots,
+        attributes: &Attributes<'_>,
+        lease: Option<LeaseId>,
+    ) {
+        for claim in claims.iter().filter(|claim| claim.is_shadow) {
+            let charges = charges(rules, claims, |other| other.rule == claim.rule);
+            if charges.is_empty() {
+                continue;
+            }
+            let request = Request {
+                charges: &charges,
+                at: attributes.time(),
+                lease,
+            };
+            let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
+            match self.store.charge(&request).await {
+                Ok(outcomes) => fill(slots, mine, &outcomes),
+                Err(_) => slots
+                    .iter_mut()
+                    .filter(|slot| mine(slot))
+                    .for_each(|slot| slot.is_degraded = true),
+            }
+        }
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.rules.load_full()
+    }
+
+    /// Puts other rules in force, at once and whole. What was used stays used, and what was counted by
+    /// rules that stay goes on being counted.
+    pub fn replace_rules(&self, rules: RuleSet) {
+        let rules = rules.counting_on(&self.rules.load());
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// The store that is asked.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Releases a lease. False if it is unknown or has ended.
+    pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        Ok(self.local.release(lease) || self.store.release(lease).await?)
+    }
+
+    /// Lets a lease last its whole time again. False if it is unknown or has ended.
+    pub async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        Ok(self.local.renew(lease) || self.store.renew(lease).await?)
+    }
+}
+
+/// What the rules that apply to a request ask of it, in their order.
+fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -> Claims<'a> {
+    let mut claims = Claims::new();
+    for place in rules.candidates(attributes) {
+        let place = place as usize;
+        let rule = rules.at(place);
+        if rule.expires() && !rule.is_alive(now) {
+            continue;
+        }
+        match rule.matches(attributes) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => {
+                add_one(&rule.counts().condition_failures);
+                continue;
+            }
+        }
+        let grant = rule.grant(attributes);
+        let demand = match (rule.key(attributes), &rule.grants()[grant]) {
+            (Key::Skipped, _) | (_, Grant::Unlimited) => continue,
+            (Key::Denied, _) | (_, Grant::Blocked) => Demand::Nothing,
+            (Key::Known(key), Grant::Limits(_)) => {
+                let (cost, is_unread) = rule.cost(attributes);
+                if is_unread {
+                    add_one(&rule.counts().unread_costs);
+                }
+                Demand::Charge { key, cost }
+            }
+        };
+        claims.push(Claim {
+            rule: place,
+            grant,
+            demand,
+            is_shadow: rule.mode() == Mode::Shadow,
+        });
+    }
+    claims
+}
+
+/// The limits that a claim is about; none where everything is denied.
+fn limits<'r>(rules: &'r RuleSet, claim: &Claim<'_>) -> &'r [Limit] {
+    match (&claim.demand, &rules.at(claim.rule).grants()[claim.grant]) {
+        (Demand::Charge { .. }, Grant::Limits(limits)) => limits,
+        _ => &[],
+    }
+}
+
+/// Whether a limit on holders is to be taken, and not only asked.
+fn takes_lease(rules: &RuleSet, claims: &Claims<'_>) -> bool {
+    claims.iter().any(|claim| {
+        let takes = matches!(claim.demand, Demand::Charge { cost, .. } if cost > 0);
+        takes
+            && limits(rules, claim)
+                .iter()
+                .any(|limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. }))
+    })
+}
+
+/// A place for the answer of each limit, and the answers of those that deny everything.
+fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
+    let mut slots = Slots::new();
+    for claim in claims {
+        let limits = limits(rules, claim);
+        for limit in 0..limits.len().max(1) {
+            slots.push(Slot {
+                rule: claim.rule,
+                grant: claim.grant,
+                limit,
+                outcome: blocked(now),
+                is_charged: !limits.is_empty(),
+                is_shadow: claim.is_shadow,
+                is_degraded: false,
+            });
+        }
+    }
+    slots
+}
+
+/// The answer of a rule that grants nothing.
+fn blocked(now: Timestamp) -> Outcome {
+    Outcome {
+        allowed: false,
+        limit: 0,
+        remaining: 0,
+        retry: Retry::Never,
+        reset_at: now,
+        delay: tidegate_core::Micros::ZERO,
+        at: now,
+    }
+}
+
+/// The charges of the claims that are chosen, in the order of their slots.
+fn charges<'c>(
+    rules: &'c RuleSet,
+    claims: &'c Claims<'_>,
+    chosen: impl Fn(&Claim<'_>) -> bool,
+) -> Charges<'c> {
+    let mut charges = Charges::new();
+    for claim in claims.iter().filter(|claim| chosen(claim)) {
+        let Demand::Charge { key, cost } = &claim.demand else {
+            continue;
+        };
+        let scope = rules.at(claim.rule).scope();
+        let charge = |limit| Charge {
+            scope,
+            limit,
+            key: key.as_ref(),
+            cost: *cost,
+        };
+        charges.extend(limits(rules, claim).iter().map(charge));
+    }
+    charges
+}
+
+/// Writes the outcomes down in the slots that they answer.
+fn fill(slots: &mut Slots, chosen: impl Fn(&Slot) -> bool, outcomes: &Outcomes) {
+    let open = slots.iter_mut().filter(|slot| chosen(slot));
+    for (slot, outcome) in open.zip(outcomes) {
+        slot.outcome = *outcome;
+    }
+}
+
+#[cfg(test)]
+mod tests;

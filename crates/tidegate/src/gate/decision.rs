@@ -1,0 +1,193 @@
+//! The decision: what each limit of each rule answered, and what that means for the request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_core::headers::{HeaderSettings, Item, limit_name};
+use tidegate_core::{LeaseId, Limit, Micros, Outcome};
+
+use super::Slots;
+use crate::decision::deciding;
+use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet, Verdict};
+
+/// The answer of one limit, by its place in the rules.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub(super) rule: usize,
+    pub(super) grant: usize,
+    pub(super) limit: usize,
+    pub(super) outcome: Outcome,
+    /// Whether there is a limit to charge; otherwise the rule denies everything.
+    pub(super) is_charged: bool,
+    pub(super) is_shadow: bool,
+    pub(super) is_degraded: bool,
+}
+
+/// Whether a request may go on, and what its caller should know.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    rules: Arc<RuleSet>,
+    slots: Slots,
+    /// Which slot speaks for all that are enforced.
+    headline: Option<usize>,
+    lease: Option<LeaseId>,
+}
+
+/// What one limit of one rule answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'d> {
+    /// The rule.
+    pub rule: &'d Rule,
+    /// The limit in force; none if the rule denies everything to this request.
+    pub limit: Option<&'d Limit>,
+    /// Which of the rule's limits it is.
+    pub index: usize,
+    /// What it answered.
+    pub outcome: &'d Outcome,
+    /// Whether the rule only counts.
+    pub is_shadow: bool,
+    /// Whether the store could not answer.
+    pub is_degraded: bool,
+}
+
+impl Decision {
+    pub(super) fn new(rules: Arc<RuleSet>, slots: Slots, lease: Option<LeaseId>) -> Self {
+        let enforced: SmallVec<[usize; 4]> = (0..slots.len())
+            .filter(|at| !slots[*at].is_shadow)
+            .collect();
+        let outcomes: SmallVec<[Outcome; 4]> =
+            enforced.iter().map(|at| slots[*at].outcome).collect();
+        let headline = enforced.get(deciding(&outcomes)).copied();
+        let allowed = outcomes.iter().all(|outcome| outcome.allowed);
+        Self {
+            rules,
+            slots,
+            headline,
+            lease: lease.filter(|_| allowed),
+        }
+    }
+
+    /// Whether the request may go on.
+    pub fn is_allowed(&self) -> bool {
+        self.headline().is_none_or(|answer| answer.outcome.allowed)
+    }
+
+    /// Whether it may not. Then nothing was charged, but for shadow rules.
+    pub fn is_denied(&self) -> bool {
+        !self.is_allowed()
+    }
+
+    /// Whether it may not only because the store could not answer and the rule says `deny` then.
+    pub fn is_failed(&self) -> bool {
+        self.headline().is_some_and(|answer| {
+            !answer.outcome.allowed
+                && answer.is_degraded
+                && answer.rule.on_store_failure() == OnStoreFailure::Deny
+        })
+    }
+
+    /// Whether the store could not answer for any rule that is enforced.
+    pub fn is_degraded(&self) -> bool {
+        self.enforced().any(|answer| answer.is_degraded)
+    }
+
+    /// The answer that speaks for all: of those that deny the one with the longest wait, else the one
+    /// with the fewest remaining. None if no rule applies.
+    pub fn headline(&self) -> Option<Answer<'_>> {
+        self.headline.map(|at| self.answer(&self.slots[at]))
+    }
+
+    /// The id of the rule that decided.
+    pub fn rule(&self) -> Option<&str> {
+        self.headline().map(|answer| answer.rule.id())
+    }
+
+    /// How long the caller should hold the request before it goes on. Zero if it is denied.
+    pub fn delay(&self) -> Micros {
+        if self.is_denied() {
+            return Micros::ZERO;
+        }
+        let delays = self.enforced().map(|answer| answer.outcome.delay);
+        delays.max().unwrap_or_default()
+    }
+
+    /// The lease under which limits on holders are held, to be released when the request is done.
+    pub fn lease(&self) -> Option<LeaseId> {
+        self.lease
+    }
+
+    /// What each limit answered, in the order of the rules; those of shadow rules among them.
+    pub fn answers(&self) -> impl ExactSizeIterator<Item = Answer<'_>> {
+        self.slots.iter().map(|slot| self.answer(slot))
+    }
+
+    fn enforced(&self) -> impl Iterator<Item = Answer<'_>> {
+        self.answers().filter(|answer| !answer.is_shadow)
+    }
+
+    fn answer<'d>(&'d self, slot: &'d Slot) -> Answer<'d> {
+        let rule = self.rules.at(slot.rule);
+        let limit = match &rule.grants()[slot.grant] {
+            Grant::Limits(limits) if slot.is_charged => limits.get(slot.limit),
+            _ => None,
+        };
+        Answer {
+            rule,
+            limit,
+            index: slot.limit,
+            outcome: &slot.outcome,
+            is_shadow: slot.is_shadow,
+            is_degraded: slot.is_degraded,
+        }
+    }
+
+    /// The headers that tell a client about it, as names in lower case and values.
+    pub fn headers(
+        &self,
+        settings: &HeaderSettings,
+    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let enforced: SmallVec<[Answer<'_>; 4]> = self.enforced().collect();
+        let names: SmallVec<[Cow<'_, str>; 4]> = enforced.iter().map(Answer::name).collect();
+        let items: SmallVec<[Item<'_>; 4]> = enforced
+            .iter()
+            .zip(&names)
+            .map(|(answer, name)| Item {
+                name,
+                limit: answer.limit,
+                outcome: answer.outcome,
+            })
+            .collect();
+        let before = self.slots[..self.headline.unwrap_or(0)].iter();
+        let headline = before.filter(|slot| !slot.is_shadow).count();
+        settings.headers(&items, headline)
+    }
+
+    /// Counts what each rule said to a request of this front end.
+    pub fn count(&self, front_end: FrontEnd) {
+        let mut answers = self.answers().peekable();
+        while let Some(answer) = answers.next() {
+            let mut allowed = answer.outcome.allowed;
+            while let Some(next) = answers.next_if(|next| std::ptr::eq(next.rule, answer.rule)) {
+                allowed &= next.outcome.allowed;
+            }
+            let verdict = match (answer.is_shadow, allowed) {
+                (false, true) => Verdict::Allowed,
+                (false, false) => Verdict::Denied,
+                (true, true) => Verdict::ShadowAllowed,
+                (true, false) => Verdict::ShadowDenied,
+            };
+            answer.rule.counts().count(front_end, verdict);
+        }
+    }
+}
+
+impl<'d> Answer<'d> {
+    /// What clients know the limit by: the rule's id, for its later limits with the window.
+    pub fn name(&self) -> Cow<'d, str> {
+        match self.limit {
+            Some(limit) => limit_name(self.rule.id(), self.index, limit),
+            None => Cow::Borrowed(self.rule.id()),
+        }
+    }
+}

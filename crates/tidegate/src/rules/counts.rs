@@ -1,0 +1,99 @@
+//! What has been decided by a rule, counted where it is decided. Kept when the rule is changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A protocol that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrontEnd {
+    /// The program that embeds the gate.
+    Library,
+    /// The HTTP API.
+    Http,
+}
+
+impl FrontEnd {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Library, Self::Http];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Library => "library",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// What a rule said to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It allowed it.
+    Allowed,
+    /// It denied it.
+    Denied,
+    /// It only counts, and would have allowed it.
+    ShadowAllowed,
+    /// It only counts, and would have denied it.
+    ShadowDenied,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::ShadowAllowed,
+        Self::ShadowDenied,
+    ];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::ShadowAllowed => "shadow_allowed",
+            Self::ShadowDenied => "shadow_denied",
+        }
+    }
+}
+
+/// What has been decided by one rule.
+#[derive(Debug, Default)]
+pub struct RuleCounts {
+    decisions: [[AtomicU64; Verdict::ALL.len()]; FrontEnd::ALL.len()],
+    /// By what the rule does when the store fails: allow, deny, local.
+    pub(crate) degraded: [AtomicU64; 3],
+    pub(crate) condition_failures: AtomicU64,
+    pub(crate) unread_costs: AtomicU64,
+}
+
+impl RuleCounts {
+    /// Counts one decision.
+    pub fn count(&self, front_end: FrontEnd, verdict: Verdict) {
+        self.decisions[front_end as usize][verdict as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the rule said so to a front end.
+    pub fn decisions(&self, front_end: FrontEnd, verdict: Verdict) -> u64 {
+        self.decisions[front_end as usize][verdict as usize].load(Ordering::Relaxed)
+    }
+
+    /// How often the store could not answer, by what was done: allow, deny, local.
+    pub fn degraded(&self) -> [u64; 3] {
+        [0, 1, 2].map(|index: usize| self.degraded[index].load(Ordering::Relaxed))
+    }
+
+    /// How often its condition could not be evaluated, so that it did not match.
+    pub fn condition_failures(&self) -> u64 {
+        self.condition_failures.load(Ordering::Relaxed)
+    }
+
+    /// How often the attribute that tells its cost was not a whole number.
+    pub fn unread_costs(&self) -> u64 {
+        self.unread_costs.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

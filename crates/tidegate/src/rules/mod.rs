@@ -1,0 +1,146 @@
+//! Rules: what operators write, validated, and found fast.
+//!
+//! [`read`](RuleSet::read) makes a [`RuleSet`] of a file, [`from_node`](RuleSet::from_node) of a JSON
+//! body, [`to_json`](RuleSet::to_json) writes it down again. How a rule is found is in `index.rs`,
+//! what it says about a request in `rule.rs`.
+
+mod condition;
+mod counts;
+mod index;
+mod pattern;
+mod read;
+mod read_limit;
+mod read_match;
+mod read_rule;
+mod rule;
+mod warnings;
+mod write;
+
+pub use condition::Condition;
+pub(crate) use counts::add_one;
+pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub use pattern::{HostPattern, PathPattern};
+pub(crate) use rule::Key;
+pub use rule::{Cost, Grant, Match, Missing, Mode, OnStoreFailure, Rule, Sync};
+
+use std::sync::Arc;
+
+use index::Index;
+use smallvec::SmallVec;
+
+use crate::attributes::Attributes;
+use crate::document::{Node, Problems, Source};
+
+/// Settings of the server that rules are read with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleSettings {
+    /// How many bits of an IPv6 address make the key of `per: [ip]`.
+    pub ipv6_prefix: u8,
+}
+
+impl Default for RuleSettings {
+    fn default() -> Self {
+        Self { ipv6_prefix: 64 }
+    }
+}
+
+/// The rules in force, in their order.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Arc<Rule>>,
+    index: Index,
+}
+
+impl RuleSet {
+    /// No rules: everything is allowed.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The rules of a YAML or JSON file. Nothing if any of them is wrong; all problems are told.
+    ///
+    /// ```
+    /// use tidegate::rules::{RuleSet, RuleSettings};
+    /// use tidegate::document::Source;
+    ///
+    /// let source = Source::new("rules.yaml", "
+    /// rules:
+    ///   - id: per-user
+    ///     per: [user_id]
+    ///     limit: 100/fortnight
+    /// ");
+    /// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    /// assert!(rules.is_none());
+    /// assert!(problems.render(&source).contains("error: rules.yaml:5:12: rule `per-user`, field `limit`:"));
+    /// ```
+    pub fn read(source: &Source, settings: RuleSettings) -> (Option<Self>, Problems) {
+        let mut problems = Problems::new();
+        let node = source.read(&mut problems);
+        let rules = node.and_then(|node| read::rules(&node, settings, &mut problems));
+        problems.sort();
+        (rules.map(Self::new), problems)
+    }
+
+    /// The rules of a document that was read already, of the form `{"rules": [...]}`.
+    pub fn from_node(node: &Node, settings: RuleSettings) -> (Option<Self>, Problems) {
+        let mut problems = Problems::new();
+        let rules = read::rules(node, settings, &mut problems);
+        (rules.map(Self::new), problems)
+    }
+
+    /// One rule of a document that was read already.
+    pub fn rule_from_node(node: &Node, settings: RuleSettings) -> (Option<Rule>, Problems) {
+        let mut problems = Problems::new();
+        let rule = read_rule::rule(node, 0, settings, &mut problems);
+        (rule.filter(|_| !problems.has_errors()), problems)
+    }
+
+    /// These rules, whose ids are distinct.
+    pub fn new(rules: Vec<Arc<Rule>>) -> Self {
+        let index = Index::of(&rules);
+        Self { rules, index }
+    }
+
+    /// The same rules, those that `earlier` has too with what was counted there.
+    #[must_use]
+    pub fn counting_on(mut self, earlier: &Self) -> Self {
+        for rule in &mut self.rules {
+            let same = earlier.get(rule.id());
+            if let (Some(rule), Some(same)) = (Arc::get_mut(rule), same) {
+                rule.counts = Arc::clone(&same.counts);
+            }
+        }
+        self
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Rule>> {
+        self.rules.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rule with this id.
+    pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
+        self.rules.iter().find(|rule| rule.id == id)
+    }
+
+    /// The rule at this place.
+    pub(crate) fn at(&self, place: usize) -> &Rule {
+        &self.rules[place]
+    }
+
+    /// The places of the rules that may apply to a request, in their order: all that do are among
+    /// them, and few others.
+    pub(crate) fn candidates(&self, attributes: &Attributes<'_>) -> SmallVec<[u32; 16]> {
+        self.index.candidates(attributes)
+    }
+}

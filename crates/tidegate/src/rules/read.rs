@@ -1,0 +1,122 @@
+//! Reads a list of rules as they are written, and says everything that is wrong with it.
+
+use std::sync::Arc;
+
+use super::RuleSettings;
+use super::read_rule::rule;
+use super::rule::Rule;
+use crate::document::{Fields, Node, Place, Problems, Spot, Value};
+
+/// The keys of a rule. One that stands at the top of a file has lost its indentation.
+const RULE_KEYS: [&str; 12] = [
+    "id",
+    "description",
+    "match",
+    "per",
+    "missing",
+    "limit",
+    "algorithm",
+    "tiers",
+    "overrides",
+    "cost",
+    "mode",
+    "sync",
+];
+
+/// The rules of a document, or nothing if there is an error.
+pub(super) fn rules(
+    node: &Node,
+    settings: RuleSettings,
+    problems: &mut Problems,
+) -> Option<Vec<Arc<Rule>>> {
+    let document = Spot::document();
+    match &node.value {
+        Value::Null => {
+            problems.error(
+                &node.place,
+                &document,
+                "there is nothing in it; write `rules:` and below it a list of rules",
+            );
+            return None;
+        }
+        Value::List(_) => {
+            problems.error(
+                &node.place,
+                &document,
+                "the list of rules must stand below the key `rules:`",
+            );
+            return None;
+        }
+        Value::Scalar(_) | Value::Map(_) => {}
+    }
+    let mut fields = Fields::of(node, document.clone(), problems)?;
+    let has_key = fields.key("rules").is_some();
+    let listed = fields.take("rules");
+    if let Value::Map(entries) = &node.value {
+        let lost = entries
+            .iter()
+            .find(|entry| RULE_KEYS.contains(&entry.key.as_str()));
+        if let Some(lost) = lost {
+            let message = format!(
+                "`{}` belongs to a rule: indent it below the rule's `- id:`",
+                lost.key
+            );
+            problems.error(&lost.key_place, &document, message);
+            return None;
+        }
+    }
+    fields.done(problems);
+    let Some((spot, list)) = listed else {
+        if !has_key {
+            problems.error(
+                &node.place,
+                &document,
+                "the key `rules` is missing; write `rules:` and below it a list of rules",
+            );
+        }
+        return (!problems.has_errors()).then(Vec::new);
+    };
+    let Value::List(list) = &list.value else {
+        problems.error(
+            &list.place,
+            &spot,
+            format!(
+                "this must be a list of rules, each beginning with `- id:`, not {}",
+                list.kind()
+            ),
+        );
+        return None;
+    };
+    let mut read: Vec<Option<Rule>> = Vec::new();
+    let mut seen: Vec<(&str, &Place)> = Vec::new();
+    for (index, item) in list.iter().enumerate() {
+        read.push(rule(item, index, settings, problems));
+        if let Some((id, place)) = id_of(item) {
+            if let Some((_, first)) = seen.iter().find(|(earlier, _)| *earlier == id) {
+                let first = match first {
+                    Place::Text { line, .. } => format!(", first in line {line}"),
+                    Place::Setting(_) | Place::Nowhere => String::new(),
+                };
+                let message = format!("two rules have the id `{id}`{first}; give each its own");
+                problems.error(place, &Spot::rule_with_id(id).field("id"), message);
+            }
+            seen.push((id, place));
+        }
+    }
+    if problems.has_errors() {
+        return None;
+    }
+    Some(read.into_iter().flatten().map(Arc::new).collect())
+}
+
+/// The text under `id`, if there is one, and where it stands.
+pub(super) fn id_of(node: &Node) -> Option<(&str, &Place)> {
+    let Value::Map(entries) = &node.value else {
+        return None;
+    };
+    let entry = entries.iter().find(|entry| entry.key == "id")?;
+    match &entry.value.value {
+        Value::Scalar(scalar) => Some((&scalar.text, &entry.value.place)),
+        _ => None,
+    }
+}

@@ -1,0 +1,358 @@
+//! Reads one rule as it is written, and says everything that is wrong with it.
+
+use std::sync::Arc;
+
+use tidegate_core::limit::MAX_COUNT;
+use tidegate_core::{Scope, Timestamp};
+
+use super::read::id_of;
+use super::read_limit::{self, Counting};
+use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use super::{RuleSettings, read_match, warnings};
+use crate::attributes::{self, Attributes};
+use crate::document::{Fields, Node, Problems, Spot, Value};
+
+/// One rule. What is wrong with it is added to `problems`; then the rule, if there is one, is of no use.
+pub(super) fn rule(
+    node: &Node,
+    index: usize,
+    settings: RuleSettings,
+    problems: &mut Problems,
+) -> Option<Rule> {
+    let spot = match id_of(node) {
+        Some((id, _)) if is_id(id) => Spot::rule_with_id(id),
+        _ => Spot::document().field("rules").item(index),
+    };
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let counting = Counting::read(&mut fields, problems);
+    let keys = Keys::take(&mut fields);
+    fields.done(problems);
+    keys.require(node, &spot, problems);
+
+    let id = keys
+        .id
+        .and_then(|(spot, node)| spot.parsed(node, checked_id, problems));
+    let description = keys
+        .description
+        .and_then(|(spot, node)| spot.text(node, problems));
+    let matches = keys
+        .matches
+        .map(|(spot, node)| read_match::read(node, spot, problems));
+    let per = keys
+        .per
+        .map(|(spot, node)| read_per(node, &spot, problems))
+        .unwrap_or_default();
+    let missing = chosen(keys.missing, &MISSING, problems);
+    let mut grants = Grants::new(&counting, problems);
+    grants.add_limit(keys.limit);
+    let tiers = grants.add_named(keys.tiers, tier_name);
+    let overrides = grants.add_named(keys.overrides, |value| {
+        override_key(per.first(), value, settings)
+    });
+    let grants = grants.all;
+    let cost = keys
+        .cost
+        .and_then(|(spot, node)| read_cost(node, &spot, problems));
+    let mode = chosen(keys.mode, &MODES, problems);
+    let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
+    let sync = chosen(keys.sync.clone(), &SYNCS, problems);
+    if let (Sync::Leased, Some((spot, node))) = (sync, keys.sync)
+        && let Some(why_not) = read_limit::why_not_leased(&grants)
+    {
+        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
+        problems.error(&node.place, &spot, message);
+    }
+    let expires_at = keys
+        .expires_at
+        .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
+    let id = id?;
+    let rule = Rule {
+        scope: Scope::new(&id),
+        id,
+        description: description.map(str::to_owned),
+        matches: matches.unwrap_or_default(),
+        per,
+        missing,
+        grants,
+        tiers,
+        overrides,
+        algorithm: counting.algorithm,
+        max_delay: counting.max_delay,
+        cost: cost.unwrap_or(Cost::Fixed(1)),
+        mode,
+        on_store_failure,
+        sync,
+        expires_at,
+        ipv6_prefix: settings.ipv6_prefix,
+        counts: Arc::default(),
+    };
+    warnings::of(&rule, node, &spot, problems);
+    Some(rule)
+}
+
+const MISSING: [(&str, Missing); 3] = [
+    ("skip", Missing::Skip),
+    ("share", Missing::Share),
+    ("deny", Missing::Deny),
+];
+const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
+    ("allow", OnStoreFailure::Allow),
+    ("deny", OnStoreFailure::Deny),
+    ("local", OnStoreFailure::Local),
+];
+const SYNCS: [(&str, Sync); 2] = [("exact", Sync::Exact), ("leased", Sync::Leased)];
+
+type Taken<'n> = Option<(Spot, &'n Node)>;
+
+/// The keys of a rule, but for those that say how it counts.
+struct Keys<'n> {
+    id: Taken<'n>,
+    description: Taken<'n>,
+    matches: Taken<'n>,
+    per: Taken<'n>,
+    missing: Taken<'n>,
+    limit: Taken<'n>,
+    tiers: Taken<'n>,
+    overrides: Taken<'n>,
+    cost: Taken<'n>,
+    mode: Taken<'n>,
+    on_store_failure: Taken<'n>,
+    sync: Taken<'n>,
+    expires_at: Taken<'n>,
+}
+
+impl<'n> Keys<'n> {
+    fn take(fields: &mut Fields<'n>) -> Self {
+        Self {
+            id: fields.take("id"),
+            description: fields.take("description"),
+            matches: fields.take("match"),
+            per: fields.take("per"),
+            missing: fields.take("missing"),
+            limit: fields.take("limit"),
+            tiers: fields.take("tiers"),
+            overrides: fields.take("overrides"),
+            cost: fields.take("cost"),
+            mode: fields.take("mode"),
+            on_store_failure: fields.take("on_store_failure"),
+            sync: fields.take("sync"),
+            expires_at: fields.take("expires_at"),
+        }
+    }
+
+    /// Says which of the keys that every rule needs are not there.
+    fn require(&self, node: &Node, spot: &Spot, problems: &mut Problems) {
+        let required = [
+            (
+                &self.id,
+                "id",
+                "give the rule a name of its own, for example `id: per-user`",
+            ),
+            (
+                &self.per,
+                "per",
+                "say who is counted, for example `per: [user_id]`, or `per: []` for one counter for all",
+            ),
+            (
+                &self.limit,
+                "limit",
+                "give one, for example `limit: 100/minute`",
+            ),
+        ];
+        for (taken, key, advice) in required {
+            if taken.is_none() {
+                let message = format!("the key `{key}` is missing; {advice}");
+                problems.error(&node.place, &spot.field(key), message);
+            }
+        }
+    }
+}
+
+/// Which of these words a key says; the default if it is not there.
+fn chosen<T: Copy + Default>(taken: Taken<'_>, words: &[(&str, T)], problems: &mut Problems) -> T {
+    let said = taken.and_then(|(spot, node)| spot.one_of(node, words, problems));
+    said.unwrap_or_default()
+}
+
+/// What a rule grants: its limit first, then what its tiers and overrides get.
+struct Grants<'c> {
+    all: Vec<Grant>,
+    counting: &'c Counting,
+    problems: &'c mut Problems,
+}
+
+impl<'c> Grants<'c> {
+    fn new(counting: &'c Counting, problems: &'c mut Problems) -> Self {
+        Self {
+            all: Vec::new(),
+            counting,
+            problems,
+        }
+    }
+
+    fn add_limit(&mut self, limit: Taken<'_>) {
+        let grant = limit
+            .and_then(|(spot, node)| read_limit::grant(node, &spot, self.counting, self.problems));
+        // Without one there is an error, and the rule is of no use.
+        self.all.push(grant.unwrap_or(Grant::Blocked));
+    }
+
+    fn add_named(
+        &mut self,
+        map: Taken<'_>,
+        name_of: impl Fn(&str) -> Result<String, String>,
+    ) -> Named {
+        let mut named = Named::default();
+        let Some((spot, node)) = map else {
+            return named;
+        };
+        for entry in spot.entries(node, self.problems) {
+            let spot = spot.field(&entry.key);
+            let name = match name_of(&entry.key) {
+                Ok(name) => name,
+                Err(message) => {
+                    self.problems.error(&entry.key_place, &spot, message);
+                    continue;
+                }
+            };
+            let grant = read_limit::grant(&entry.value, &spot, self.counting, self.problems);
+            let Some(grant) = grant else {
+                continue;
+            };
+            if named.insert(name, self.all.len()).is_some() {
+                let message = format!("`{}` means the same as another key; keep one", entry.key);
+                self.problems.error(&entry.key_place, &spot, message);
+            }
+            self.all.push(grant);
+        }
+        named
+    }
+}
+
+fn tier_name(name: &str) -> Result<String, String> {
+    match name {
+        "" => Err("the name of a tier cannot be empty".into()),
+        _ => Ok(name.to_owned()),
+    }
+}
+
+fn is_id(id: &str) -> bool {
+    checked_id(id).is_ok()
+}
+
+fn checked_id(id: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let begins = id
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !begins || id.len() > 64 || !id.bytes().all(fits) {
+        return Err(format!(
+            "`{id}` cannot be the id of a rule; use 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
+        ));
+    }
+    if matches!(id, "history" | "rollback") {
+        return Err(format!(
+            "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
+        ));
+    }
+    Ok(id.to_owned())
+}
+
+fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Vec<String> {
+    let mut per: Vec<String> = Vec::new();
+    for (spot, node) in spot.items(node, problems) {
+        let Some(name) = spot.parsed(node, attribute_name, problems) else {
+            continue;
+        };
+        if per.contains(&name) {
+            problems.error(
+                &node.place,
+                &spot,
+                format!("`{name}` is there twice; keep one"),
+            );
+        }
+        per.push(name);
+    }
+    per
+}
+
+/// The name of an attribute as a rule may write it.
+pub(super) fn attribute_name(name: &str) -> Result<String, String> {
+    attributes::check_name(name).map_err(|error| error.to_string())?;
+    if name.starts_with("header.") && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(format!(
+            "the names of headers are lower-case here; write `{}`",
+            name.to_ascii_lowercase()
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// The key of an override in the form that requests have.
+fn override_key(
+    first: Option<&String>,
+    value: &str,
+    settings: RuleSettings,
+) -> Result<String, String> {
+    let Some(first) = first else {
+        return Err("overrides go by the first attribute of `per`, and there is none; add one, or remove the override".into());
+    };
+    if value.is_empty() {
+        return Err("an override needs a value; an empty attribute is a missing one".into());
+    }
+    if first == "ip"
+        && let Ok(net) = value.parse::<ipnet::Ipv6Net>()
+    {
+        if net.prefix_len() == settings.ipv6_prefix {
+            return Ok(crate::address::key_of(net.addr().into(), settings.ipv6_prefix).to_string());
+        }
+        return Err(format!(
+            "addresses are counted by /{}; write the override with that prefix",
+            settings.ipv6_prefix
+        ));
+    }
+    let mut attributes = Attributes::new();
+    attributes
+        .insert(first.to_owned(), value.to_owned())
+        .map_err(|error| error.to_string())?;
+    if let (Some(ip), "ip") = (attributes.ip(), first.as_str()) {
+        return Ok(crate::address::key_of(ip, settings.ipv6_prefix).to_string());
+    }
+    Ok(attributes.get(first).unwrap_or(value).to_owned())
+}
+
+fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> {
+    if !matches!(node.value, Value::Map(_)) {
+        return spot.integer(node, 1, MAX_COUNT, problems).map(Cost::Fixed);
+    }
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let attribute = fields.take("attribute");
+    fields.done(problems);
+    let Some((spot, node)) = attribute else {
+        problems.error(
+            &node.place,
+            spot,
+            "write a whole number, or `{attribute: bytes}` with the name of an attribute",
+        );
+        return None;
+    };
+    let name = spot.parsed(node, attribute_name, problems)?;
+    Some(Cost::Attribute(name))
+}
+
+fn read_time(text: &str) -> Result<Timestamp, String> {
+    let refused = || {
+        format!(
+            "`{text}` is not a time between 1970 and 2255; write for example `2027-01-01T00:00:00Z`"
+        )
+    };
+    let time: jiff::Timestamp = text.parse().map_err(|_| refused())?;
+    let micros = u64::try_from(time.as_microsecond()).map_err(|_| refused())?;
+    let timestamp = Timestamp::from_micros(micros);
+    if timestamp.as_micros() != micros {
+        return Err(refused());
+    }
+    Ok(timestamp)
+}

@@ -1,0 +1,290 @@
+//! A rule: when a limit applies, and to whom. Validated; nothing in it needs to be doubted.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use ipnet::IpNet;
+use smallvec::SmallVec;
+use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
+
+use super::condition::{Condition, ConditionFailed};
+use super::counts::RuleCounts;
+use super::pattern::{HostPattern, PathPattern};
+use crate::address;
+use crate::attributes::Attributes;
+
+/// When a limit applies, and to whom.
+#[derive(Debug)]
+pub struct Rule {
+    pub(super) id: String,
+    pub(super) description: Option<String>,
+    pub(super) matches: Match,
+    pub(super) per: Vec<String>,
+    pub(super) missing: Missing,
+    /// What the rule grants, first unless a tier or an override says otherwise.
+    pub(super) grants: Vec<Grant>,
+    pub(super) tiers: Named,
+    pub(super) overrides: Named,
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) max_delay: Option<Micros>,
+    pub(super) cost: Cost,
+    pub(super) mode: Mode,
+    pub(super) on_store_failure: OnStoreFailure,
+    pub(super) sync: Sync,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) ipv6_prefix: u8,
+    pub(super) scope: Scope,
+    pub(super) counts: Arc<RuleCounts>,
+}
+
+/// Places in a rule's grants, by the name of a tier or the value of an attribute.
+pub(super) type Named = HashMap<String, usize, RandomState>;
+
+/// Which requests a rule is about. All parts that are given must hold.
+#[derive(Debug, Default)]
+pub struct Match {
+    pub(super) path: Vec<PathPattern>,
+    pub(super) method: Vec<String>,
+    pub(super) host: Vec<HostPattern>,
+    pub(super) ip: Vec<IpNet>,
+    pub(super) attributes: Vec<(String, Vec<String>)>,
+    pub(super) when: Option<Condition>,
+}
+
+/// What a request without the attributes of `per` means to a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// The rule does not apply.
+    #[default]
+    Skip,
+    /// All such requests share one counter.
+    Share,
+    /// It is denied.
+    Deny,
+}
+
+/// What a rule grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// These limits, of which all must allow.
+    Limits(Vec<Limit>),
+    /// Everything.
+    Unlimited,
+    /// Nothing.
+    Blocked,
+}
+
+/// How much a request takes of a rule's limits, before its own cost multiplies it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cost {
+    /// So much.
+    Fixed(u64),
+    /// What this attribute says; 1 if it does not say a whole number.
+    Attribute(String),
+}
+
+/// Whether a rule decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It only counts what it would have done.
+    Shadow,
+}
+
+/// What a rule does when the store cannot answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStoreFailure {
+    /// Lets the request go on.
+    Allow,
+    /// Stops it.
+    Deny,
+    /// Goes on with counters of this instance alone.
+    #[default]
+    Local,
+}
+
+/// How instances that share a store agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sync {
+    /// The store decides every request.
+    #[default]
+    Exact,
+    /// Instances take batches from the store and decide from them.
+    Leased,
+}
+
+/// Why a rule does or does not apply to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key<'a> {
+    /// It applies, on the state with this name.
+    Known(Cow<'a, str>),
+    /// It applies and denies, because the identity is missing.
+    Denied,
+    /// It does not apply, because the identity is missing.
+    Skipped,
+}
+
+impl Rule {
+    /// Its name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Which attributes make the key.
+    pub fn per(&self) -> &[String] {
+        &self.per
+    }
+
+    /// Whether it decides or only counts.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What it does when the store cannot answer.
+    pub fn on_store_failure(&self) -> OnStoreFailure {
+        self.on_store_failure
+    }
+
+    /// How instances that share a store agree.
+    pub fn sync(&self) -> Sync {
+        self.sync
+    }
+
+    /// Names the states of this rule.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What has been decided by it.
+    pub fn counts(&self) -> &RuleCounts {
+        &self.counts
+    }
+
+    /// Everything that it may grant: its own limit first, then tiers and overrides.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Whether the rule has not expired at `now`.
+    pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Whether it has an end that has to be looked at.
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_at.is_some()
+    }
+
+    /// Whether all parts of `match` hold.
+    pub(crate) fn matches(&self, attributes: &Attributes<'_>) -> Result<bool, ConditionFailed> {
+        self.matches.holds(attributes)
+    }
+
+    /// Which state a request is charged on.
+    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+        let mut values: SmallVec<[Cow<'a, str>; 4]> = SmallVec::new();
+        for name in &self.per {
+            let Some(value) = self.value_of(name, attributes) else {
+                return match self.missing {
+                    Missing::Skip => Key::Skipped,
+                    // No value is empty, so no client can name this counter.
+                    Missing::Share => Key::Known(Cow::Borrowed("")),
+                    Missing::Deny => Key::Denied,
+                };
+            };
+            values.push(value);
+        }
+        if values.len() > 1 {
+            return Key::Known(Cow::Owned(joined(&values)));
+        }
+        Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+    }
+
+    /// What the rule grants to a request: its override, else its tier's, else the limit. The place in
+    /// [`grants`](Self::grants).
+    pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> usize {
+        if !self.overrides.is_empty() {
+            let first = self
+                .per
+                .first()
+                .and_then(|name| self.value_of(name, attributes));
+            if let Some(place) = first.and_then(|value| self.overrides.get(value.as_ref())) {
+                return *place;
+            }
+        }
+        if !self.tiers.is_empty() {
+            let tier = attributes.get("tier");
+            if let Some(place) = tier.and_then(|tier| self.tiers.get(tier)) {
+                return *place;
+            }
+        }
+        0
+    }
+
+    /// How much a request takes. The flag says that an attribute should have told and did not.
+    pub(crate) fn cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
+        let (own, is_unread) = match &self.cost {
+            Cost::Fixed(cost) => (*cost, false),
+            Cost::Attribute(name) => match attributes.get(name).map(str::parse) {
+                Some(Ok(cost)) => (cost, false),
+                Some(Err(_)) => (1, true),
+                None => (1, false),
+            },
+        };
+        (own.saturating_mul(attributes.cost()), is_unread)
+    }
+
+    fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
+        if name == "ip" {
+            return match attributes.ip()? {
+                ip @ std::net::IpAddr::V6(_) => Some(Cow::Owned(
+                    address::key_of(ip, self.ipv6_prefix).to_string(),
+                )),
+                std::net::IpAddr::V4(_) => attributes.get(name).map(Cow::Borrowed),
+            };
+        }
+        attributes.get(name).map(Cow::Borrowed)
+    }
+}
+
+impl Match {
+    fn holds(&self, attributes: &Attributes<'_>) -> Result<bool, ConditionFailed> {
+        let fits = fits(&self.path, attributes.get("path"), PathPattern::matches)
+            && fits(&self.method, attributes.get("method"), |method, given| {
+                method == given
+            })
+            && fits(&self.host, attributes.get("host"), HostPattern::matches)
+            && (self.ip.is_empty()
+                || attributes
+                    .ip()
+                    .is_some_and(|ip| self.ip.iter().any(|net| net.contains(&ip))))
+            && self.attributes.iter().all(|(name, wanted)| {
+                fits(wanted, attributes.get(name), |value, given| value == given)
+            });
+        match &self.when {
+            Some(condition) if fits => condition.holds(attributes),
+            _ => Ok(fits),
+        }
+    }
+}
+
+/// Whether nothing is wanted, or what is given is one of what is wanted.
+fn fits<T>(wanted: &[T], given: Option<&str>, fits: impl Fn(&T, &str) -> bool) -> bool {
+    wanted.is_empty() || given.is_some_and(|given| wanted.iter().any(|one| fits(one, given)))
+}
+
+/// Several values as one name: with their lengths, so that no choice of values makes two alike.
+fn joined(values: &[Cow<'_, str>]) -> String {
+    let length = values.iter().map(|value| value.len() + 6).sum();
+    let mut key = String::with_capacity(length);
+    for value in values {
+        key.push_str(&value.len().to_string());
+        key.push(':');
+        key.push_str(value);
+    }
+    key
+}

@@ -1,0 +1,148 @@
+//! Writes rules down as JSON, in the form in which they are read: what is as by default is left out.
+
+use serde_json::{Map, Value, json};
+use tidegate_core::{Algorithm, Anchor, Timestamp};
+
+use super::RuleSet;
+use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+
+impl RuleSet {
+    /// The rules as a JSON list; under the key `rules` it reads as the same set again.
+    pub fn to_json(&self) -> Value {
+        Value::Array(self.iter().map(|rule| rule.to_json()).collect())
+    }
+}
+
+impl Rule {
+    /// The rule as JSON, which reads as the same rule again.
+    pub fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let mut put = |key: &str, value: Value| {
+            if !value.is_null() {
+                map.insert(key.to_owned(), value);
+            }
+        };
+        put("id", json!(self.id));
+        put("description", json!(self.description));
+        put("match", self.matches.to_json());
+        put("per", json!(self.per));
+        put(
+            "missing",
+            match self.missing {
+                Missing::Skip => Value::Null,
+                Missing::Share => json!("share"),
+                Missing::Deny => json!("deny"),
+            },
+        );
+        put("limit", self.grants.first().map_or(Value::Null, grant));
+        put("algorithm", json!(self.algorithm.map(Algorithm::name)));
+        match self.algorithm {
+            Some(Algorithm::FixedWindow {
+                anchor: Anchor::FirstRequest,
+            }) => put("anchor", json!("first_request")),
+            Some(Algorithm::SlidingWindowSlots { slots, strict }) => {
+                put("slots", json!(slots));
+                put("strict", if strict { json!(true) } else { Value::Null });
+            }
+            Some(Algorithm::LeakyBucket { shape: false }) => put("shape", json!(false)),
+            Some(Algorithm::Concurrency { lease_ttl })
+                if lease_ttl != tidegate_core::limit::DEFAULT_LEASE_TTL =>
+            {
+                put("lease_ttl", json!(lease_ttl.to_string()));
+            }
+            _ => {}
+        }
+        put("tiers", self.named(&self.tiers));
+        put("overrides", self.named(&self.overrides));
+        put(
+            "cost",
+            match &self.cost {
+                Cost::Fixed(1) => Value::Null,
+                Cost::Fixed(cost) => json!(cost),
+                Cost::Attribute(name) => json!({"attribute": name}),
+            },
+        );
+        let max_delay = self.max_delay.filter(|delay| !delay.is_zero());
+        put("max_delay", json!(max_delay.map(|delay| delay.to_string())));
+        put(
+            "mode",
+            match self.mode {
+                Mode::Enforce => Value::Null,
+                Mode::Shadow => json!("shadow"),
+            },
+        );
+        put(
+            "on_store_failure",
+            match self.on_store_failure {
+                OnStoreFailure::Allow => json!("allow"),
+                OnStoreFailure::Deny => json!("deny"),
+                OnStoreFailure::Local => Value::Null,
+            },
+        );
+        put(
+            "sync",
+            match self.sync {
+                Sync::Exact => Value::Null,
+                Sync::Leased => json!("leased"),
+            },
+        );
+        put("expires_at", json!(self.expires_at.map(time)));
+        Value::Object(map)
+    }
+
+    /// Tiers or overrides, in the order in which they were written.
+    fn named(&self, named: &Named) -> Value {
+        if named.is_empty() {
+            return Value::Null;
+        }
+        let mut places: Vec<(&String, &usize)> = named.iter().collect();
+        places.sort_by_key(|(_, place)| **place);
+        let entry = |(name, place): (&String, &usize)| (name.clone(), grant(&self.grants[*place]));
+        Value::Object(places.into_iter().map(entry).collect())
+    }
+}
+
+impl Match {
+    fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let mut put = |key: &str, list: Vec<String>| {
+            if !list.is_empty() {
+                map.insert(key.to_owned(), json!(list));
+            }
+        };
+        put("path", self.path.iter().map(ToString::to_string).collect());
+        put("method", self.method.clone());
+        put("host", self.host.iter().map(ToString::to_string).collect());
+        put("ip", self.ip.iter().map(ToString::to_string).collect());
+        if !self.attributes.is_empty() {
+            let entry = |(name, values): &(String, Vec<String>)| (name.clone(), json!(values));
+            let attributes = self.attributes.iter().map(entry).collect();
+            map.insert("attributes".to_owned(), Value::Object(attributes));
+        }
+        if let Some(condition) = &self.when {
+            map.insert("when".to_owned(), json!(condition.text()));
+        }
+        if map.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(map)
+        }
+    }
+}
+
+fn grant(grant: &Grant) -> Value {
+    match grant {
+        Grant::Unlimited => json!("unlimited"),
+        Grant::Blocked => json!("blocked"),
+        Grant::Limits(limits) => {
+            let texts: Vec<String> = limits.iter().map(ToString::to_string).collect();
+            json!(texts.join("; "))
+        }
+    }
+}
+
+fn time(time: Timestamp) -> String {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| String::new(), |time| time.to_string())
+}
