@@ -1,1 +1,32 @@
 //! The Tidegate service as a library: front ends, admin API, rule sources and telemetry.
+//!
+//! A program reads a [`Config`], opens a [`Service`], binds [`Listeners`] and runs it until its
+//! [`Handle`] says that it should end:
+//!
+//! ```no_run
+//! use tidegate_server::{Config, Handle, Listeners, Outside, run};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let outside = Outside { environment: &|_| None, flags: vec![("http", "127.0.0.1:0".into())] };
+//! let config = Config::load(&outside)?;
+//! let listeners = Listeners::bind(&config).await?;
+//! run(config, listeners, Handle::new()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod config;
+pub mod data_dir;
+mod handle;
+mod http;
+pub mod listen;
+pub mod rulebook;
+mod run;
+mod server;
+mod telemetry;
+pub mod watch;
+
+pub use config::{Config, Outside};
+pub use handle::Handle;
+pub use run::{Listeners, RunError, Service, run};
+pub use telemetry::start_logs;

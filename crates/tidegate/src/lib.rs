@@ -43,4 +43,5 @@ pub use limiter::{Limiter, LimiterBuilder};
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
     Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
+    store,
 };

@@ -8,7 +8,7 @@ use tidegate_core::{Scope, Timestamp};
 use super::read::id_of;
 use super::read_limit::{self, Counting};
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use super::{RuleSettings, read_match, warnings};
+use super::{RuleSettings, read_match, warnings, write};
 use crate::attributes::{self, Attributes};
 use crate::document::{Fields, Node, Problems, Spot, Value};
 
@@ -84,6 +84,7 @@ pub(super) fn rule(
         sync,
         expires_at,
         ipv6_prefix: settings.ipv6_prefix,
+        written: write::as_written(node),
         counts: Arc::default(),
     };
     warnings::of(&rule, node, &spot, problems);

@@ -35,6 +35,8 @@ pub struct Rule {
     pub(super) sync: Sync,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) ipv6_prefix: u8,
+    /// The rule as JSON, as it was written.
+    pub(super) written: serde_json::Value,
     pub(super) scope: Scope,
     pub(super) counts: Arc<RuleCounts>,
 }
@@ -202,6 +204,14 @@ impl Rule {
             return Key::Known(Cow::Owned(joined(&values)));
         }
         Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+    }
+
+    /// The values that name the counter of a request, as one text; none if it has no counter here.
+    pub fn key_text<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
+        match self.key(attributes) {
+            Key::Known(key) => Some(key),
+            Key::Denied | Key::Skipped => None,
+        }
     }
 
     /// What the rule grants to a request: its override, else its tier's, else the limit. The place in

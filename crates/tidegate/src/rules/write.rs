@@ -1,20 +1,34 @@
-//! Writes rules down as JSON, in the form in which they are read: what is as by default is left out.
+//! Writes rules down as JSON: as they were written, and in the one form that all rules have that say
+//! the same.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::{Algorithm, Anchor, Timestamp};
 
 use super::RuleSet;
 use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use crate::document::{Entry, Node, ScalarKind, Value as Written};
 
 impl RuleSet {
-    /// The rules as a JSON list; under the key `rules` it reads as the same set again.
+    /// The rules as a JSON list, as they were written.
+    pub fn written(&self) -> Value {
+        Value::Array(self.iter().map(|rule| rule.written.clone()).collect())
+    }
+
+    /// The rules as a JSON list, the same for all sets that say the same. Under the key `rules` it reads
+    /// as the same set again.
     pub fn to_json(&self) -> Value {
         Value::Array(self.iter().map(|rule| rule.to_json()).collect())
     }
 }
 
 impl Rule {
-    /// The rule as JSON, which reads as the same rule again.
+    /// The rule as JSON, as it was written.
+    pub fn written(&self) -> &Value {
+        &self.written
+    }
+
+    /// The rule as JSON, the same for all rules that say the same: what is as by default is left out.
+    /// It reads as the same rule again.
     pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         let mut put = |key: &str, value: Value| {
@@ -126,6 +140,45 @@ impl Match {
             Value::Null
         } else {
             Value::Object(map)
+        }
+    }
+}
+
+/// A part of a rule as it was written. YAML does not tell numbers from text; the rule's keys do.
+pub(super) fn as_written(node: &Node) -> Value {
+    written_under("", node)
+}
+
+fn written_under(key: &str, node: &Node) -> Value {
+    match &node.value {
+        Written::Null => Value::Null,
+        Written::List(list) => list.iter().map(|item| written_under(key, item)).collect(),
+        Written::Map(entries) => {
+            // Below `attributes` all is text, whatever it is called.
+            let under = |name: &str| match key {
+                "attributes" => "attributes".to_owned(),
+                _ => name.to_owned(),
+            };
+            let entry = |entry: &Entry| {
+                let value = written_under(&under(&entry.key), &entry.value);
+                (entry.key.clone(), value)
+            };
+            let is_there = |(_, value): &(String, Value)| !value.is_null();
+            Value::Object(entries.iter().map(entry).filter(is_there).collect())
+        }
+        Written::Scalar(scalar) => {
+            let text = scalar.text.as_str();
+            let number = || text.parse::<u64>().ok().map(Value::from);
+            let boolean = || text.parse::<bool>().ok().map(Value::from);
+            let typed = match (scalar.kind, key) {
+                (ScalarKind::Number, _)
+                | (ScalarKind::Plain, "limit" | "requests" | "burst" | "slots" | "cost") => {
+                    number()
+                }
+                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
+                (ScalarKind::Plain | ScalarKind::Text, _) => None,
+            };
+            typed.unwrap_or_else(|| Value::from(text))
         }
     }
 }

@@ -1,0 +1,152 @@
+//! `tidegate serve`: its flags, and the server's life. The environment and the file are read by the
+//! server's configuration.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use tidegate_server::{Config, Handle, Listeners, Outside, Service, start_logs};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Read settings from this YAML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// Take the rules from this file, and follow its changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<String>,
+    /// Where HTTP listens [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
+    /// Where gRPC listens, or `off`; not in this version
+    #[arg(long, value_name = "ADDR|off")]
+    pub(crate) grpc: Option<String>,
+    /// Where the Redis protocol listens; not in this version
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) resp: Option<String>,
+    /// Where the gateway listens; not in this version
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) gateway: Option<String>,
+    /// Where the gateway forwards to; not in this version
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+    /// Keep state in this Redis; not in this version
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+    /// Where rules are kept [default: tidegate-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
+    /// Decide at the time that a request names, for replays and tests
+    #[arg(long)]
+    pub(crate) trust_timestamps: bool,
+    /// How log lines look: `text` or `json`
+    #[arg(long, value_name = "text|json")]
+    pub(crate) log_format: Option<String>,
+    /// What is logged: `error`, `warn`, `info`, `debug` or `trace`
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+impl ServeArgs {
+    /// The flags that were given, by the key of their setting.
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let trust_timestamps = self.trust_timestamps.then(|| "true".to_owned());
+        let flags = [
+            ("config", &self.config),
+            ("rules", &self.rules),
+            ("http", &self.http),
+            ("grpc", &self.grpc),
+            ("resp", &self.resp),
+            ("gateway", &self.gateway),
+            ("upstream", &self.upstream),
+            ("redis", &self.redis),
+            ("data_dir", &self.data_dir),
+            ("trust_timestamps", &trust_timestamps),
+            ("log_format", &self.log_format),
+            ("log_level", &self.log_level),
+        ];
+        let given = |(key, value): (&'static str, &Option<String>)| Some((key, value.clone()?));
+        flags.into_iter().filter_map(given).collect()
+    }
+}
+
+/// Serves until it is told to end. 0 after a shutdown in good order, 2 if it could not start.
+pub(crate) fn run(args: &ServeArgs) -> ExitCode {
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = error.to_string();
+            let text = text.trim_end();
+            // Problems of a file say by themselves that they are errors.
+            if text.starts_with("error: ") || text.starts_with("warning: ") {
+                anstream::eprintln!("{text}");
+            } else {
+                anstream::eprintln!("error: {text}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place where the environment is read"
+    )]
+    let environment = |name: &str| std::env::var(name).ok();
+    let config = Config::load(&Outside {
+        environment: &environment,
+        flags: args.flags(),
+    })?;
+    start_logs(&config.log);
+    let service = Service::open(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let listeners = Listeners::bind(&config).await?;
+        announce("http", &listeners.http)?;
+        let handle = Handle::new();
+        listen_for_signals(&handle)?;
+        service.run(listeners, handle).await;
+        anyhow::Ok(())
+    })?;
+    // A thread that still waits for a disk must not hold the end up.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// Tells on stdout where a front end is asked, for people and for scripts that chose port 0.
+fn announce(front_end: &str, listener: &tokio::net::TcpListener) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "listening {front_end}={}", listener.local_addr()?)?;
+    stdout.flush()
+}
+
+/// SIGTERM and SIGINT end the server in good order, a second one at once; SIGHUP reloads.
+fn listen_for_signals(handle: &Handle) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hangup.recv() => {
+                    handle.reload();
+                    continue;
+                }
+            }
+            if is_ending {
+                std::process::exit(1);
+            }
+            is_ending = true;
+            handle.shut_down();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! How the server is set up: a YAML file, the environment and flags, in rising order of precedence.
+//!
+//! `settings.rs` names every setting once; `read.rs` turns what was written into [`Config`], with all
+//! problems at once. Nothing else reads a file of configuration or the environment.
+
+mod read;
+mod settings;
+
+pub use settings::{SETTINGS, Setting};
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tidegate::Micros;
+use tidegate::address::TrustedProxies;
+use tidegate::document::{Problems, Source};
+use tidegate::headers::HeaderSettings;
+use tidegate::rules::RuleSettings;
+
+/// How the server is set up. Validated.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where HTTP is served.
+    pub http: SocketAddr,
+    /// The file with the rules, if they come from one.
+    pub rules: Option<PathBuf>,
+    /// Where rules are kept otherwise.
+    pub data_dir: PathBuf,
+    /// How many versions of the rules are kept there.
+    pub history: usize,
+    /// Whether a request may bring its own time.
+    pub trust_timestamps: bool,
+    /// How many keys the store holds at the most.
+    pub max_keys: usize,
+    /// Settings that rules are read with.
+    pub rule_settings: RuleSettings,
+    /// Whose word about the client's address counts.
+    pub trusted_proxies: TrustedProxies,
+    /// Which headers tell clients about a decision.
+    pub headers: HeaderSettings,
+    /// Who may do what. Empty: everyone may check, and only this machine may administrate.
+    pub tokens: Vec<Token>,
+    /// The certificate and the key to serve with, as PEM files.
+    pub tls: Option<TlsFiles>,
+    /// How long connections may take to finish when the server shuts down.
+    pub drain_timeout: Micros,
+    /// How long the server goes on accepting after it has said that it is not ready any more.
+    pub drain_delay: Micros,
+    /// How many connections there may be at once.
+    pub max_connections: usize,
+    /// How logs look and what is in them.
+    pub log: LogSettings,
+    /// What was asked for and cannot be done, to be logged.
+    pub notes: Vec<String>,
+}
+
+/// A token and what it opens.
+#[derive(Clone)]
+pub struct Token {
+    /// Who it belongs to; shown in the history of rules.
+    pub name: String,
+    /// The secret.
+    pub secret: String,
+    /// What it opens.
+    pub scopes: Vec<Scope>,
+}
+
+/// Without the secret.
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token")
+            .field("name", &self.name)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a token opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Reading rules and their history.
+    Read,
+    /// Changing rules, and resetting what was used.
+    Write,
+    /// Checks and leases.
+    Check,
+}
+
+impl Scope {
+    /// The word in configuration and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Check => "check",
+        }
+    }
+}
+
+/// The files of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead to its root.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// How logs look and what is in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Whether each line is a JSON object.
+    pub json: bool,
+    /// A level, or directives by target such as `info,tidegate_server=debug`.
+    pub level: String,
+}
+
+/// Where settings come from beside the file: the environment, as a function, and flags.
+pub struct Outside<'a> {
+    /// The value of an environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Flags by the key of their setting, as `("http", "127.0.0.1:0")`.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// Why there is no configuration: everything that is wrong, ready to be printed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+impl Config {
+    /// Reads the file, if there is one, and what stands above it.
+    pub fn load(outside: &Outside<'_>) -> Result<Self, ConfigError> {
+        let named = |key| outside.flags.iter().find(|(flag, _)| *flag == key);
+        let file = named("config")
+            .map(|(_, path)| path.clone())
+            .or_else(|| (outside.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
+        let source = match file {
+            Some(path) => source_of(Path::new(&path))?,
+            None => Source::new("configuration", ""),
+        };
+        let mut problems = Problems::new();
+        let config = read::config(&source, outside, &mut problems);
+        match config {
+            Some(config) if !problems.has_errors() => Ok(config),
+            _ => {
+                problems.sort();
+                Err(ConfigError(problems.render(&source)))
+            }
+        }
+    }
+}
+
+fn source_of(path: &Path) -> Result<Source, ConfigError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Source::new(path.display().to_string(), text)),
+        Err(error) => Err(ConfigError(format!(
+            "error: cannot read the configuration `{}`: {error}; give the path of a YAML file with --config\n",
+            path.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! Turns what was written into a configuration, and says everything that is wrong with it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tidegate::Micros;
+use tidegate::address::{TrustedProxies, parse_network};
+use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Value};
+use tidegate::headers::{HeaderSettings, ResetForm};
+use tidegate::rules::RuleSettings;
+
+use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token};
+
+type Taken<'n> = Option<(Spot, &'n Node)>;
+
+pub(super) fn config(
+    source: &Source,
+    outside: &Outside<'_>,
+    problems: &mut Problems,
+) -> Option<Config> {
+    let written = source.read(problems)?;
+    let node = with_outside(written, outside, problems)?;
+    let mut fields = Fields::of(&node, Spot::document(), problems)?;
+    let mut notes = Vec::new();
+    missing_parts(&mut fields, &mut notes, problems);
+
+    let http = parsed(fields.take("http"), listen_address, problems);
+    let rules = path(fields.take("rules"), problems);
+    let data_dir = path(fields.take("data_dir"), problems);
+    let history = number(fields.take("history"), 1, 1_000_000, problems);
+    let trust_timestamps = fields.take("trust_timestamps");
+    let trust_timestamps = trust_timestamps.and_then(|(spot, node)| spot.boolean(node, problems));
+    let max_keys = number(fields.take("max_keys"), 1, 1 << 40, problems);
+    let ipv6_prefix = number(fields.take("ipv6_prefix"), 1, 128, problems);
+    let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let headers = headers(
+        fields.take("headers"),
+        fields.take("reset_header"),
+        problems,
+    );
+    let tokens = tokens(fields.take("tokens"), outside, problems);
+    let tls = tls(&mut fields, problems);
+    let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
+    let drain_delay = parsed(fields.take("drain_delay"), span, problems);
+    let max_connections = number(fields.take("max_connections"), 1, 1 << 30, problems);
+    let log = log(&mut fields, problems);
+    fields.done(problems);
+
+    Some(Config {
+        http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+        rules,
+        data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
+        history: history.unwrap_or(100),
+        trust_timestamps: trust_timestamps.unwrap_or(false),
+        max_keys: max_keys.unwrap_or(10_000_000),
+        rule_settings: RuleSettings {
+            ipv6_prefix: ipv6_prefix
+                .and_then(|prefix| u8::try_from(prefix).ok())
+                .unwrap_or(64),
+        },
+        trusted_proxies,
+        headers,
+        tokens,
+        tls,
+        drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
+        drain_delay: drain_delay.unwrap_or(Micros::ZERO),
+        max_connections: max_connections.unwrap_or(10_000),
+        log,
+        notes,
+    })
+}
+
+/// The document with what the environment and the flags say in the place of what it says.
+fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -> Option<Node> {
+    let mut entries = match written.value {
+        Value::Map(entries) => entries,
+        Value::Null => Vec::new(),
+        Value::Scalar(_) | Value::List(_) => {
+            let message = format!(
+                "this must be a map of settings such as `http: 127.0.0.1:8080`, not {}",
+                written.kind()
+            );
+            problems.error(&written.place, &Spot::document(), message);
+            return None;
+        }
+    };
+    for setting in SETTINGS.iter().filter(|setting| setting.key != "config") {
+        let flag = outside.flags.iter().find(|(key, _)| *key == setting.key);
+        let variable = setting.variable.and_then(|name| {
+            let value = (outside.environment)(name).filter(|value| !value.is_empty())?;
+            Some((name, value))
+        });
+        let (name, value) = match (flag, variable) {
+            (Some((_, value)), _) => (setting.flag.unwrap_or(setting.key), value.clone()),
+            (None, Some(variable)) => variable,
+            (None, None) => continue,
+        };
+        entries.retain(|entry| entry.key != setting.key);
+        entries.push(Entry {
+            key: setting.key.to_owned(),
+            key_place: Place::Setting(name.to_owned()),
+            value: outside_value(setting.key, name, &value),
+        });
+    }
+    Some(Node {
+        value: Value::Map(entries),
+        place: written.place,
+    })
+}
+
+/// Lists are written with commas outside of a file.
+fn outside_value(key: &str, name: &str, value: &str) -> Node {
+    if !matches!(key, "trusted_proxies" | "headers") {
+        return Node::setting(name, value);
+    }
+    let items = value
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
+    Node {
+        value: Value::List(items.map(|item| Node::setting(name, item)).collect()),
+        place: Place::Setting(name.to_owned()),
+    }
+}
+
+/// Parts that are named in the documentation and not built yet: never ignored in silence.
+fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mut Problems) {
+    if let Some((spot, node)) = fields.take("grpc")
+        && spot.text(node, problems).is_some_and(|text| text != "off")
+    {
+        notes.push("this version does not serve gRPC: the setting `grpc` has no effect".to_owned());
+    }
+    for key in ["resp", "gateway", "upstream", "redis"] {
+        if let Some((spot, node)) = fields.take(key) {
+            problems.error(
+                &node.place,
+                &spot,
+                format!("this version has no `{key}` yet; leave it out"),
+            );
+        }
+    }
+}
+
+fn parsed<T>(
+    taken: Taken<'_>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+    problems: &mut Problems,
+) -> Option<T> {
+    taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
+}
+
+fn number(taken: Taken<'_>, least: u64, most: u64, problems: &mut Problems) -> Option<usize> {
+    let number = taken.and_then(|(spot, node)| spot.integer(node, least, most, problems))?;
+    usize::try_from(number).ok()
+}
+
+fn path(taken: Taken<'_>, problems: &mut Problems) -> Option<PathBuf> {
+    taken
+        .and_then(|(spot, node)| spot.text(node, problems))
+        .map(PathBuf::from)
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.replacen("localhost:", "127.0.0.1:", 1);
+    text.parse().map_err(|_| {
+        format!("`{text}` is not an address to listen on; write an IP address and a port, for example `127.0.0.1:8080` or `0.0.0.0:80`")
+    })
+}
+
+fn span(text: &str) -> Result<Micros, String> {
+    text.parse()
+        .map_err(|error: tidegate::LimitError| error.to_string())
+}
+
+fn networks(taken: Taken<'_>, problems: &mut Problems) -> TrustedProxies {
+    let Some((spot, node)) = taken else {
+        return TrustedProxies::default();
+    };
+    let items = spot.items(node, problems);
+    let network = |(spot, node): (Spot, &Node)| spot.parsed(node, parse_network, problems);
+    items.into_iter().filter_map(network).collect()
+}
+
+fn headers(names: Taken<'_>, reset: Taken<'_>, problems: &mut Problems) -> HeaderSettings {
+    let mut settings = HeaderSettings::default();
+    if let Some((spot, node)) = names {
+        settings = HeaderSettings::NONE;
+        for (spot, node) in spot.items(node, problems) {
+            let words = [("x", 0), ("draft-10", 1), ("retry-after", 2)];
+            match spot.one_of(node, &words, problems) {
+                Some(0) => settings.x = true,
+                Some(1) => settings.draft_10 = true,
+                Some(_) => settings.retry_after = true,
+                None => {}
+            }
+        }
+    }
+    let words = [
+        ("unix", ResetForm::UnixSeconds),
+        ("delta", ResetForm::DeltaSeconds),
+    ];
+    if let Some(form) = reset.and_then(|(spot, node)| spot.one_of(node, &words, problems)) {
+        settings.reset = form;
+    }
+    settings
+}
+
+fn tokens(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    if let Some((spot, node)) = taken {
+        let Value::List(items) = &node.value else {
+            problems.error(&node.place, &spot, "this must be a list of tokens, each `{name: ..., token_file: ..., scopes: [read, write, check]}`");
+            return tokens;
+        };
+        for (index, item) in items.iter().enumerate() {
+            let Some(read) = read_token(item, &spot.item(index), outside, problems) else {
+                continue;
+            };
+            if tokens.iter().any(|other| other.name == read.name) {
+                problems.error(
+                    &item.place,
+                    &spot.item(index),
+                    format!(
+                        "two tokens have the name `{}`; give each its own",
+                        read.name
+                    ),
+                );
+            }
+            tokens.push(read);
+        }
+    }
+    if let Some(secret) =
+        (outside.environment)("TIDEGATE_TOKEN").filter(|secret| !secret.is_empty())
+    {
+        tokens.push(Token {
+            name: "TIDEGATE_TOKEN".to_owned(),
+            secret,
+            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+        });
+    }
+    tokens
+}
+
+fn read_token(
+    node: &Node,
+    spot: &Spot,
+    outside: &Outside<'_>,
+    problems: &mut Problems,
+) -> Option<Token> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let name = fields.take("name");
+    let file = fields.take("token_file");
+    let variable = fields.take("token_env");
+    let scopes = fields.take("scopes");
+    fields.done(problems);
+    let (Some((name_spot, name)), Some((scopes_spot, scopes))) = (name, scopes) else {
+        problems.error(
+            &node.place,
+            spot,
+            "a token needs a `name`, its `scopes`, and a `token_file` or a `token_env`",
+        );
+        return None;
+    };
+    let name = name_spot.text(name, problems)?;
+    let words = [
+        ("read", Scope::Read),
+        ("write", Scope::Write),
+        ("check", Scope::Check),
+    ];
+    let items = scopes_spot.items(scopes, problems);
+    let scopes: Vec<Scope> = items
+        .into_iter()
+        .filter_map(|(spot, node)| spot.one_of(node, &words, problems))
+        .collect();
+    let secret = match (file, variable) {
+        (Some((spot, node)), None) => spot.parsed(node, secret_in_file, problems)?,
+        (None, Some((spot, node))) => {
+            let read = |name: &str| {
+                let value = (outside.environment)(name).filter(|value| !value.is_empty());
+                value
+                    .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
+            };
+            spot.parsed(node, read, problems)?
+        }
+        _ => {
+            problems.error(
+                &node.place,
+                spot,
+                "give either a `token_file` or a `token_env`",
+            );
+            return None;
+        }
+    };
+    Some(Token {
+        name: name.to_owned(),
+        secret,
+        scopes,
+    })
+}
+
+fn secret_in_file(path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;
+    let secret = text.trim();
+    if secret.is_empty() {
+        return Err(format!("there is no token in `{path}`"));
+    }
+    Ok(secret.to_owned())
+}
+
+fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<TlsFiles> {
+    let (cert, key) = (fields.take("tls_cert"), fields.take("tls_key"));
+    let alone = match (&cert, &key) {
+        (Some(cert), None) => Some((cert, "tls_key")),
+        (None, Some(key)) => Some((key, "tls_cert")),
+        _ => None,
+    };
+    if let Some(((spot, node), other)) = alone {
+        problems.error(
+            &node.place,
+            spot,
+            format!("this goes together with `{other}`; give both"),
+        );
+    }
+    let cert = path(cert, problems);
+    Some(TlsFiles {
+        cert: cert?,
+        key: path(key, problems)?,
+    })
+}
+
+fn log(fields: &mut Fields<'_>, problems: &mut Problems) -> LogSettings {
+    let words = [("text", false), ("json", true)];
+    let json = fields
+        .take("log_format")
+        .and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    let level = |text: &str| match text.parse::<tracing_subscriber::filter::Targets>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!(
+            "`{text}` is no level of logs: {error}; write for example `info` or `debug`"
+        )),
+    };
+    let level = parsed(fields.take("log_level"), level, problems);
+    LogSettings {
+        json: json.unwrap_or(false),
+        level: level.unwrap_or_else(|| "info".to_owned()),
+    }
+}

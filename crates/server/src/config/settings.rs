@@ -1,0 +1,176 @@
+//! Every setting, once: its key in the file, its environment variable, and its flag if it has one.
+
+/// A setting of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// The key in the YAML file.
+    pub key: &'static str,
+    /// The environment variable, for what fits into one.
+    pub variable: Option<&'static str>,
+    /// The flag of `tidegate serve`.
+    pub flag: Option<&'static str>,
+    /// What it does, in one line.
+    pub about: &'static str,
+}
+
+const fn setting(
+    key: &'static str,
+    variable: Option<&'static str>,
+    flag: Option<&'static str>,
+    about: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        variable,
+        flag,
+        about,
+    }
+}
+
+/// All of them, in the order of the reference page.
+pub const SETTINGS: [Setting; 24] = [
+    setting(
+        "http",
+        Some("TIDEGATE_HTTP"),
+        Some("--http"),
+        "where HTTP is served; 127.0.0.1:8080",
+    ),
+    setting(
+        "grpc",
+        Some("TIDEGATE_GRPC"),
+        Some("--grpc"),
+        "where gRPC is served, or `off`; not in this version",
+    ),
+    setting(
+        "resp",
+        Some("TIDEGATE_RESP"),
+        Some("--resp"),
+        "where RESP is served; not in this version",
+    ),
+    setting(
+        "gateway",
+        Some("TIDEGATE_GATEWAY"),
+        Some("--gateway"),
+        "where the gateway listens; not in this version",
+    ),
+    setting(
+        "upstream",
+        Some("TIDEGATE_UPSTREAM"),
+        Some("--upstream"),
+        "what the gateway stands before; not in this version",
+    ),
+    setting(
+        "redis",
+        Some("TIDEGATE_REDIS"),
+        Some("--redis"),
+        "the Redis to share state in; not in this version",
+    ),
+    setting(
+        "rules",
+        Some("TIDEGATE_RULES"),
+        Some("--rules"),
+        "the file with the rules, watched; none: they are kept in data_dir",
+    ),
+    setting(
+        "data_dir",
+        Some("TIDEGATE_DATA_DIR"),
+        Some("--data-dir"),
+        "where rules are kept that are changed through the API; tidegate-data",
+    ),
+    setting(
+        "history",
+        Some("TIDEGATE_HISTORY"),
+        None,
+        "how many versions of the rules are kept; 100",
+    ),
+    setting(
+        "trust_timestamps",
+        Some("TIDEGATE_TRUST_TIMESTAMPS"),
+        Some("--trust-timestamps"),
+        "whether a request may bring its own time, for replays and tests; false",
+    ),
+    setting(
+        "max_keys",
+        Some("TIDEGATE_MAX_KEYS"),
+        None,
+        "how many keys the in-memory store holds at the most; 10000000",
+    ),
+    setting(
+        "ipv6_prefix",
+        Some("TIDEGATE_IPV6_PREFIX"),
+        None,
+        "how many bits of an IPv6 address make a key; 64",
+    ),
+    setting(
+        "trusted_proxies",
+        Some("TIDEGATE_TRUSTED_PROXIES"),
+        None,
+        "networks whose word about the client's address counts; []",
+    ),
+    setting(
+        "headers",
+        Some("TIDEGATE_HEADERS"),
+        None,
+        "which headers tell of a decision; [x, draft-10, retry-after]",
+    ),
+    setting(
+        "reset_header",
+        Some("TIDEGATE_RESET_HEADER"),
+        None,
+        "X-RateLimit-Reset as `unix` seconds or `delta` seconds; unix",
+    ),
+    setting(
+        "tokens",
+        None,
+        None,
+        "who may do what; a list of {name, token_file or token_env, scopes}",
+    ),
+    setting(
+        "tls_cert",
+        Some("TIDEGATE_TLS_CERT"),
+        None,
+        "the certificate to serve with, a PEM file",
+    ),
+    setting(
+        "tls_key",
+        Some("TIDEGATE_TLS_KEY"),
+        None,
+        "its private key, a PEM file",
+    ),
+    setting(
+        "drain_timeout",
+        Some("TIDEGATE_DRAIN_TIMEOUT"),
+        None,
+        "how long what is in flight may take at shutdown; 10s",
+    ),
+    setting(
+        "drain_delay",
+        Some("TIDEGATE_DRAIN_DELAY"),
+        None,
+        "how long to go on after /readyz says no at shutdown; 0s",
+    ),
+    setting(
+        "max_connections",
+        Some("TIDEGATE_MAX_CONNECTIONS"),
+        None,
+        "how many connections there may be at once; 10000",
+    ),
+    setting(
+        "log_format",
+        Some("TIDEGATE_LOG_FORMAT"),
+        Some("--log-format"),
+        "`text` or `json`; text",
+    ),
+    setting(
+        "log_level",
+        Some("TIDEGATE_LOG_LEVEL"),
+        Some("--log-level"),
+        "`error`, `warn`, `info`, `debug`, `trace`, or directives by target; info",
+    ),
+    setting(
+        "config",
+        Some("TIDEGATE_CONFIG"),
+        Some("--config"),
+        "the YAML file with these settings; not a key of the file itself",
+    ),
+];

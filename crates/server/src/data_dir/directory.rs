@@ -1,0 +1,246 @@
+//! The data directory itself: opened, read and written by one server at a time.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::Access;
+
+use super::error::DataDirError;
+use super::lock::Lock;
+use super::name::{LAST_NUMBER, Name};
+use super::scan::{self, Found, Warning};
+use super::version::{self, NewVersion, Row, Version};
+
+/// How many versions are kept when nothing else is said.
+const DEFAULT_KEEP: usize = 100;
+
+/// A directory with the versions of the rules, locked for this process while this lives.
+///
+/// Each version is a file of its own, complete and on the disk before it gets its name, so a process
+/// that is killed leaves the version that it acknowledged last, or one that it was just about to.
+/// Opening, reading and writing wait for the disk; [`current`](Self::current) and
+/// [`history`](Self::history) answer at once.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::Timestamp;
+/// use tidegate_server::data_dir::{DataDir, NewVersion};
+///
+/// # let temporary = tempfile::tempdir()?;
+/// # let path = temporary.path();
+/// let data = DataDir::open(path)?;
+/// assert!(data.current().is_none());
+/// let version = data.write(&NewVersion {
+///     at: Timestamp::from_seconds(1_794_770_000),
+///     by: "ops".into(),
+///     changes: vec!["added per-user".into()],
+///     rules: Arc::new(serde_json::json!([{"id": "per-user", "per": ["user_id"], "limit": "5/s"}])),
+/// })?;
+/// assert_eq!(version.version, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DataDir {
+    /// The folder of the versions.
+    folder: PathBuf,
+    keep: usize,
+    warnings: Vec<Warning>,
+    /// The largest number that was given to a version. Held by whoever writes.
+    last: Mutex<u64>,
+    shown: RwLock<Shown>,
+    /// Let go of last.
+    _lock: Lock,
+}
+
+/// What readers see. Never held while waiting for the disk.
+#[derive(Debug)]
+struct Shown {
+    current: Option<Arc<Version>>,
+    rows: Vec<Row>,
+}
+
+impl DataDir {
+    /// Opens the directory, or makes it, and takes its lock.
+    ///
+    /// A file that is not what was once written is set aside, and [told of](Self::warnings); the
+    /// newest good version is the current one.
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        make(path)?;
+        let lock = Lock::take(path)?;
+        let folder = path.join("rules");
+        make(&folder)?;
+        rustix::fs::access(
+            &folder,
+            Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+        )
+        .map_err(|error| DataDirError::new("read and write", &folder, error.into()))?;
+        let Found {
+            current,
+            rows,
+            last,
+            warnings,
+        } = scan::scan(&folder)?;
+        // A version whose writer was killed before this step counts from now on.
+        sync(&folder).map_err(|error| DataDirError::new("sync", &folder, error))?;
+        Ok(Self {
+            folder,
+            keep: DEFAULT_KEEP,
+            warnings,
+            last: Mutex::new(last),
+            shown: RwLock::new(Shown { current, rows }),
+            _lock: lock,
+        })
+    }
+
+    /// Keeps so many versions, the current one among them: 100 unless said, and at least one.
+    #[must_use]
+    pub fn keep(self, keep: usize) -> Self {
+        Self {
+            keep: keep.max(1),
+            ..self
+        }
+    }
+
+    /// The files that were found in the place of versions when the directory was opened, and are
+    /// none. If there are some and no [current](Self::current) version, all rules are lost.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The newest version; nothing if none was ever written.
+    pub fn current(&self) -> Option<Arc<Version>> {
+        self.shown.read().current.clone()
+    }
+
+    /// The versions that are kept, newest first.
+    pub fn history(&self) -> Vec<Row> {
+        self.shown.read().rows.clone()
+    }
+
+    /// Reads a version of the [history](Self::history) from the disk; nothing if it is not kept.
+    pub fn read(&self, version: u64) -> Result<Option<Version>, DataDirError> {
+        let is_kept = |shown: &Shown| shown.rows.iter().any(|row| row.version == version);
+        if is_kept(&self.shown.read()) {
+            scan::read(&self.folder, version)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Makes a new version the current one, and forgets the oldest if there are too many.
+    ///
+    /// When this returns a version, it is on the disk. What is returned was read from what was
+    /// written, so it is what a restart will find. After an error the current version is the one
+    /// before, here and on the disk, with one exception: if the disk fails after the new file has got
+    /// its name, and then fails to remove it, the next start may find the new version.
+    pub fn write(&self, new: &NewVersion) -> Result<Arc<Version>, DataDirError> {
+        let mut last = self.last.lock();
+        let number = *last + 1;
+        if number > LAST_NUMBER {
+            let path = self.folder.clone();
+            return Err(DataDirError::NoNumberLeft { path });
+        }
+        let text = version::encode(number, new).map_err(DataDirError::Unwritable)?;
+        let version = version::decode(number, &text).map_err(DataDirError::Unwritable)?;
+        let version = Arc::new(version);
+
+        let temporary = Name::Temporary(number).within(&self.folder);
+        if let Err(error) = write_synced(&temporary, &text) {
+            let _ = fs::remove_file(&temporary);
+            return Err(DataDirError::new("write", &temporary, error));
+        }
+        // Whatever comes of it, the number may now be seen on the disk.
+        *last = number;
+        self.publish(&temporary, number)?;
+
+        let mut shown = self.shown.write();
+        shown.rows.insert(0, Row::from(&*version));
+        shown.current = Some(Arc::clone(&version));
+        drop(shown);
+        self.prune();
+        Ok(version)
+    }
+
+    /// Gives a complete file the name of a version; if that fails, it has neither name.
+    fn publish(&self, temporary: &Path, number: u64) -> Result<(), DataDirError> {
+        let path = Name::Version(number).within(&self.folder);
+        if let Err(error) = fs::rename(temporary, &path) {
+            let _ = fs::remove_file(temporary);
+            return Err(DataDirError::new("write", &path, error));
+        }
+        sync(&self.folder).map_err(|error| {
+            let _ = fs::remove_file(&path).and_then(|()| sync(&self.folder));
+            DataDirError::new("sync", &self.folder, error)
+        })
+    }
+
+    /// Removes what is too old. A file that cannot be removed stays in the history.
+    fn prune(&self) {
+        let history = self.history();
+        let old = history.iter().skip(self.keep).map(|row| row.version);
+        let is_gone = |number: &u64| {
+            let path = Name::Version(*number).within(&self.folder);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove an old version");
+                    false
+                }
+                _ => true,
+            }
+        };
+        let gone: Vec<u64> = old.filter(is_gone).collect();
+        let mut shown = self.shown.write();
+        shown.rows.retain(|row| !gone.contains(&row.version));
+    }
+}
+
+/// Makes a directory, and those above it, and sees to it that they are on the disk.
+fn make(path: &Path) -> Result<(), DataDirError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    make(parent)?;
+    match DirBuilder::new().mode(0o750).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Another server may have been quicker; the lock will tell.
+            if !path.is_dir() {
+                let path = path.to_path_buf();
+                return Err(DataDirError::NotADirectory { path });
+            }
+        }
+        Err(error) => return Err(DataDirError::new("create", path, error)),
+    }
+    match sync(parent) {
+        // To make an entry takes no right to open the directory that it is made in.
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            Err(DataDirError::new("sync", parent, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file of which nobody knows yet, and waits until it is on the disk.
+fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o640)
+        .open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+/// Waits until the names in a directory are on the disk.
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,146 @@
+//! What can go wrong in a data directory, by what can be done about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::version::BadVersion;
+
+/// Why a data directory could not be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataDirError {
+    /// Another server holds the lock of the directory.
+    #[error(
+        "`{}` is in use by another Tidegate server{}; stop it or give this one another --data-dir",
+        path.display(),
+        in_parentheses(*process)
+    )]
+    InUse {
+        /// The data directory.
+        path: PathBuf,
+        /// The id of the other server's process, if it could be read.
+        process: Option<u32>,
+    },
+    /// Something else has the name of the directory, or of one above it.
+    #[error(
+        "`{}` is not a directory; move it away or give another --data-dir",
+        path.display()
+    )]
+    NotADirectory {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The user that the server runs as may not do this, or nobody may.
+    #[error(
+        "no permission to {doing} `{}`; let the user that Tidegate runs as read and write there, \
+         or give another --data-dir",
+        path.display()
+    )]
+    Denied {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The disk, the quota or the allowed size of a file is used up. Nothing was changed.
+    #[error(
+        "no room to {doing} `{}`; nothing was changed; free some space or raise the quota",
+        path.display()
+    )]
+    Full {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system failed in another way.
+    #[error("cannot {doing} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file of a version is damaged.
+    #[error("`{}` is not a version of the rules", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: BadVersion,
+    },
+    /// These rules could not be read again once written, so they were not written.
+    #[error("the rules cannot be kept as a file")]
+    Unwritable(#[source] BadVersion),
+    /// The largest number that a version can have is taken.
+    #[error("no number is left for another version; move the last file in `{}` away", path.display())]
+    NoNumberLeft {
+        /// The folder of the versions.
+        path: PathBuf,
+    },
+}
+
+impl DataDirError {
+    /// The error for what the system said when `doing` something with `path`.
+    pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let path = path.to_path_buf();
+        match source.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Self::Full {
+                doing,
+                path,
+                source,
+            },
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Self::Denied {
+                doing,
+                path,
+                source,
+            },
+            _ => Self::Io {
+                doing,
+                path,
+                source,
+            },
+        }
+    }
+}
+
+fn in_parentheses(process: Option<u32>) -> String {
+    process.map_or_else(String::new, |id| format!(" (process {id})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_apart_from_everything_else() {
+        let table = [
+            (Errno::NOSPC, "full"),
+            (Errno::DQUOT, "full"),
+            (Errno::FBIG, "full"),
+            (Errno::ACCESS, "denied"),
+            (Errno::PERM, "denied"),
+            (Errno::ROFS, "denied"),
+            (Errno::IO, "io"),
+            (Errno::MFILE, "io"),
+        ];
+        for (errno, expected) in table {
+            let error = DataDirError::new("write", Path::new("x"), errno.into());
+            let found = match error {
+                DataDirError::Full { .. } => "full",
+                DataDirError::Denied { .. } => "denied",
+                _ => "io",
+            };
+            assert_eq!(found, expected, "{errno:?}");
+        }
+    }
+}

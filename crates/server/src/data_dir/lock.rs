@@ -1,0 +1,62 @@
+//! The lock of a data directory: at most one server at a time.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::error::DataDirError;
+
+/// Held while it lives. The system lets go of it, too, however the process ends.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock of the directory, or tells who has it.
+    pub(super) fn take(directory: &Path) -> Result<Self, DataDirError> {
+        let path = directory.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o640)
+            .open(&path)
+            .map_err(|error| DataDirError::new("open", &path, error))?;
+        match file.try_lock() {
+            Ok(()) => {
+                sign(&mut file);
+                Ok(Self { file })
+            }
+            Err(TryLockError::WouldBlock) => Err(DataDirError::InUse {
+                path: directory.to_path_buf(),
+                process: signer(&file),
+            }),
+            Err(TryLockError::Error(error)) => Err(DataDirError::new("lock", &path, error)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file would not do if a child process was just being started: until it runs
+        // its program, it has the file open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Writes who has the lock into it. Only for a message: a full disk must not keep a server from
+/// starting.
+fn sign(file: &mut File) {
+    let _ = file
+        .set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+}
+
+fn signer(file: &File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

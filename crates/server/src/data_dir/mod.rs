@@ -1,0 +1,25 @@
+//! The data directory: where a server without a rule file and without Redis keeps its rules.
+//!
+//! One file for each version, written whole or not at all. What a rule says, and whether it may be
+//! changed, is left to the caller; so is comparing versions before a change.
+//!
+//! - `directory`: the directory itself: opening, writing, reading
+//! - `version`: a version and the text of its file
+//! - `scan`: what is found in the folder of versions at the start
+//! - `name`: the names of the files in it
+//! - `lock`: one server for each directory
+//! - `error`: what can go wrong
+
+mod directory;
+mod error;
+mod lock;
+mod name;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod version;
+
+pub use directory::DataDir;
+pub use error::DataDirError;
+pub use scan::Warning;
+pub use version::{BadVersion, NewVersion, Row, Version};

@@ -1,0 +1,127 @@
+//! What is found in the folder of versions when a data directory is opened.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::DataDirError;
+use super::name::Name;
+use super::version::{self, BadVersion, Row, Version};
+
+/// A file that was found in the place of a version and is not one. It is never removed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: BadVersion,
+    /// Where it lies now, if it could be renamed.
+    pub set_aside: Option<PathBuf>,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, problem, .. } = self;
+        write!(
+            f,
+            "`{}` is not a version of the rules: {problem}",
+            path.display()
+        )?;
+        match &self.set_aside {
+            Some(aside) => write!(f, "; it was set aside as `{}`", aside.display()),
+            None => write!(f, "; it was left there"),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The newest version, if there is one.
+    pub(super) current: Option<Arc<Version>>,
+    /// All versions, newest first.
+    pub(super) rows: Vec<Row>,
+    /// The largest number that was ever given to a version, good or not; zero if none was.
+    pub(super) last: u64,
+    /// The files that are not versions, newest first.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Reads every version, sets aside what is not one, and removes what unfinished writes have left.
+///
+/// A file that cannot be read at all is an error and not a warning: to go on with older rules is
+/// right only if the newer ones are lost.
+pub(super) fn scan(folder: &Path) -> Result<Found, DataDirError> {
+    let cannot_list = |error| DataDirError::new("list", folder, error);
+    let mut found = Found::default();
+    let mut numbers = BTreeSet::new();
+    for entry in fs::read_dir(folder).map_err(cannot_list)? {
+        let name = entry.map_err(cannot_list)?.file_name();
+        match name.to_str().and_then(Name::parse) {
+            Some(Name::Version(number)) => {
+                numbers.insert(number);
+                found.last = found.last.max(number);
+            }
+            Some(Name::SetAside(number)) => found.last = found.last.max(number),
+            // One that stays does no harm: the next write with this number writes over it.
+            Some(name @ Name::Temporary(_)) => drop(fs::remove_file(name.within(folder))),
+            None => {}
+        }
+    }
+    for number in numbers.into_iter().rev() {
+        match read(folder, number) {
+            Ok(Some(version)) => {
+                found.rows.push(Row::from(&version));
+                found.current.get_or_insert_with(|| Arc::new(version));
+            }
+            Ok(None) => {}
+            Err(DataDirError::Damaged { path, source }) => found.warnings.push(Warning {
+                set_aside: set_aside(folder, number),
+                path,
+                problem: source,
+            }),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a version; nothing if there is no file for it.
+pub(super) fn read(folder: &Path, number: u64) -> Result<Option<Version>, DataDirError> {
+    let path = Name::Version(number).within(folder);
+    let text = match read_file(&path) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            let source = BadVersion::NotAFile;
+            return Err(DataDirError::Damaged { path, source });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(DataDirError::new("read", &path, error)),
+    };
+    version::decode(number, &text)
+        .map(Some)
+        .map_err(|source| DataDirError::Damaged { path, source })
+}
+
+/// What is in a file; nothing if it is something else, which could keep a reader waiting for ever.
+fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    if fs::metadata(path)?.is_file() {
+        fs::read(path).map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// Renames what is not a version, and tells to what; never over another file.
+fn set_aside(folder: &Path, number: u64) -> Option<PathBuf> {
+    let aside = Name::SetAside(number).within(folder);
+    if fs::symlink_metadata(&aside).is_ok() {
+        return None;
+    }
+    fs::rename(Name::Version(number).within(folder), &aside).ok()?;
+    Some(aside)
+}

@@ -1,0 +1,220 @@
+//! One version of the rules, and the text of the file that keeps it.
+//!
+//! The text is JSON that begins with a checksum of every byte after it. The checksum is against
+//! accidents; whoever can write to the data directory can write rules.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate::Timestamp;
+
+/// The text before the checksum; the same in every file.
+const OPENING: &[u8] = b"{\n  \"checksum\": \"";
+
+/// A version of the rules, as it was kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version {
+    /// Its number. Later versions have larger ones; some may be left out.
+    pub version: u64,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Who made it.
+    pub by: String,
+    /// What was changed, a line for each rule.
+    pub changes: Vec<String>,
+    /// The rules: always an array.
+    pub rules: Arc<Value>,
+}
+
+/// A version that is yet to be kept, and to get its number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewVersion {
+    /// When it is made.
+    pub at: Timestamp,
+    /// Who makes it.
+    pub by: String,
+    /// What is changed, a line for each rule.
+    pub changes: Vec<String>,
+    /// The rules: has to be an array.
+    pub rules: Arc<Value>,
+}
+
+/// A version without its rules, as the history shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its number.
+    pub version: u64,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Who made it.
+    pub by: String,
+    /// What was changed, a line for each rule.
+    pub changes: Vec<String>,
+}
+
+impl From<&Version> for Row {
+    fn from(version: &Version) -> Self {
+        Self {
+            version: version.version,
+            at: version.at,
+            by: version.by.clone(),
+            changes: version.changes.clone(),
+        }
+    }
+}
+
+/// Why a file is not a version.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadVersion {
+    /// Some of it is lost or altered.
+    #[error("it does not match its checksum")]
+    Checksum,
+    /// It is as it was written, but not of the agreed form.
+    #[error("it cannot be read")]
+    Form(#[from] serde_json::Error),
+    /// It is a version, but not this one.
+    #[error("it holds version {found}")]
+    Number {
+        /// The number that it gives itself.
+        found: u64,
+    },
+    /// It is a directory or a device.
+    #[error("it is not a file")]
+    NotAFile,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    version: u64,
+    at: u64,
+    by: &'a str,
+    changes: &'a [String],
+    rules: &'a Value,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    version: u64,
+    at: u64,
+    by: String,
+    changes: Vec<String>,
+    rules: Vec<Value>,
+}
+
+/// The text of the file that keeps `new` under this number.
+pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersion> {
+    let body = serde_json::to_string_pretty(&Written {
+        version: number,
+        at: new.at.as_micros(),
+        by: &new.by,
+        changes: &new.changes,
+        rules: &new.rules,
+    })?;
+    let rest = format!("\",{}\n", body.strip_prefix('{').unwrap_or(&body));
+    let mut text = OPENING.to_vec();
+    text.extend(checksum(rest.as_bytes()).into_bytes());
+    text.extend(rest.into_bytes());
+    Ok(text)
+}
+
+/// The version that this text keeps under this number.
+pub(super) fn decode(number: u64, text: &[u8]) -> Result<Version, BadVersion> {
+    let (written, rest) = text
+        .strip_prefix(OPENING)
+        .and_then(<[u8]>::split_first_chunk::<16>)
+        .ok_or(BadVersion::Checksum)?;
+    if *written != *checksum(rest).as_bytes() {
+        return Err(BadVersion::Checksum);
+    }
+    let read: Read = serde_json::from_slice(text)?;
+    if read.version != number {
+        return Err(BadVersion::Number {
+            found: read.version,
+        });
+    }
+    Ok(Version {
+        version: read.version,
+        at: Timestamp::from_micros(read.at),
+        by: read.by,
+        changes: read.changes,
+        rules: Arc::new(Value::Array(read.rules)),
+    })
+}
+
+/// FNV-1a, 64 bits, in hex. A change of any one byte always changes it.
+fn checksum(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn new() -> NewVersion {
+        NewVersion {
+            at: Timestamp::from_micros(1_794_770_000_250_001),
+            by: "ops \"quoted\" \u{1f30a}".into(),
+            changes: vec!["added per-user".into(), "changed login".into()],
+            rules: Arc::new(json!([{"id": "per-user", "limit": "1/s", "x": 0.1}])),
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_fnv_1a() {
+        assert_eq!(checksum(b""), "cbf29ce484222325");
+        assert_eq!(checksum(b"a"), "af63dc4c8601ec8c");
+        assert_eq!(checksum(b"foobar"), "85944171f73967e8");
+    }
+
+    #[test]
+    fn a_version_reads_as_it_was_written() {
+        let new = new();
+        let text = encode(12, &new).unwrap();
+        let version = decode(12, &text).unwrap();
+        assert_eq!(version.version, 12);
+        assert_eq!(version.at, new.at);
+        assert_eq!(version.by, new.by);
+        assert_eq!(version.changes, new.changes);
+        assert_eq!(version.rules, new.rules);
+        let plain: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(plain["version"], 12);
+        assert_eq!(plain["rules"], *new.rules);
+    }
+
+    #[test]
+    fn no_flipped_bit_and_no_missing_end_goes_unseen() {
+        let text = encode(12, &new()).unwrap();
+        for index in 0..text.len() {
+            assert!(decode(12, &text[..index]).is_err(), "cut at {index}");
+            for bit in 0..8 {
+                let mut damaged = text.clone();
+                damaged[index] ^= 1 << bit;
+                assert!(decode(12, &damaged).is_err(), "bit {bit} of byte {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_number_is_another_version() {
+        let text = encode(12, &new()).unwrap();
+        let error = decode(13, &text).unwrap_err();
+        assert!(matches!(error, BadVersion::Number { found: 12 }));
+    }
+
+    #[test]
+    fn a_right_checksum_does_not_make_it_a_version() {
+        for rest in ["\"}", "\", \"version\": 12}", "\"", "\", [[[["] {
+            let mut text = OPENING.to_vec();
+            text.extend(checksum(rest.as_bytes()).into_bytes());
+            text.extend(rest.bytes());
+            assert!(matches!(decode(12, &text), Err(BadVersion::Form(_))));
+        }
+    }
+}

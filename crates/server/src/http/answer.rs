@@ -1,0 +1,135 @@
+//! A decision as JSON. Written by hand: times are exact to the microsecond, and it is done for every
+//! request.
+
+use std::io::Write as _;
+
+use tidegate::gate::{Answer, Decision};
+use tidegate::{Micros, Outcome};
+
+/// Writes the decision as a JSON object.
+pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
+    let Some(headline) = decision.headline() else {
+        out.extend_from_slice(
+            br#"{"allowed":true,"rule":null,"limit":null,"remaining":null,"reset_time":null,"retry_after":null,"delay":null,"degraded":null,"lease":null,"limits":["#,
+        );
+        write_answers(out, decision);
+        return;
+    };
+    let outcome = headline.outcome;
+    out.extend_from_slice(br#"{"allowed":"#);
+    boolean(out, decision.is_allowed());
+    // The id of a rule needs no escaping: it has letters, digits, `.`, `_` and `-` only.
+    let _ = write!(out, r#","rule":"{}""#, headline.rule.id());
+    numbers(out, outcome);
+    out.extend_from_slice(br#","delay":"#);
+    seconds(out, decision.delay().get());
+    out.extend_from_slice(br#","degraded":"#);
+    boolean(out, decision.is_degraded());
+    match decision.lease() {
+        Some(lease) => {
+            let _ = write!(out, r#","lease":"{lease}""#);
+        }
+        None => out.extend_from_slice(br#","lease":null"#),
+    }
+    out.extend_from_slice(br#","limits":["#);
+    write_answers(out, decision);
+}
+
+/// Every limit's own answer, and the end of the object.
+fn write_answers(out: &mut Vec<u8>, decision: &Decision) {
+    for (index, answer) in decision.answers().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_answer(out, &answer);
+    }
+    out.extend_from_slice(b"]}");
+}
+
+fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
+    let outcome = answer.outcome;
+    let algorithm = answer
+        .limit
+        .map_or("blocked", |limit| limit.algorithm().name());
+    let _ = write!(
+        out,
+        r#"{{"rule":"{}","algorithm":"{algorithm}","window":"#,
+        answer.rule.id()
+    );
+    match answer.limit.and_then(tidegate::Limit::window) {
+        Some(window) => {
+            let (start, end) = match window {
+                tidegate::Window::Span(span) => (
+                    tidegate::Timestamp::EPOCH,
+                    tidegate::Timestamp::EPOCH + span,
+                ),
+                calendar => calendar.around(outcome.at),
+            };
+            seconds(out, end.since(start).get());
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(br#","allowed":"#);
+    boolean(out, outcome.allowed);
+    numbers(out, outcome);
+    out.extend_from_slice(br#","delay":"#);
+    seconds(out, outcome.delay.get());
+    out.extend_from_slice(br#","shadow":"#);
+    boolean(out, answer.is_shadow);
+    out.extend_from_slice(br#","degraded":"#);
+    boolean(out, answer.is_degraded);
+    out.push(b'}');
+}
+
+/// The numbers that a decision and each of its limits have alike.
+fn numbers(out: &mut Vec<u8>, outcome: &Outcome) {
+    let _ = write!(
+        out,
+        r#","limit":{},"remaining":{},"reset_time":"#,
+        outcome.limit, outcome.remaining
+    );
+    seconds(out, outcome.reset_at.as_micros());
+    out.extend_from_slice(br#","retry_after":"#);
+    match outcome.retry.wait() {
+        Some(wait) => seconds(out, wait.get()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn boolean(out: &mut Vec<u8>, value: bool) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+/// Microseconds as seconds, with as many decimals as it takes.
+pub(super) fn seconds(out: &mut Vec<u8>, micros: u64) {
+    let second = Micros::SECOND.get();
+    let (whole, fraction) = (micros / second, micros % second);
+    let _ = write!(out, "{whole}");
+    if fraction > 0 {
+        let _ = write!(out, ".{fraction:06}");
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_by_hand() {
+        for (micros, text) in [
+            (0, "0"),
+            (1, "0.000001"),
+            (600_000, "0.6"),
+            (1_000_000, "1"),
+            (10_000_000, "10"),
+            (1_794_770_060_250_000, "1794770060.25"),
+        ] {
+            let mut out = Vec::new();
+            seconds(&mut out, micros);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}

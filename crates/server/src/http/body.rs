@@ -1,0 +1,65 @@
+//! Reads the body of a call: bounded in size and in time, and never guessed at.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use serde::Deserialize;
+use tidegate::document::Node;
+
+use super::problem::Problem;
+
+/// How large the body of one check may be, or of a call that names something.
+pub(crate) const SMALL: usize = 64 << 10;
+/// How large a batch or a set of rules may be.
+pub(crate) const LARGE: usize = 8 << 20;
+/// How long a client may take to send a body.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The whole body, of `most` bytes at the most.
+pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("the body may have {most} bytes at the most");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(PATIENCE, Limited::new(body, most).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(Problem::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
+        Err(_) => {
+            let detail = format!(
+                "the body did not come within {} seconds",
+                PATIENCE.as_secs()
+            );
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}
+
+/// What a body says, as JSON of a known form.
+pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| not_json(&error, body))
+}
+
+/// A body as a document, for rules.
+pub(crate) fn document(body: &[u8]) -> Result<Node, Problem> {
+    parse(body)
+}
+
+fn not_json(error: &serde_json::Error, body: &[u8]) -> Problem {
+    if body.is_empty() {
+        return Problem::bad_request("the body is empty; send a JSON object");
+    }
+    let detail = match error.classify() {
+        serde_json::error::Category::Data => format!("the body is not as it should be: {error}"),
+        _ => format!("the body is not readable as JSON: {error}"),
+    };
+    Problem::bad_request(detail)
+}

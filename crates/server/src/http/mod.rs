@@ -1,0 +1,83 @@
+//! The HTTP front end: one function from a request to its reply.
+//!
+//! `route.rs` says which call it is, a file for each group of calls answers it, `problem.rs` turns what
+//! went wrong into a reply. Deciding is left to the gate.
+
+mod access;
+mod answer;
+mod body;
+mod check;
+mod counters;
+mod probes;
+mod problem;
+mod question;
+mod route;
+mod rules;
+
+pub(crate) use access::Access;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::server::Server;
+use problem::{Problem, Reply};
+use route::Call;
+
+/// Answers one request.
+pub(crate) async fn answer(
+    server: Arc<Server>,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    let (parts, body) = request.into_parts();
+    let reply = match dispatch(&server, &parts, body).await {
+        Ok(reply) => reply,
+        Err(problem) => problem.reply(),
+    };
+    Ok(reply)
+}
+
+async fn dispatch(
+    server: &Arc<Server>,
+    parts: &http::request::Parts,
+    body: Incoming,
+) -> Result<Reply, Problem> {
+    match route::find(&parts.method, parts.uri.path())? {
+        Call::Check => check::check(server, parts, body).await,
+        Call::CheckBatch => check::batch(server, parts, body).await,
+        Call::ListRules => rules::list(server, parts),
+        Call::ReplaceRules => rules::replace(server, parts, body).await,
+        Call::CreateRule => rules::create(server, parts, body).await,
+        Call::GetRule(id) => rules::get(server, parts, id),
+        Call::PutRule(id) => rules::put(server, parts, id, body).await,
+        Call::DeleteRule(id) => rules::delete(server, parts, id).await,
+        Call::History => rules::history(server, parts),
+        Call::RollBack => rules::roll_back(server, parts, body).await,
+        Call::Reset => counters::reset(server, parts, body).await,
+        Call::ReleaseLease(id) => counters::release(server, parts, id).await,
+        Call::RenewLease(id) => counters::renew(server, parts, id).await,
+        Call::Health => Ok(probes::health()),
+        Call::Readiness => Ok(probes::readiness(server).await),
+        Call::Metrics => Ok(probes::metrics(server)),
+        Call::OpenApi => Ok(probes::openapi()),
+    }
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Reply {
+    let mut reply = Response::new(Full::from(Bytes::from(body)));
+    *reply.status_mut() = status;
+    let media_type = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
+    reply
+}
+
+fn no_content() -> Reply {
+    let mut reply = Response::new(Full::default());
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+}

@@ -1,0 +1,59 @@
+//! What machines ask about the server itself: alive, ready, metrics, and what the API is.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::json;
+
+use super::problem::Reply;
+use crate::server::Server;
+
+/// The description of this API.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// `GET /healthz`: the process answers.
+pub(super) fn health() -> Reply {
+    super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
+}
+
+/// `GET /readyz`: requests can be decided. The body says what is wrong.
+pub(super) async fn readiness(server: &Server) -> Reply {
+    let store = server.store_problem().await;
+    let is_draining = server.is_draining();
+    let status = match (&store, is_draining) {
+        (_, true) => "draining",
+        (Some(_), false) => "not ready",
+        (None, false) => "ready",
+    };
+    let rules = server.gate.rules();
+    let body = json!({
+        "status": status,
+        "store": store.as_deref().unwrap_or("ok"),
+        "rules": {
+            "source": server.book.file().map_or("data directory", |_| "file"),
+            "version": server.book.version(),
+            "count": rules.len(),
+            "problem": server.book.problem(),
+        },
+    });
+    let code = if status == "ready" {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    super::json(code, body.to_string().into_bytes())
+}
+
+/// `GET /metrics`, for Prometheus.
+pub(super) fn metrics(server: &Server) -> Reply {
+    let mut reply = Response::new(Full::from(server.metrics.encode(server)));
+    let media_type =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
+    reply
+}
+
+/// `GET /openapi.json`.
+pub(super) fn openapi() -> Reply {
+    super::json(StatusCode::OK, OPENAPI.as_bytes().to_vec())
+}

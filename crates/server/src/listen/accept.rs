@@ -1,0 +1,178 @@
+//! The accept loop: one task for each connection, and the order in which they go.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::connection::Door;
+use super::{Drain, ListenSettings, Peer};
+
+/// How long to wait after a failed accept: doubled each time, until one succeeds.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves connections until the drain begins, and then until those that are open have ended.
+///
+/// No error ends it. When the drain begins, connections that the kernel has already taken are still
+/// accepted and served, and then the port is closed. HTTP/1 connections end with their next answer or
+/// the [last call](ListenSettings::last_call), HTTP/2 connections when their requests are answered,
+/// and what is left after [`drain_timeout`](ListenSettings::drain_timeout) is cut. Dropping the future
+/// cuts everything at once.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use tidegate_server::listen::{Drain, ListenSettings, serve};
+///
+/// let router = axum::Router::new();
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// let drain = Drain::new();
+/// serve(listener, router, ListenSettings::default(), drain).await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn serve<S, B>(listener: TcpListener, service: S, settings: ListenSettings, drain: Drain)
+where
+    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let door = Arc::new(Door::new(settings, drain));
+    let mut connections = JoinSet::new();
+    let open = |connections: &mut JoinSet<()>, stream, address| {
+        let door = Arc::clone(&door);
+        let service = service.clone();
+        connections.spawn(async move {
+            if let Err(error) = door.serve(stream, Peer(address), service).await {
+                tracing::debug!(peer = %address, %error, "connection ended early");
+            }
+        });
+    };
+
+    while let Some((stream, address)) = next(&listener, &door, &mut connections).await {
+        open(&mut connections, stream, address);
+    }
+    for (stream, address) in backlog(listener) {
+        open(&mut connections, stream, address);
+    }
+    let ended = async {
+        while let Some(ended) = connections.join_next().await {
+            note_panic(ended);
+        }
+    };
+    if timeout(door.settings.drain_timeout, ended).await.is_err() {
+        let left = connections.len();
+        tracing::warn!(connections = left, "cut connections that were still busy");
+    }
+}
+
+/// The next connection, or none when the drain has begun.
+async fn next(
+    listener: &TcpListener,
+    door: &Door,
+    connections: &mut JoinSet<()>,
+) -> Option<(TcpStream, SocketAddr)> {
+    let accept = async {
+        while let Some(ended) = connections.try_join_next() {
+            note_panic(ended);
+        }
+        while connections.len() >= door.settings.max_connections.max(1) {
+            if let Some(ended) = connections.join_next().await {
+                note_panic(ended);
+            }
+        }
+        accept(listener).await
+    };
+    tokio::select! {
+        biased;
+        () = door.drain.begun() => None,
+        accepted = accept => Some(accepted),
+    }
+}
+
+/// Accepts, however often it fails.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                set_nodelay(&stream);
+                return (stream, address);
+            }
+            Err(error) if is_of_the_client(&error) => {
+                tracing::debug!(%error, "a connection was gone before it was accepted");
+            }
+            // Such as no file descriptor left: the connection stays where it is, and the next try
+            // would fail at once.
+            Err(error) => {
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(%error, pause_ms, "cannot accept connections");
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+        }
+    }
+}
+
+/// The connections that the kernel has taken and nobody has accepted: they would be reset when the
+/// port closes. Their number is bounded by the kernel, so that no more is waited for.
+fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    let listener = listener.into_std().inspect_err(|error| {
+        tracing::warn!(%error, "cannot look for waiting connections");
+    });
+    std::iter::from_fn(move || {
+        let listener = listener.as_ref().ok()?;
+        loop {
+            match accept_waiting(listener) {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept the connections that wait");
+                    return None;
+                }
+            }
+        }
+    })
+}
+
+fn accept_waiting(listener: &std::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, address) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    let stream = TcpStream::from_std(stream)?;
+    set_nodelay(&stream);
+    Ok((stream, address))
+}
+
+/// Small answers are sent at once, and not held back for more.
+fn set_nodelay(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+}
+
+/// Whether an error of accept says something about one client and nothing about the next.
+fn is_of_the_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+fn note_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}

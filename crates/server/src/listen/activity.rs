@@ -1,0 +1,131 @@
+//! What a connection is doing at the moment: told by its socket and its service, and read by the
+//! one who decides how long it may go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a connection waits for. The number says how many requests it has begun so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// For the first byte that it is sent at all.
+    Fresh,
+    /// For the rest of a head that has begun to arrive.
+    Head(u64),
+    /// For an answer that is being made or sent.
+    Busy(u64),
+    /// For the next request.
+    Idle(u64),
+}
+
+/// Counts that a connection's parts share.
+///
+/// They are read by the connection's own task only to look for long waits: no order between them
+/// matters, and everything is relaxed.
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// Whether the head of each request arrives by itself, so that its time can be taken: HTTP/1.
+    has_heads: bool,
+    requests: AtomicU64,
+    in_flight: AtomicU64,
+    has_read: AtomicBool,
+    is_closing: AtomicBool,
+}
+
+impl Activity {
+    pub(super) fn new(has_heads: bool) -> Self {
+        Self {
+            has_heads,
+            requests: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            has_read: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes have come. With no request under way they begin or continue a head.
+    pub(super) fn note_read(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            self.has_read.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        let requests = self.requests.load(Ordering::Relaxed);
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            Phase::Busy(requests)
+        } else if !self.has_heads {
+            Phase::Idle(requests)
+        } else if self.has_read.load(Ordering::Relaxed) {
+            Phase::Head(requests)
+        } else if requests == 0 {
+            Phase::Fresh
+        } else {
+            Phase::Idle(requests)
+        }
+    }
+
+    /// From now on answers tell the client that no further request will be read.
+    pub(super) fn close_after_answer(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an answer has to say that the connection closes. HTTP/2 says so by itself.
+    pub(super) fn says_close(&self) -> bool {
+        self.has_heads && self.is_closing.load(Ordering::Relaxed)
+    }
+}
+
+/// A request under way, until the last of its answer's body is taken or given up.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    pub(super) fn begin(activity: &Arc<Activity>) -> Self {
+        activity.requests.fetch_add(1, Ordering::Relaxed);
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.has_read.store(false, Ordering::Relaxed);
+        Self(Arc::clone(activity))
+    }
+
+    pub(super) fn activity(&self) -> &Activity {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_http1_connection_goes_from_head_to_answer_to_idle() {
+        let activity = Arc::new(Activity::new(true));
+        assert_eq!(activity.phase(), Phase::Fresh);
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Head(0));
+        let first = InFlight::begin(&activity);
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Busy(1));
+        drop(first);
+        assert_eq!(activity.phase(), Phase::Idle(1));
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Head(1));
+    }
+
+    #[test]
+    fn an_http2_connection_is_idle_whatever_it_reads() {
+        let activity = Arc::new(Activity::new(false));
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Idle(0));
+        let (first, second) = (InFlight::begin(&activity), InFlight::begin(&activity));
+        drop(first);
+        assert_eq!(activity.phase(), Phase::Busy(2));
+        drop(second);
+        assert_eq!(activity.phase(), Phase::Idle(2));
+    }
+}

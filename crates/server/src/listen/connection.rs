@@ -1,0 +1,231 @@
+//! One connection, from the handshake to its end.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::activity::Activity;
+use super::patience::{Patience, Verdict};
+use super::service::Watched;
+use super::wire::{Opening, Version, Wire};
+use super::{Drain, ListenSettings, Peer};
+
+/// The least that hyper takes for the buffer that a head has to fit in.
+const MIN_HEAD_BYTES: usize = 8 * 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a connection ended before its time. Of interest to those who look for it only.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(#[source] io::Error),
+    #[error("the TLS handshake took too long")]
+    SlowHandshake,
+    #[error("cannot read from the client: {0}")]
+    Opening(#[source] io::Error),
+    #[error("the client took too long")]
+    SlowClient,
+    #[error("{0}")]
+    Http(#[source] hyper::Error),
+}
+
+/// What all connections of a listener have in common.
+pub(super) struct Door {
+    pub(super) settings: ListenSettings,
+    pub(super) drain: Drain,
+    tls: Option<TlsAcceptor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Door {
+    pub(super) fn new(settings: ListenSettings, drain: Drain) -> Self {
+        let mut http1 = http1::Builder::new();
+        // The head's time is taken here: hyper's timeout would end idle connections with it. Flushes
+        // are not gathered (`pipeline_flush`): an answer would be held back by half a next request.
+        http1
+            .header_read_timeout(None)
+            .max_buf_size(settings.max_head_bytes.max(MIN_HEAD_BYTES))
+            .half_close(settings.half_close);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(settings.ping_interval)
+            .keep_alive_timeout(settings.ping_timeout)
+            .max_header_list_size(u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(settings.max_streams);
+        Self {
+            tls: settings.tls.as_ref().map(super::Tls::acceptor),
+            settings,
+            drain,
+            http1,
+            http2,
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(super) async fn serve<S, B>(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        service: S,
+    ) -> Result<(), ConnectionError>
+    where
+        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let Some(acceptor) = &self.tls else {
+            return self.serve_wire(stream, None, peer, service).await;
+        };
+        let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
+        let stream = match handshake.await {
+            Ok(stream) => stream.map_err(ConnectionError::Handshake)?,
+            Err(_) => return Err(ConnectionError::SlowHandshake),
+        };
+        let version = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Some(Version::Http2),
+            Some(b"http/1.1") => Some(Version::Http1),
+            _ => None,
+        };
+        self.serve_wire(stream, version, peer, service).await
+    }
+
+    async fn serve_wire<T, S, B>(
+        &self,
+        mut io: T,
+        version: Option<Version>,
+        peer: Peer,
+        service: S,
+    ) -> Result<(), ConnectionError>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let mut alarm = pin!(sleep(self.settings.head_timeout));
+        let (opening, version) = match version {
+            Some(version) => (Opening::default(), version),
+            None => match self.open(&mut io, alarm.as_mut()).await? {
+                Some(opened) => opened,
+                None => return Ok(()),
+            },
+        };
+        let activity = Arc::new(Activity::new(version == Version::Http1));
+        let io = TokioIo::new(Wire::new(io, opening, Arc::clone(&activity)));
+        let service = Watched {
+            service,
+            peer,
+            activity: Arc::clone(&activity),
+        };
+        match version {
+            Version::Http1 => {
+                let connection = self.http1.serve_connection(io, service);
+                self.drive(connection, version, &activity, alarm).await
+            }
+            Version::Http2 => {
+                let connection = self.http2.serve_connection(io, service);
+                self.drive(connection, version, &activity, alarm).await
+            }
+        }
+    }
+
+    /// Waits for the first bytes of a connection: none, if there are none before the last call.
+    async fn open<T: AsyncRead + Unpin>(
+        &self,
+        io: &mut T,
+        alarm: Pin<&mut Sleep>,
+    ) -> Result<Option<(Opening, Version)>, ConnectionError> {
+        let last_call = async {
+            self.drain.begun().await;
+            sleep(self.settings.last_call).await;
+        };
+        tokio::select! {
+            biased;
+            opened = Opening::read(io) => opened.map(Some).map_err(ConnectionError::Opening),
+            () = alarm => Err(ConnectionError::SlowClient),
+            () = last_call => Ok(None),
+        }
+    }
+
+    /// Lets a connection work until it ends, leaves when told so by the drain, or is cut.
+    async fn drive<C>(
+        &self,
+        connection: C,
+        version: Version,
+        activity: &Activity,
+        mut alarm: Pin<&mut Sleep>,
+    ) -> Result<(), ConnectionError>
+    where
+        C: GracefulConnection<Error = hyper::Error>,
+    {
+        let mut connection = pin!(connection);
+        let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
+        let mut has_listened = false;
+        let mut is_draining = false;
+        let mut patience = Patience::new(&self.settings);
+
+        poll_fn(|cx| {
+            // Once in line for the drain, this task is woken by it: asking again at each turn would
+            // have all connections meet at one lock.
+            if !has_listened {
+                has_listened = true;
+                let _ = begun.as_mut().poll(cx);
+            }
+            loop {
+                let begins_to_drain = !is_draining && self.drain.has_begun();
+                if begins_to_drain {
+                    is_draining = true;
+                    activity.close_after_answer();
+                }
+                // Before it is asked to leave, so that a request that is there is begun.
+                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(ended.map_err(ConnectionError::Http));
+                }
+                let phase = activity.phase();
+                let verdict = if begins_to_drain {
+                    match version {
+                        Version::Http1 => patience.drained(phase),
+                        // It tells the client first, and serves what was sent until it knew.
+                        Version::Http2 => patience.leave(),
+                    }
+                } else if let Some(wait) = patience.paused(phase) {
+                    Verdict::Wait(wait)
+                } else if alarm.as_mut().poll(cx).is_ready() {
+                    patience.rang(phase)
+                } else {
+                    return Poll::Pending;
+                };
+                match verdict {
+                    Verdict::Wait(wait) => alarm.set(sleep(wait)),
+                    Verdict::Leave(wait) => {
+                        alarm.set(sleep(wait));
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    Verdict::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,100 @@
+//! The service of one connection: tells each request who sent it, and the connection what is under
+//! way. Boxes nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use pin_project_lite::pin_project;
+use tower::ServiceExt;
+use tower::util::Oneshot;
+
+use super::Peer;
+use super::activity::{Activity, InFlight};
+
+/// A front end's service, for one connection.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    pub(super) service: S,
+    pub(super) peer: Peer,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl<S, B> hyper::service::Service<Request<Incoming>> for Watched<S>
+where
+    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone,
+{
+    type Response = Response<WatchedBody<B>>;
+    type Error = S::Error;
+    type Future = Answer<Oneshot<S, Request<Incoming>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        Answer {
+            in_flight: Some(InFlight::begin(&self.activity)),
+            answer: self.service.clone().oneshot(request),
+        }
+    }
+}
+
+pin_project! {
+    /// An answer that is being made.
+    pub(super) struct Answer<F> {
+        in_flight: Option<InFlight>,
+        #[pin]
+        answer: F,
+    }
+}
+
+impl<F, B, E> Future for Answer<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<WatchedBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = ready!(this.answer.poll(cx))?;
+        let in_flight = this.in_flight.take();
+        if in_flight
+            .as_ref()
+            .is_some_and(|request| request.activity().says_close())
+        {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Poll::Ready(Ok(response.map(|body| WatchedBody { in_flight, body })))
+    }
+}
+
+pin_project! {
+    /// An answer's body, under way until it is dropped.
+    pub(super) struct WatchedBody<B> {
+        in_flight: Option<InFlight>,
+        #[pin]
+        body: B,
+    }
+}
+
+impl<B: Body> Body for WatchedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

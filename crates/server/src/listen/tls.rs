@@ -1,0 +1,251 @@
+//! Certificates: read from PEM files, and read again when they are renewed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+
+/// Why a certificate cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read `{}`: {source}; check the path and who may read the file", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file is not whole, or not PEM.
+    #[error("`{}` is not valid PEM: {source}; it may be cut short", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: pem::Error,
+    },
+    /// The certificate's file holds none.
+    #[error(
+        "no certificate in `{}`: it must hold `BEGIN CERTIFICATE` blocks, the server's own first",
+        path.display()
+    )]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key's file holds none.
+    #[error(
+        "no private key in `{}`: it must hold a `BEGIN PRIVATE KEY` block (or `RSA` or `EC`) that is \
+         not encrypted",
+        path.display()
+    )]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The two files do not belong together.
+    #[error(
+        "the private key in `{}` is not that of the first certificate in `{}`: give the pair that \
+         was issued together",
+        key.display(),
+        certificate.display()
+    )]
+    Mismatch {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// The pair is of a kind that cannot be used.
+    #[error(
+        "the certificate in `{}` with the key in `{}` cannot be used: {source}; use an X.509 \
+         certificate with an ECDSA, Ed25519 or RSA key",
+        certificate.display(),
+        key.display()
+    )]
+    Unusable {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong with them.
+        source: rustls::Error,
+    },
+    /// TLS itself could not be set up.
+    #[error("cannot set up TLS: {0}")]
+    Setup(#[source] rustls::Error),
+}
+
+/// The certificate of a listener, which can be exchanged while it serves.
+///
+/// Cheap to clone; clones serve the same certificate.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    files: Arc<Files>,
+    current: Arc<Current>,
+    config: Arc<ServerConfig>,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// What the next handshake is answered with.
+struct Current(ArcSwap<CertifiedKey>);
+
+impl Tls {
+    /// Reads a chain of certificates, the server's own first, and its private key.
+    ///
+    /// Serves TLS 1.2 and 1.3, and offers HTTP/2 before HTTP/1.1.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let files = Files {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let certified = files.read(&provider)?;
+        let current = Arc::new(Current(ArcSwap::from_pointee(certified)));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(TlsError::Setup)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            files: Arc::new(files),
+            current,
+            config: Arc::new(config),
+        })
+    }
+
+    /// Reads the same files again. New connections get what they hold now; an error leaves what was
+    /// served before. Reads two small files, and blocks for that.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let certified = self.files.read(self.config.crypto_provider())?;
+        self.current.0.store(Arc::new(certified));
+        Ok(())
+    }
+
+    /// What does the handshakes.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.config))
+    }
+}
+
+/// The configuration of a server with this certificate, for a listener of another make.
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    Tls::load(certificate, key).map(|tls| tls.config)
+}
+
+impl Files {
+    fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let chain = self.read_chain()?;
+        let key = self.read_key()?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|source| {
+            let (certificate, key) = (self.certificate.clone(), self.key.clone());
+            match source {
+                rustls::Error::InconsistentKeys(_) => TlsError::Mismatch { certificate, key },
+                source => TlsError::Unusable {
+                    certificate,
+                    key,
+                    source,
+                },
+            }
+        })
+    }
+
+    fn read_chain(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        let path = || self.certificate.clone();
+        let pem = read(&self.certificate)?;
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|source| TlsError::Malformed {
+                path: path(),
+                source,
+            })?;
+        if chain.is_empty() {
+            return Err(TlsError::NoCertificate { path: path() });
+        }
+        Ok(chain)
+    }
+
+    fn read_key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
+        let path = self.key.clone();
+        let pem = read(&self.key)?;
+        PrivateKeyDer::from_pem_slice(&pem).map_err(|source| match source {
+            pem::Error::NoItemsFound => TlsError::NoKey { path },
+            source => TlsError::Malformed { path, source },
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Current").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        (directory, path)
+    }
+
+    #[test]
+    fn each_mistake_names_its_file() {
+        let issue = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (one, other) = (issue(), issue());
+        let (_certificate, certificate) = write("server.crt", &one.cert.pem());
+        let (_key, key) = write("server.key", &one.signing_key.serialize_pem());
+        let (_other, other) = write("other.key", &other.signing_key.serialize_pem());
+        let (_empty, empty) = write("empty.pem", "");
+        let (_cut, cut) = write("cut.pem", &one.cert.pem()[..100]);
+        let absent = empty.with_file_name("absent.pem");
+
+        server_config(&certificate, &key).unwrap();
+        for (certificate, key, says, names) in [
+            (&absent, &key, "cannot read", "absent.pem"),
+            (&certificate, &absent, "cannot read", "absent.pem"),
+            (&empty, &key, "no certificate in", "empty.pem"),
+            (&key, &key, "no certificate in", "server.key"),
+            (&cut, &key, "is not valid PEM", "cut.pem"),
+            (&certificate, &empty, "no private key in", "empty.pem"),
+            (&certificate, &certificate, "no private key", "server.crt"),
+            (&certificate, &other, "is not that of", "other.key"),
+        ] {
+            let error = server_config(certificate, key).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            assert!(error.contains(names), "{error}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted,
+//! and an answer is not lost to a reset when the connection closes while the client still sends.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::activity::{Activity, Phase};
+
+/// What an HTTP/2 client sends first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long, and for how many bytes, a client that still sends is listened to after the answer.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// The protocol that a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
+}
+
+/// The first bytes of a connection, as far as they had to be read to tell its version.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    bytes: [u8; PREFACE.len()],
+    start: usize,
+    end: usize,
+}
+
+impl Opening {
+    /// Reads until the version is certain: one byte is enough for most of HTTP/1.
+    pub(super) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
+        let mut opening = Self::default();
+        while opening.end < PREFACE.len() {
+            let read = io.read(&mut opening.bytes[opening.end..]).await?;
+            opening.end += read;
+            if read == 0 || opening.bytes[..opening.end] != PREFACE[..opening.end] {
+                return Ok((opening, Version::Http1));
+            }
+        }
+        Ok((opening, Version::Http2))
+    }
+}
+
+/// A socket, or TLS on one.
+#[derive(Debug)]
+pub(super) struct Wire<T> {
+    io: T,
+    opening: Opening,
+    activity: Arc<Activity>,
+    closing: Closing,
+}
+
+#[derive(Debug, Default)]
+struct Closing {
+    has_said_so: bool,
+    discarded: usize,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Wire<T> {
+    pub(super) fn new(io: T, opening: Opening, activity: Arc<Activity>) -> Self {
+        Self {
+            io,
+            opening,
+            activity,
+            closing: Closing::default(),
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> Wire<T> {
+    /// Reads on until the client closes too. A socket that closes with bytes unread resets the
+    /// connection, and takes with it the answer that says why.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.closing.discarded += buffer.filled().len();
+                    if self.closing.discarded > LINGER_BYTES {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+        }
+        let still_sends = self.closing.discarded > 0;
+        if !still_sends && !matches!(self.activity.phase(), Phase::Head(_)) {
+            return Poll::Ready(());
+        }
+        let patience = self
+            .closing
+            .patience
+            .get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        patience.as_mut().poll(cx)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let opening = &mut this.opening;
+        if opening.start < opening.end {
+            let count = buffer.remaining().min(opening.end - opening.start);
+            buffer.put_slice(&opening.bytes[opening.start..opening.start + count]);
+            opening.start += count;
+            this.activity.note_read();
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            this.activity.note_read();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.closing.has_said_so {
+            ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+            self.closing.has_said_so = true;
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_opening_tells_the_version_and_is_given_back() {
+        for (sent, version) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], Version::Http1),
+            (b"POST / HTTP/1.1\r\n\r\n", Version::Http1),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more", Version::Http2),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", Version::Http1),
+            (b"", Version::Http1),
+        ] {
+            let mut io = sent;
+            let (opening, told) = Opening::read(&mut io).await.unwrap();
+            assert_eq!(told, version);
+            let activity = Arc::new(Activity::new(true));
+            let mut read = Vec::new();
+            let mut wire = Wire::new(io, opening, activity);
+            wire.read_to_end(&mut read).await.unwrap();
+            assert_eq!(read, sent);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_still_sends_is_heard_to_its_end() {
+        let (mut client, server) = tokio::io::duplex(8);
+        let activity = Arc::new(Activity::new(true));
+        activity.note_read();
+        let mut wire = Wire::new(server, Opening::default(), activity);
+        let closes = tokio::spawn(async move { wire.shutdown().await });
+        client.write_all(&[b'x'; 1000]).await.unwrap();
+        drop(client);
+        closes.await.unwrap().unwrap();
+    }
+}

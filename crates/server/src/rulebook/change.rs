@@ -1,0 +1,219 @@
+//! Changes to the rules in the data directory: checked, kept, and only then in force.
+
+use std::sync::Arc;
+
+use tidegate::document::Problems;
+use tidegate::rules::{Rule, RuleSet};
+use tidegate::{Gate, Store};
+
+use super::{Origin, RuleBook, etag, etag_of, now, read_list};
+use crate::data_dir::{DataDirError, NewVersion};
+
+/// What is to be changed.
+#[derive(Debug)]
+pub enum Change {
+    /// All rules become these.
+    ReplaceAll(RuleSet),
+    /// One is added.
+    Create(Rule),
+    /// The one with this id becomes this, or is added.
+    Put(Rule),
+    /// The one with this id goes.
+    Delete(String),
+    /// All rules become those of an earlier version.
+    RollBack(u64),
+}
+
+/// What must hold before a change, as the caller's `If-Match` and `If-None-Match` say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// What is to be changed has one of these tags; `*` for any, if it is there.
+    pub tags: Option<Vec<String>>,
+    /// What is to be made is not there yet.
+    pub is_absent: bool,
+}
+
+/// What a change came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The version in force now.
+    pub version: u64,
+    /// Whether a rule was added by [`Change::Put`] or [`Change::Create`].
+    pub is_created: bool,
+    /// What is different, in words.
+    pub changes: Vec<String>,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The rules come from a file.
+    #[error("the rules come from the file `{file}`; change that instead, it is reloaded by itself")]
+    FromFile {
+        /// The file.
+        file: String,
+    },
+    /// Somebody else was faster.
+    #[error(
+        "{0} has been changed meanwhile; read it again and repeat the change with its new ETag"
+    )]
+    Stale(String),
+    /// There is no such rule.
+    #[error("there is no rule `{0}`")]
+    NoSuchRule(String),
+    /// There is no such version.
+    #[error(
+        "there is no version {0} of the rules any more; `/v1/rules/history` lists those that are kept"
+    )]
+    NoSuchVersion(u64),
+    /// There is such a rule already.
+    #[error("there is a rule `{0}` already; change it with PUT, or choose another id")]
+    Duplicate(String),
+    /// The rules of that version cannot be used by this program.
+    #[error("the rules cannot be used")]
+    Invalid(Problems),
+    /// They could not be kept.
+    #[error(transparent)]
+    NotKept(#[from] DataDirError),
+}
+
+impl RuleBook {
+    /// Makes a change: keeps the new rules, then puts them in force. Blocks.
+    pub fn change<S: Store>(
+        &self,
+        gate: &Gate<S>,
+        by: &str,
+        expected: &Expected,
+        change: Change,
+    ) -> Result<Changed, ChangeError> {
+        let data_dir = match &self.origin {
+            Origin::DataDir(data_dir) => data_dir,
+            Origin::File { path, .. } => {
+                return Err(ChangeError::FromFile {
+                    file: path.display().to_string(),
+                });
+            }
+        };
+        let _changing = self.changing.lock();
+        let current = gate.rules();
+        expected.check(&current, &change)?;
+        let mut is_created = false;
+        let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
+        let place = |id: &str| current.iter().position(|rule| rule.id() == id);
+        let mut because = None;
+        match change {
+            Change::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
+            Change::Create(rule) => {
+                if place(rule.id()).is_some() {
+                    return Err(ChangeError::Duplicate(rule.id().to_owned()));
+                }
+                is_created = true;
+                rules.push(Arc::new(rule));
+            }
+            Change::Put(rule) => {
+                if let Some(at) = place(rule.id()) {
+                    rules[at] = Arc::new(rule);
+                } else {
+                    is_created = true;
+                    rules.push(Arc::new(rule));
+                }
+            }
+            Change::Delete(id) => match place(&id) {
+                Some(at) => drop(rules.remove(at)),
+                None => return Err(ChangeError::NoSuchRule(id)),
+            },
+            Change::RollBack(version) => {
+                let earlier = data_dir
+                    .read(version)?
+                    .ok_or(ChangeError::NoSuchVersion(version))?;
+                let (set, problems) = read_list(&earlier.rules, self.settings);
+                rules = set
+                    .ok_or(ChangeError::Invalid(problems))?
+                    .iter()
+                    .map(Arc::clone)
+                    .collect();
+                because = Some(format!("rolled back to version {version}"));
+            }
+        }
+        let rules = RuleSet::new(rules);
+        let mut changes = between(&current, &rules);
+        if changes.is_empty() {
+            let version = self.version();
+            return Ok(Changed {
+                version,
+                is_created,
+                changes,
+            });
+        }
+        changes.splice(0..0, because);
+        let kept = data_dir.write(&NewVersion {
+            at: now(),
+            by: by.to_owned(),
+            changes: changes.clone(),
+            rules: Arc::new(rules.written()),
+        })?;
+        gate.replace_rules(rules);
+        self.version
+            .store(kept.version, std::sync::atomic::Ordering::Release);
+        Ok(Changed {
+            version: kept.version,
+            is_created,
+            changes,
+        })
+    }
+}
+
+impl Expected {
+    fn check(&self, current: &RuleSet, change: &Change) -> Result<(), ChangeError> {
+        let id = match change {
+            Change::ReplaceAll(_) | Change::RollBack(_) => None,
+            Change::Create(rule) | Change::Put(rule) => Some(rule.id()),
+            Change::Delete(id) => Some(id.as_str()),
+        };
+        let name = id.map_or_else(
+            || "the set of rules".to_owned(),
+            |id| format!("rule `{id}`"),
+        );
+        let tag = match id {
+            Some(id) => current.get(id).map(|rule| etag_of(rule)),
+            None => Some(etag(&current.written())),
+        };
+        if self.is_absent && tag.is_some() {
+            return Err(ChangeError::Stale(name));
+        }
+        let Some(wanted) = &self.tags else {
+            return Ok(());
+        };
+        let fits = |tag: &String| wanted.iter().any(|one| one == "*" || one == tag);
+        match tag {
+            Some(tag) if fits(&tag) => Ok(()),
+            _ => Err(ChangeError::Stale(name)),
+        }
+    }
+}
+
+/// What is different between two sets of rules, in words.
+pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Vec<String> {
+    let mut changes = Vec::new();
+    for rule in after.iter() {
+        match before.get(rule.id()) {
+            None => changes.push(format!("added {}", rule.id())),
+            Some(earlier) if earlier.written() != rule.written() => {
+                changes.push(format!("changed {}", rule.id()));
+            }
+            Some(_) => {}
+        }
+    }
+    for rule in before.iter().filter(|rule| after.get(rule.id()).is_none()) {
+        changes.push(format!("removed {}", rule.id()));
+    }
+    let order = |set: &RuleSet, other: &RuleSet| -> Vec<String> {
+        let ids = set.iter().map(|rule| rule.id().to_owned());
+        ids.filter(|id| other.get(id).is_some()).collect()
+    };
+    if order(before, after) != order(after, before) {
+        changes.push("changed the order".to_owned());
+    }
+    changes
+}

@@ -1,0 +1,268 @@
+//! The rule book: where the rules come from, which version is in force, and how it changes.
+//!
+//! Rules come from one place: a file that is watched (`file.rs`), or the data directory, where the API
+//! changes them (`change.rs`). Either way a change is whole or not at all, and the gate gets it at once.
+
+mod change;
+mod file;
+
+pub use change::{Change, ChangeError, Changed, Expected};
+pub use file::LoadError;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use serde::Deserialize as _;
+use serde_json::Value;
+use tidegate::document::{Node, Problems};
+use tidegate::rules::{Rule, RuleSet, RuleSettings};
+use tidegate::{Clock, Gate, Store, SystemClock, Timestamp};
+
+use crate::data_dir::{DataDir, DataDirError, Row};
+
+/// Where the rules come from, and which version is in force.
+pub struct RuleBook {
+    origin: Origin,
+    settings: RuleSettings,
+    /// Held while the rules are changed, one change after the other.
+    changing: Mutex<()>,
+    version: AtomicU64,
+    /// What was wrong with the file when it was last read, if it was.
+    problem: RwLock<Option<String>>,
+    reloads: AtomicU64,
+    reload_failures: AtomicU64,
+}
+
+enum Origin {
+    /// A file, and what it was loaded as since the start.
+    File {
+        path: PathBuf,
+        rows: Mutex<Vec<Row>>,
+    },
+    DataDir(DataDir),
+}
+
+/// Why the server has no rules to start with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] LoadError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The data directory holds versions, all of them damaged.
+    #[error("every version of the rules in `{}` is damaged: {damage}; put a good one back, or move the folder away to begin without rules", path.display())]
+    AllDamaged {
+        /// The data directory.
+        path: PathBuf,
+        /// What is wrong with them.
+        damage: String,
+    },
+    /// The current version does not say rules.
+    #[error(
+        "version {version} of the rules in the data directory cannot be used by this program: {problems}"
+    )]
+    Unusable {
+        /// Which version.
+        version: u64,
+        /// What is wrong with it.
+        problems: String,
+    },
+}
+
+impl RuleBook {
+    /// The rules of a file. Also what should be looked at in it.
+    pub fn of_file(
+        path: PathBuf,
+        settings: RuleSettings,
+    ) -> Result<(Self, RuleSet, Problems), OpenError> {
+        let (rules, problems) = file::load(&path, settings)?;
+        let rows = vec![Row {
+            version: 1,
+            at: SystemClock.now(),
+            by: "file".to_owned(),
+            changes: change::between(&RuleSet::empty(), &rules),
+        }];
+        let origin = Origin::File {
+            path,
+            rows: Mutex::new(rows),
+        };
+        Ok((Self::new(origin, settings, 1), rules, problems))
+    }
+
+    /// The rules of a data directory. Also what should be looked at in them.
+    pub fn of_data_dir(
+        data_dir: DataDir,
+        path: PathBuf,
+        settings: RuleSettings,
+    ) -> Result<(Self, RuleSet, Problems), OpenError> {
+        let Some(current) = data_dir.current() else {
+            let damage: Vec<String> = data_dir
+                .warnings()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            if !damage.is_empty() {
+                return Err(OpenError::AllDamaged {
+                    path,
+                    damage: damage.join("; "),
+                });
+            }
+            let book = Self::new(Origin::DataDir(data_dir), settings, 0);
+            return Ok((book, RuleSet::empty(), Problems::new()));
+        };
+        let version = current.version;
+        let (rules, problems) = read_list(&current.rules, settings);
+        let Some(rules) = rules else {
+            let errors: Vec<String> = problems.errors().map(ToString::to_string).collect();
+            return Err(OpenError::Unusable {
+                version,
+                problems: errors.join("; "),
+            });
+        };
+        Ok((
+            Self::new(Origin::DataDir(data_dir), settings, version),
+            rules,
+            problems,
+        ))
+    }
+
+    fn new(origin: Origin, settings: RuleSettings, version: u64) -> Self {
+        Self {
+            origin,
+            settings,
+            changing: Mutex::new(()),
+            version: AtomicU64::new(version),
+            problem: RwLock::new(None),
+            reloads: AtomicU64::new(0),
+            reload_failures: AtomicU64::new(0),
+        }
+    }
+
+    /// The file that the rules come from, if they come from one.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match &self.origin {
+            Origin::File { path, .. } => Some(path),
+            Origin::DataDir(_) => None,
+        }
+    }
+
+    /// Settings that rules are read with.
+    pub fn settings(&self) -> RuleSettings {
+        self.settings
+    }
+
+    /// The version in force; zero before the first.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// What was wrong with the file when it was last read, if the rules in force are older.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.read().clone()
+    }
+
+    /// How often the file was read since the start, and how often that failed.
+    pub fn reloads(&self) -> (u64, u64) {
+        (
+            self.reloads.load(Ordering::Relaxed),
+            self.reload_failures.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The versions that are known, newest first.
+    pub fn history(&self) -> Vec<Row> {
+        match &self.origin {
+            Origin::File { rows, .. } => rows.lock().iter().rev().cloned().collect(),
+            Origin::DataDir(data_dir) => data_dir.history(),
+        }
+    }
+
+    /// Reads the file again and puts its rules in force, if all of them are good. Blocks.
+    pub fn reload<S: Store>(&self, gate: &Gate<S>) -> Result<Reloaded, LoadError> {
+        let Origin::File { path, rows } = &self.origin else {
+            return Ok(Reloaded::NothingToRead);
+        };
+        let _changing = self.changing.lock();
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        let (rules, problems) = match file::load(path, self.settings) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.reload_failures.fetch_add(1, Ordering::Relaxed);
+                *self.problem.write() = Some(error.to_string());
+                return Err(error);
+            }
+        };
+        *self.problem.write() = None;
+        let changes = change::between(&gate.rules(), &rules);
+        if changes.is_empty() {
+            return Ok(Reloaded::Unchanged);
+        }
+        gate.replace_rules(rules);
+        let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut rows = rows.lock();
+        rows.push(Row {
+            version,
+            at: now(),
+            by: "file".to_owned(),
+            changes: changes.clone(),
+        });
+        if rows.len() > 100 {
+            rows.remove(0);
+        }
+        Ok(Reloaded::Changed {
+            version,
+            changes,
+            problems,
+        })
+    }
+}
+
+/// What reading the file again came to.
+#[derive(Debug)]
+pub enum Reloaded {
+    /// It says the same as before.
+    Unchanged,
+    /// It says something else, which is in force now.
+    Changed {
+        /// The version that it is.
+        version: u64,
+        /// What is different.
+        changes: Vec<String>,
+        /// What should be looked at.
+        problems: Problems,
+    },
+    /// The rules do not come from a file.
+    NothingToRead,
+}
+
+/// The tag of a rule, or of all of them: the same as long as what they say is the same.
+pub fn etag(value: &Value) -> String {
+    let text = value.to_string();
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("\"{hash:016x}\"")
+}
+
+/// The tag of a rule.
+pub fn etag_of(rule: &Rule) -> String {
+    etag(rule.written())
+}
+
+/// The rules of a JSON list.
+fn read_list(list: &Value, settings: RuleSettings) -> (Option<RuleSet>, Problems) {
+    let document = serde_json::json!({ "rules": list });
+    match Node::deserialize(&document) {
+        Ok(node) => RuleSet::from_node(&node, settings),
+        // Reading a value that is in memory already cannot fail.
+        Err(_) => (None, Problems::new()),
+    }
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}

@@ -1,0 +1,245 @@
+//! Opens what the server needs, and runs it until it is told to end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::document::Problems;
+use tidegate::rules::RuleSet;
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::data_dir::DataDir;
+use crate::handle::Handle;
+use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
+use crate::rulebook::{OpenError, Reloaded, RuleBook};
+use crate::server::Server;
+use crate::watch::Watch;
+
+/// How often keys that are as good as new are looked for, for times without traffic.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Where a server is asked: bound by the caller, so that tests can choose port 0.
+#[derive(Debug)]
+pub struct Listeners {
+    /// HTTP.
+    pub http: TcpListener,
+}
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There are no rules to start with.
+    #[error(transparent)]
+    Rules(#[from] OpenError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {}", advice(source))]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn advice(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "the port is in use; stop the program that has it, or choose another with --http (port 0 takes a free one)".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{error}; ports below 1024 need the right to bind them, choose a higher one with --http")
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!("{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with --http")
+        }
+        _ => error.to_string(),
+    }
+}
+
+impl Listeners {
+    /// Binds the addresses of the configuration.
+    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+        let bound = TcpListener::bind(config.http).await;
+        let http = bound.map_err(|source| RunError::Bind {
+            address: config.http,
+            source,
+        })?;
+        Ok(Self { http })
+    }
+}
+
+/// A server whose rules and files are open, ready to run.
+pub struct Service {
+    server: Arc<Server>,
+    settings: ListenSettings,
+    tls: Option<Tls>,
+    watch: Option<Watch>,
+    drain_delay: Duration,
+}
+
+/// Runs a server until `handle` says that it should end.
+pub async fn run(config: Config, listeners: Listeners, handle: Handle) -> Result<(), RunError> {
+    Service::open(&config)?.run(listeners, handle).await;
+    Ok(())
+}
+
+impl Service {
+    /// Opens the rules and the certificate. Logs what should be looked at. Blocks.
+    pub fn open(config: &Config) -> Result<Self, RunError> {
+        for note in &config.notes {
+            tracing::warn!("{note}");
+        }
+        let tls = match &config.tls {
+            Some(files) => Some(Tls::load(&files.cert, &files.key)?),
+            None => None,
+        };
+        // The watch is there before the first read, so that no change is missed.
+        let watch = config.rules.as_ref().map(Watch::new);
+        let (book, rules) = open_rules(config)?;
+        if rules.is_empty() {
+            tracing::warn!(
+                "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE"
+            );
+        }
+        tracing::info!(
+            rules = rules.len(),
+            version = book.version(),
+            "the rules are in force"
+        );
+        let settings = ListenSettings {
+            tls: tls.clone(),
+            max_connections: config.max_connections,
+            drain_timeout: config.drain_timeout.into(),
+            ..ListenSettings::default()
+        };
+        Ok(Self {
+            server: Arc::new(Server::new(config, book, rules)),
+            settings,
+            tls,
+            watch,
+            drain_delay: config.drain_delay.into(),
+        })
+    }
+
+    /// Answers until `handle` says that the server should end, and what was in flight then has ended.
+    pub async fn run(self, listeners: Listeners, handle: Handle) {
+        let server = self.server;
+        let chores = [
+            tokio::spawn(follow_rules(
+                Arc::clone(&server),
+                self.watch,
+                self.tls,
+                handle.clone(),
+            )),
+            tokio::spawn(sweep(Arc::clone(&server))),
+        ];
+        let drain = Drain::new();
+        let answering = {
+            let server = Arc::clone(&server);
+            let service =
+                tower::service_fn(move |request| crate::http::answer(Arc::clone(&server), request));
+            serve(listeners.http, service, self.settings, drain.clone())
+        };
+        let ending = async {
+            handle.drain().begun().await;
+            tracing::info!("shutting down: finishing what is in flight");
+            server.begin_to_drain();
+            tokio::time::sleep(self.drain_delay).await;
+            drain.begin();
+        };
+        tokio::join!(answering, ending);
+        for chore in chores {
+            chore.abort();
+        }
+        tracing::info!("shut down");
+    }
+}
+
+fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
+    let (book, rules, problems) = if let Some(file) = &config.rules {
+        RuleBook::of_file(file.clone(), config.rule_settings)?
+    } else {
+        let data_dir = DataDir::open(&config.data_dir)?.keep(config.history);
+        for warning in data_dir.warnings() {
+            tracing::warn!("{warning}");
+        }
+        RuleBook::of_data_dir(data_dir, config.data_dir.clone(), config.rule_settings)?
+    };
+    log_warnings(&problems);
+    Ok((book, rules))
+}
+
+fn log_warnings(problems: &Problems) {
+    for problem in problems.warnings() {
+        tracing::warn!("{problem}");
+    }
+}
+
+/// Reads the rule file again when it changes, and all files when the program says so.
+async fn follow_rules(
+    server: Arc<Server>,
+    mut watch: Option<Watch>,
+    tls: Option<Tls>,
+    handle: Handle,
+) {
+    loop {
+        let is_asked = tokio::select! {
+            () = changed(&mut watch) => false,
+            () = handle.reloads() => true,
+        };
+        if is_asked && let Some(tls) = &tls {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificate was read again"),
+                Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+            }
+        }
+        let server = Arc::clone(&server);
+        // Given up only when the program ends.
+        let _ = tokio::task::spawn_blocking(move || reload(&server)).await;
+    }
+}
+
+async fn changed(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn reload(server: &Server) {
+    match server.book.reload(&server.gate) {
+        Ok(Reloaded::Unchanged) => tracing::debug!("the rules are the same as before"),
+        Ok(Reloaded::NothingToRead) => {
+            tracing::info!("the rules do not come from a file, so there is nothing to read again");
+        }
+        Ok(Reloaded::Changed {
+            version,
+            changes,
+            problems,
+        }) => {
+            tracing::info!(
+                version,
+                changes = changes.join(", "),
+                "the rules were reloaded"
+            );
+            log_warnings(&problems);
+        }
+        Err(error) => tracing::error!(
+            "the rules stay as they were, because the file cannot be used:\n{error}"
+        ),
+    }
+}
+
+async fn sweep(server: Arc<Server>) {
+    let mut times = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        times.tick().await;
+        let server = Arc::clone(&server);
+        let _ = tokio::task::spawn_blocking(move || server.gate.store().inner().sweep()).await;
+    }
+}

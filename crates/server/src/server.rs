@@ -1,0 +1,75 @@
+//! The server's own state, shared by everything that answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quanta::Instant;
+use tidegate::gate::Decision;
+use tidegate::headers::HeaderSettings;
+use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate::store::Request;
+use tidegate::{Attributes, Gate, MemoryStore, Store as _};
+
+use crate::config::Config;
+use crate::http::Access;
+use crate::rulebook::RuleBook;
+use crate::telemetry::{DenialLog, Measured, Metrics};
+
+/// What every reply is made from.
+pub(crate) struct Server {
+    pub(crate) gate: Gate<Measured<MemoryStore>>,
+    pub(crate) book: RuleBook,
+    pub(crate) access: Access,
+    pub(crate) headers: HeaderSettings,
+    pub(crate) trust_timestamps: bool,
+    pub(crate) metrics: Arc<Metrics>,
+    denials: DenialLog,
+    is_draining: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(config: &Config, book: RuleBook, rules: RuleSet) -> Self {
+        let metrics = Arc::new(Metrics::new());
+        let store = MemoryStore::builder().max_keys(config.max_keys).build();
+        Self {
+            gate: Gate::new(Measured::new(store, Arc::clone(&metrics)), rules),
+            book,
+            access: Access::new(config.tokens.clone()),
+            headers: config.headers,
+            trust_timestamps: config.trust_timestamps,
+            metrics,
+            denials: DenialLog::new(),
+            is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Decides one request of the HTTP front end, and counts and logs what was decided.
+    pub(crate) async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        let start = Instant::now();
+        let decision = self.gate.decide(attributes).await;
+        self.metrics.decided(start.elapsed());
+        decision.count(FrontEnd::Http);
+        if decision.answers().len() == 0 {
+            self.metrics.unmatched();
+        }
+        if decision.is_denied() {
+            self.denials.denied(&decision, attributes);
+        }
+        decision
+    }
+
+    /// What keeps the store from answering, if anything does.
+    pub(crate) async fn store_problem(&self) -> Option<String> {
+        let asked = self.gate.store().peek(&Request::new(&[])).await;
+        asked.err().map(|error| error.to_string())
+    }
+
+    /// From now on the server says that it is not ready.
+    pub(crate) fn begin_to_drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+}

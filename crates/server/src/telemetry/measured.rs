@@ -1,0 +1,69 @@
+//! A store that measures how long the one inside takes.
+
+use std::sync::Arc;
+
+use quanta::Instant;
+use tidegate::store::{Outcomes, Request, Scope};
+use tidegate::{LeaseId, Limit, Outcome, Store, StoreError};
+
+use super::Metrics;
+
+/// Asks the store inside, and notes how long it took.
+pub(crate) struct Measured<S> {
+    inner: S,
+    metrics: Arc<Metrics>,
+}
+
+impl<S> Measured<S> {
+    pub(crate) fn new(inner: S, metrics: Arc<Metrics>) -> Self {
+        Self { inner, metrics }
+    }
+
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    async fn measure<T>(
+        &self,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let start = Instant::now();
+        let answer = asking.await;
+        self.metrics.asked(start.elapsed(), answer.is_err());
+        answer
+    }
+}
+
+impl<S: Store> Store for Measured<S> {
+    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.measure(self.inner.charge(request)).await
+    }
+
+    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.measure(self.inner.peek(request)).await
+    }
+
+    async fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        self.measure(self.inner.give_back(request, outcomes)).await
+    }
+
+    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.measure(self.inner.settle(request)).await
+    }
+
+    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
+        self.measure(self.inner.forget(scope, limit, key)).await
+    }
+
+    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.measure(self.inner.release(lease)).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.measure(self.inner.renew(lease)).await
+    }
+}

@@ -1,0 +1,259 @@
+//! Every metric that the server exports, named in one place.
+//!
+//! Names and labels are an interface: a test holds them fast. No label carries a value that a client
+//! can choose. What a decision counts is counted in plain atomics by whoever decides; a scrape reads
+//! them.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::rules::{FrontEnd, RuleSet, Verdict};
+
+use crate::server::Server;
+
+/// Bounds of the buckets for what takes microseconds when all is well, in seconds.
+const BOUNDS: [f64; 14] = [
+    0.000_001,
+    0.000_002_5,
+    0.000_005,
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.005,
+    0.015,
+    0.05,
+    0.25,
+];
+
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// What is measured as it happens.
+pub(crate) struct Metrics {
+    decision_seconds: Histogram,
+    store_seconds: Histogram,
+    store_errors: AtomicU64,
+    unmatched: AtomicU64,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            decision_seconds: Histogram::new(BOUNDS),
+            store_seconds: Histogram::new(BOUNDS),
+            store_errors: AtomicU64::new(0),
+            unmatched: AtomicU64::new(0),
+        }
+    }
+
+    /// A decision took so long.
+    pub(crate) fn decided(&self, took: Duration) {
+        self.decision_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A question to the store took so long.
+    pub(crate) fn asked(&self, took: Duration, is_error: bool) {
+        self.store_seconds.observe(took.as_secs_f64());
+        if is_error {
+            self.store_errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// No rule applied to a request.
+    pub(crate) fn unmatched(&self) {
+        self.unmatched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything, in the text form of `OpenMetrics`.
+    pub(crate) fn encode(&self, server: &Server) -> String {
+        let mut registry = Registry::with_prefix("tidegate");
+        self.register_measured(&mut registry);
+        register_rules(&mut registry, &server.gate.rules());
+        register_book(&mut registry, server);
+        register_store(&mut registry, server);
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+
+    fn register_measured(&self, registry: &mut Registry) {
+        let version = Family::<Labels<1>, Gauge>::default();
+        version
+            .get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())])
+            .set(1);
+        registry.register(
+            "build_info",
+            "The version of the program that runs",
+            version,
+        );
+
+        registry.register_with_unit(
+            "decision",
+            "Time from a request's attributes to the decision",
+            Unit::Seconds,
+            self.decision_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "store",
+            "Time for one question to the store",
+            Unit::Seconds,
+            self.store_seconds.clone(),
+        );
+        register_counter(
+            registry,
+            "store_errors",
+            "Questions that the store could not answer",
+            &self.store_errors,
+        );
+        register_counter(
+            registry,
+            "unmatched",
+            "Decisions to which no rule applied",
+            &self.unmatched,
+        );
+    }
+}
+
+fn register_counter(registry: &mut Registry, name: &str, help: &str, value: &AtomicU64) {
+    registry.register(name, help, counter(value.load(Ordering::Relaxed)));
+}
+
+fn counter(value: u64) -> Counter {
+    let counter = Counter::default();
+    counter.inc_by(value);
+    counter
+}
+
+fn gauge(value: u64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge
+}
+
+fn register_rules(registry: &mut Registry, rules: &RuleSet) {
+    let decisions = Family::<Labels<3>, Counter>::default();
+    let degraded = Family::<Labels<2>, Counter>::default();
+    let condition_failures = Family::<Labels<1>, Counter>::default();
+    let unread_costs = Family::<Labels<1>, Counter>::default();
+    for rule in rules.iter() {
+        let (id, counts) = (rule.id(), rule.counts());
+        let labels = || ("rule", id.to_owned());
+        for front_end in FrontEnd::ALL {
+            for verdict in Verdict::ALL {
+                let count = counts.decisions(front_end, verdict);
+                if count > 0 {
+                    let front_end = ("front_end", front_end.name().to_owned());
+                    let labels = [labels(), front_end, ("verdict", verdict.name().to_owned())];
+                    decisions.get_or_create(&labels).inc_by(count);
+                }
+            }
+        }
+        for (mode, count) in ["allow", "deny", "local"]
+            .into_iter()
+            .zip(counts.degraded())
+        {
+            if count > 0 {
+                let labels = [labels(), ("mode", mode.to_owned())];
+                degraded.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if counts.condition_failures() > 0 {
+            condition_failures
+                .get_or_create(&[labels()])
+                .inc_by(counts.condition_failures());
+        }
+        if counts.unread_costs() > 0 {
+            unread_costs
+                .get_or_create(&[labels()])
+                .inc_by(counts.unread_costs());
+        }
+    }
+    registry.register(
+        "decisions",
+        "What each rule said, by front end and verdict",
+        decisions,
+    );
+    registry.register(
+        "degraded",
+        "Decisions of a rule without the store, by what it did then",
+        degraded,
+    );
+    registry.register(
+        "condition_failures",
+        "Conditions that could not be evaluated, so that the rule did not match",
+        condition_failures,
+    );
+    registry.register(
+        "unread_costs",
+        "Costs that should come from an attribute that was not a whole number",
+        unread_costs,
+    );
+    registry.register(
+        "rules",
+        "How many rules are in force",
+        gauge(rules.len() as u64),
+    );
+}
+
+fn register_book(registry: &mut Registry, server: &Server) {
+    let (reloads, failures) = server.book.reloads();
+    registry.register(
+        "rules_version",
+        "Which version of the rules is in force",
+        gauge(server.book.version()),
+    );
+    registry.register(
+        "rule_reloads",
+        "How often the file of the rules was read again",
+        counter(reloads),
+    );
+    registry.register(
+        "rule_reload_failures",
+        "How often that failed, and the rules stayed as they were",
+        counter(failures),
+    );
+    let is_stale = u64::from(server.book.problem().is_some());
+    registry.register(
+        "rules_stale",
+        "1 if the file of the rules cannot be used as it is now",
+        gauge(is_stale),
+    );
+}
+
+fn register_store(registry: &mut Registry, server: &Server) {
+    let stats = server.gate.store().inner().stats();
+    registry.register(
+        "keys",
+        "Keys that the store holds",
+        gauge(stats.keys as u64),
+    );
+    registry.register(
+        "keys_max",
+        "Keys that the store can hold",
+        gauge(stats.max_keys as u64),
+    );
+    registry.register(
+        "leases",
+        "Concurrency leases that are held",
+        gauge(stats.leases as u64),
+    );
+    registry.register(
+        "keys_expired",
+        "Keys that went because they were as good as new",
+        counter(stats.expired),
+    );
+    registry.register(
+        "keys_evicted",
+        "Keys that had to go for others, each of which got its whole limit back",
+        counter(stats.evicted),
+    );
+}

@@ -1,0 +1,10 @@
+//! What the server tells about itself: metrics and logs.
+
+mod logs;
+mod measured;
+mod metrics;
+
+pub(crate) use logs::DenialLog;
+pub use logs::start as start_logs;
+pub(crate) use measured::Measured;
+pub(crate) use metrics::Metrics;

@@ -1,0 +1,275 @@
+//! Notices that a file should be read again.
+//!
+//! By looking at it every quarter of a second, through symbolic links: notifications of the system
+//! miss what Kubernetes does to mounted files, and network file systems. What is in the file is left
+//! to the reader.
+
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior};
+
+/// The time from one look to the next.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// How many looks in a row may differ before a change is reported all the same: the first, and one
+/// second more.
+const MAX_LOOKS: u32 = 5;
+
+/// Watches one path.
+///
+/// Make it before the first reading of the file, and no change can fall in between. A change is
+/// reported when two looks agree, so that a file is rarely read while it is being written, but at
+/// most one second after it was noticed. That a file has gone, or is back, is a change.
+///
+/// A file that is rewritten in place with the same length is told by its times. Where those are kept
+/// in whole seconds, the second of two such changes within one second can be missed.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    /// What was there when the reader was last sent to read.
+    reported: Option<Identity>,
+    /// What the last look saw.
+    seen: Option<Identity>,
+    /// How many looks in a row have seen something that is not reported.
+    looks: u32,
+    /// Begun by the first wait, because it needs the runtime.
+    interval: Option<Interval>,
+}
+
+/// What tells a file, and a state of it, from every other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Watch {
+    /// Watches `path` for changes from now on. It need not exist.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let there = look(&path);
+        Self {
+            path,
+            reported: there,
+            seen: there,
+            looks: 0,
+            interval: None,
+        }
+    }
+
+    /// Waits until the file should be read again.
+    ///
+    /// Needs a Tokio runtime with its timer. Nothing is lost if the future is dropped and another
+    /// one made.
+    pub async fn changed(&mut self) {
+        loop {
+            self.interval.get_or_insert_with(begin).tick().await;
+            let path = self.path.clone();
+            // A network file system may keep the answer for long, and the thread with it.
+            let seen = tokio::task::spawn_blocking(move || look(&path)).await;
+            if seen.is_ok_and(|seen| self.step(seen)) {
+                return;
+            }
+        }
+    }
+
+    /// Looks once, and tells whether the file should be read again. For callers with a timer of
+    /// their own; [`changed`](Self::changed) does this every 250 ms.
+    pub fn poll(&mut self) -> bool {
+        let seen = look(&self.path);
+        self.step(seen)
+    }
+
+    fn step(&mut self, now: Option<Identity>) -> bool {
+        let is_settled = now == self.seen;
+        self.seen = now;
+        if now == self.reported {
+            self.looks = 0;
+            return false;
+        }
+        self.looks += 1;
+        if !is_settled && self.looks < MAX_LOOKS {
+            return false;
+        }
+        self.reported = now;
+        self.looks = 0;
+        true
+    }
+}
+
+fn begin() -> Interval {
+    let mut interval = tokio::time::interval(PERIOD);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// What is at `path` now. What cannot be looked at counts as gone; its reader will say why.
+fn look(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    if !found.is_file() {
+        return Some(Identity::from(&found));
+    }
+    // NFS answers from memory, up to a minute late, but asks its server when a file is opened.
+    let fresh = File::open(path).and_then(|file| file.metadata());
+    Some(Identity::from(&fresh.unwrap_or(found)))
+}
+
+impl From<&Metadata> for Identity {
+    fn from(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn folder_with_rules() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.yaml");
+        fs::write(&path, "one").unwrap();
+        (folder, path)
+    }
+
+    /// Writes until the clock of the file system has moved on.
+    fn rewrite(path: &Path, text: &str) {
+        let before = look(path);
+        while look(path) == before {
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    /// Asserts that one change is reported, at the second look, and once.
+    fn assert_reported_once(watch: &mut Watch, what: &str) {
+        let answers: Vec<bool> = (0..6).map(|_| watch.poll()).collect();
+        assert_eq!(answers, [false, true, false, false, false, false], "{what}");
+    }
+
+    #[test]
+    fn nothing_is_reported_when_nothing_changed() {
+        let (folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        let mut missing = Watch::new(folder.path().join("missing"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        for _ in 0..10 {
+            assert!(!watch.poll());
+            assert!(!missing.poll());
+        }
+    }
+
+    #[test]
+    fn a_rewrite_of_the_same_length_is_a_change() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        rewrite(&path, "two");
+        assert_reported_once(&mut watch, "rewritten");
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_over_it_is_a_change() {
+        let (folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        let other = folder.path().join("rules.yaml.swp");
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert_reported_once(&mut watch, "renamed over");
+    }
+
+    #[test]
+    fn a_swapped_config_map_is_a_change() {
+        let mount = tempfile::tempdir().unwrap();
+        let at = |name: &str| mount.path().join(name);
+        for (name, text) in [("..2026_1", "one"), ("..2026_2", "two")] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("rules.yaml"), text).unwrap();
+        }
+        symlink("..2026_1", at("..data")).unwrap();
+        symlink("..data/rules.yaml", at("rules.yaml")).unwrap();
+        let mut watch = Watch::new(at("rules.yaml"));
+        assert!(!watch.poll());
+
+        symlink("..2026_2", at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        fs::remove_dir_all(at("..2026_1")).unwrap();
+        assert_reported_once(&mut watch, "swapped");
+        assert_eq!(fs::read_to_string(at("rules.yaml")).unwrap(), "two");
+    }
+
+    #[test]
+    fn a_file_that_vanishes_and_comes_back_is_two_changes() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        fs::remove_file(&path).unwrap();
+        assert_reported_once(&mut watch, "gone");
+        fs::write(&path, "one").unwrap();
+        assert_reported_once(&mut watch, "back");
+    }
+
+    #[test]
+    fn a_file_that_is_away_for_one_look_is_no_change() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        let there = watch.reported;
+        for seen in [None, there, None, there, there, there] {
+            assert!(!watch.step(seen));
+        }
+    }
+
+    #[test]
+    fn a_file_that_never_rests_is_reported_after_a_second() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        let answers: Vec<bool> = (1..=6)
+            .map(|size| {
+                let grown = watch.reported.map(|there| Identity {
+                    size: 100 + size,
+                    ..there
+                });
+                watch.step(grown)
+            })
+            .collect();
+        assert_eq!(answers, [false, false, false, false, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_ends_within_a_second_of_the_change() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        let long = Duration::from_mins(1);
+        assert!(timeout(long, watch.changed()).await.is_err());
+        rewrite(&path, "two");
+        let second = Duration::from_secs(1);
+        assert!(timeout(second, watch.changed()).await.is_ok());
+        assert!(timeout(long, watch.changed()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_given_up_again_and_again_still_notices() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        rewrite(&path, "two");
+        let short = Duration::from_millis(100);
+        let mut waits = 0;
+        while timeout(short, watch.changed()).await.is_err() {
+            waits += 1;
+            assert!(waits < 20, "two seconds, and nothing was noticed");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The accept loop on real sockets.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]
+
+mod drain;
+mod http;
+mod server;
+mod slow_clients;
+mod tls;
