@@ -1,15 +1,29 @@
-//! The `tidegate` program.
+//! The `tidegate` program: `serve`, and the commands that ask a server that runs.
+//!
+//! Options are in `arguments.rs`, exit codes in `exit.rs`, one file per command below `commands/`.
 
+mod arguments;
+mod client;
+mod commands;
+mod completions;
+mod exit;
+mod output;
 mod serve;
+mod times;
+mod yaml;
 
-use clap::Parser;
+use std::process::ExitCode;
 
-#[derive(Parser)]
-enum Cli {
-    Serve(serve::ServeArgs),
-}
+use arguments::{Cli, Command};
+use clap::Parser as _;
 
-fn main() -> std::process::ExitCode {
-    let Cli::Serve(args) = Cli::parse();
-    serve::run(&args)
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.apply();
+    match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
+        Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
+        Command::Completions(args) => exit::finish(false, completions::run(&args)),
+    }
 }

@@ -1,0 +1,156 @@
+//! The command line as clap reads it. What belongs to one command stands beside that command.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands::{check::CheckArgs, rules::RulesArgs};
+use crate::completions::CompletionsArgs;
+use crate::exit;
+use crate::serve::ServeArgs;
+
+/// An exact rate limiter for APIs: a server, and the tools to work with it.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, after_help = exit::HELP, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// When to use colour; `auto` is on a terminal, unless `NO_COLOR` is set
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: Color,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    Serve(ServeArgs),
+    /// Ask whether a request is allowed, and charge it
+    Check(CheckArgs),
+    /// Look at, change and validate rules
+    Rules(RulesArgs),
+    /// Write a completion script for a shell to stdout
+    Completions(CompletionsArgs),
+}
+
+/// Which server to ask, and how.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerArgs {
+    /// Where the server is, `http://` or `https://`
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEGATE_SERVER",
+        default_value = "http://127.0.0.1:8080",
+        global = true
+    )]
+    pub(crate) server: String,
+
+    /// The token to show, if the server wants one
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "TIDEGATE_TOKEN",
+        hide_env_values = true,
+        global = true
+    )]
+    pub(crate) token: Option<String>,
+
+    /// Trust the certificates in this PEM file instead of the public ones
+    #[arg(long, value_name = "PEM", global = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Write JSON: the answer to stdout, an error as `{"error": text}` to stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes it the choice for everything that this process prints.
+    pub(crate) fn apply(self) {
+        let choice = match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_documented_line_is_understood() {
+        let lines = [
+            "tidegate serve",
+            "tidegate serve --config c --rules r --http a --grpc off --resp a --gateway a \
+             --upstream u --redis r --data-dir d --trust-timestamps --log-format json --log-level debug",
+            "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
+            "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
+            "tidegate rules list --server https://x --ca-file ca.pem",
+            "tidegate rules --server http://x get per-user --json",
+            "tidegate rules apply -f rules.yaml --prune --dry-run",
+            "tidegate rules diff -f -",
+            "tidegate rules delete per-user --color never",
+            "tidegate rules history",
+            "tidegate rules rollback 3",
+            "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate completions zsh",
+        ];
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn bad_usage_ends_with_two() {
+        let lines = [
+            "tidegate rules apply",
+            "tidegate rules validate",
+            "tidegate rules rollback last",
+            "tidegate check --attr user_id",
+            "tidegate check --attr =x",
+            "tidegate check --cost 1.5",
+            "tidegate check --timestamp 1.1234567",
+            "tidegate check --timestamp yesterday",
+            "tidegate frobnicate",
+        ];
+        for line in lines {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn help_hides_the_token_and_tells_the_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("0 allowed, 1 denied, 2 error"), "{help}");
+        let mut command = Cli::command();
+        let check = command.find_subcommand_mut("check").unwrap();
+        let help = check.render_long_help().to_string();
+        assert!(help.contains("TIDEGATE_TOKEN]"), "{help}");
+    }
+}

@@ -1,0 +1,254 @@
+//! Asks a server over HTTP, and turns what comes back into an answer or into words that help.
+//!
+//! Which status means what is for the command; [`Reply::accept`] makes an error of all others.
+
+mod refused;
+mod settings;
+
+pub(crate) use refused::Refused;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::Value;
+use settings::{base_url, bearer, is_loopback, roots_in};
+use ureq::http::{HeaderValue, Method, Request, Response, header};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, Proxy};
+
+use crate::arguments::ServerArgs;
+
+/// How long a call may take, from the name of the host to the end of the answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest answer that is read, in bytes.
+const MAX_BODY: u64 = 64 << 20;
+
+/// A server, and how to ask it.
+pub(crate) struct Client {
+    agent: Agent,
+    server: String,
+    token: Option<HeaderValue>,
+}
+
+/// What a server answered, in JSON.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) etag: Option<String>,
+    /// Null if there was no body.
+    pub(crate) body: Value,
+    /// What was asked, for messages.
+    call: Call,
+}
+
+/// What was asked of whom.
+#[derive(Debug, Clone)]
+struct Call {
+    method: Method,
+    path: String,
+    server: String,
+    has_token: bool,
+}
+
+impl Client {
+    pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
+        let server = base_url(&args.server)?;
+        let token = args.token.as_deref().filter(|token| !token.is_empty());
+        let token = token.map(bearer).transpose()?;
+        let roots = args.ca_file.as_deref().map(roots_in).transpose()?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(provider)
+            .root_certs(roots.unwrap_or(RootCerts::WebPki))
+            .build();
+        // No proxy can reach this machine's own addresses in our place.
+        let proxy = if is_loopback(&server) {
+            None
+        } else {
+            Proxy::try_from_env()
+        };
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .proxy(proxy)
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            // A token must not follow to another place, and a POST would become a GET.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Self {
+            agent: config.new_agent(),
+            server,
+            token,
+        })
+    }
+
+    /// The server's address, for messages.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Reply> {
+        self.ask(Method::GET, path, None, None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+        self.ask(Method::POST, path, Some(body), None)
+    }
+
+    /// Replaces what is at `path`, if it still has this tag.
+    pub(crate) fn put(
+        &self,
+        path: &str,
+        body: &Value,
+        if_match: Option<&str>,
+    ) -> anyhow::Result<Reply> {
+        self.ask(Method::PUT, path, Some(body), if_match)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> anyhow::Result<Reply> {
+        self.ask(Method::DELETE, path, None, None)
+    }
+
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> anyhow::Result<Reply> {
+        let call = Call {
+            method: method.clone(),
+            path: path.to_owned(),
+            server: self.server.clone(),
+            has_token: self.token.is_some(),
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.server))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, application/problem+json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, token.clone());
+        }
+        if let Some(tag) = if_match {
+            request = request.header(header::IF_MATCH, tag);
+        }
+        let answer = match body {
+            Some(body) => self.agent.run(request.body(body.to_string())?),
+            None => self.agent.run(request.body(())?),
+        };
+        let answer = answer.map_err(|error| unreachable(&self.server, error))?;
+        read(answer, call)
+    }
+}
+
+impl Reply {
+    /// The reply if its status is one of these; what the server says against it otherwise.
+    pub(crate) fn accept(self, statuses: &[u16]) -> anyhow::Result<Self> {
+        if statuses.contains(&self.status) {
+            return Ok(self);
+        }
+        Err(Refused::new(&self.call, self.status, &self.body).into())
+    }
+
+    /// The part of the body under `key`.
+    pub(crate) fn part(&self, key: &str) -> anyhow::Result<&Value> {
+        let part = self.body.get(key);
+        part.with_context(|| self.unlike(&format!("its JSON has no `{key}`")))
+    }
+
+    /// The list under `key`.
+    pub(crate) fn list(&self, key: &str) -> anyhow::Result<&[Value]> {
+        let list = self.part(key)?.as_array().map(Vec::as_slice);
+        list.with_context(|| self.unlike(&format!("its `{key}` is not a list")))
+    }
+
+    fn unlike(&self, why: &str) -> String {
+        self.call.unlike(self.status, why)
+    }
+}
+
+impl Call {
+    /// Says that whoever answered is probably someone else.
+    fn unlike(&self, status: u16, why: &str) -> String {
+        let Self {
+            method,
+            path,
+            server,
+            ..
+        } = self;
+        format!(
+            "{server} does not look like a Tidegate server: it answered {method} {path} with {status}, and {why}; check --server URL"
+        )
+    }
+}
+
+fn read(mut answer: Response<Body>, call: Call) -> anyhow::Result<Reply> {
+    let status = answer.status();
+    let header = |name| {
+        let value = answer.headers().get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    let etag = header(header::ETAG);
+    if status.is_redirection() {
+        let place = header(header::LOCATION).unwrap_or_else(|| "another place".to_owned());
+        bail!(
+            "{} sends us on to {}; give the server's own address (--server URL)",
+            call.server,
+            crate::output::plain(&place)
+        );
+    }
+    let text = answer
+        .body_mut()
+        .with_config()
+        .limit(MAX_BODY)
+        .lossy_utf8(true)
+        .read_to_string()
+        .map_err(|error| unreachable(&call.server, error))?;
+    let body = match serde_json::from_str(&text) {
+        Ok(body) => body,
+        Err(_) if text.is_empty() && status.as_u16() == 204 => Value::Null,
+        Err(_) => bail!(call.unlike(status.as_u16(), "that is not JSON")),
+    };
+    Ok(Reply {
+        status: status.as_u16(),
+        etag,
+        body,
+        call,
+    })
+}
+
+/// Why there is no answer.
+fn unreachable(server: &str, error: ureq::Error) -> anyhow::Error {
+    match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => anyhow!(
+            "nobody answers at {server}; is `tidegate serve` running there? (--server URL)"
+        ),
+        ureq::Error::HostNotFound => {
+            anyhow!("the host of {server} is not known; check --server URL")
+        }
+        ureq::Error::Timeout(_) => {
+            anyhow!("no answer from {server} within {} s", TIMEOUT.as_secs())
+        }
+        error if is_certificate(&error) => anyhow::Error::new(error).context(format!(
+            "the certificate of {server} is not trusted; give that of its authority with --ca-file PEM"
+        )),
+        error => anyhow::Error::new(error).context(format!("cannot ask {server}")),
+    }
+}
+
+fn is_certificate(error: &ureq::Error) -> bool {
+    let inner = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref()),
+        _ => None,
+    };
+    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+#[cfg(test)]
+mod tests;

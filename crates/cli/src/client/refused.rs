@@ -1,0 +1,94 @@
+//! What was asked is refused, mostly by the server: its own words, and what can be done.
+
+use std::fmt;
+
+use serde_json::Value;
+use ureq::http::Method;
+
+use super::Call;
+use crate::output::plain;
+
+/// Why nothing was done.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// None if the server was not asked, because the rules are wrong already here.
+    pub(crate) status: Option<u16>,
+    pub(crate) message: String,
+    /// What is wrong with the rules, each with `rule`, `field` and `message`.
+    pub(crate) problems: Vec<Value>,
+}
+
+impl Refused {
+    pub(super) fn new(call: &Call, status: u16, body: &Value) -> Self {
+        let text = |key: &str| body.get(key).and_then(Value::as_str).map(plain);
+        let said = text("detail").or_else(|| text("title"));
+        let message = match (said, advice(call, status)) {
+            (Some(said), Some(advice)) => format!("{said}; {advice}"),
+            (Some(said), None) => said,
+            (None, Some(advice)) => advice,
+            (None, None) => call.unlike(status, "does not say why"),
+        };
+        let problems = body.get("problems").and_then(Value::as_array).cloned();
+        Self {
+            status: Some(status),
+            message,
+            problems: problems.unwrap_or_default(),
+        }
+    }
+}
+
+/// What to do about a missing or a wrong token.
+fn advice(call: &Call, status: u16) -> Option<String> {
+    let scope = call.scope();
+    match (status, call.has_token) {
+        (401, false) => Some(format!(
+            "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN"
+        )),
+        (401, true) => Some(format!(
+            "the server does not know this token; give one with the scope `{scope}` by --token or TIDEGATE_TOKEN"
+        )),
+        (403, true) => Some(format!(
+            "this token does not have the scope `{scope}`; give one that has by --token or TIDEGATE_TOKEN"
+        )),
+        (403, false) => Some(format!(
+            "if the server has tokens, give one with the scope `{scope}` by --token or TIDEGATE_TOKEN"
+        )),
+        _ => None,
+    }
+}
+
+impl Call {
+    /// Which scope a token needs for this.
+    fn scope(&self) -> &'static str {
+        if self.path.starts_with("/v1/check") {
+            "check"
+        } else if self.method == Method::GET {
+            "read"
+        } else {
+            "write"
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for problem in &self.problems {
+            let text = |key: &str| {
+                let text = problem.get(key).and_then(Value::as_str);
+                text.filter(|text| !text.is_empty()).map(plain)
+            };
+            f.write_str("\n  ")?;
+            match (text("rule"), text("field")) {
+                (Some(rule), Some(field)) => write!(f, "rule `{rule}`, field `{field}`: ")?,
+                (Some(rule), None) => write!(f, "rule `{rule}`: ")?,
+                (None, Some(field)) => write!(f, "field `{field}`: ")?,
+                (None, None) => {}
+            }
+            f.write_str(&text("message").unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refused {}

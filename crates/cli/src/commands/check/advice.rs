@@ -1,0 +1,136 @@
+//! Why no rule applied: which attributes the rules look at, and which of ours is probably meant.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::output::plain;
+
+/// How alike two names must be to be taken for each other, from 0 to 1.
+const ALIKE: f32 = 0.7;
+
+/// What to say when no rule applied. Only that, if the rules may not be read.
+pub(super) fn no_rule(client: &Client, given: &[(String, String)]) -> String {
+    let rules = client
+        .get("/v1/rules")
+        .and_then(|reply| reply.accept(&[200]))
+        .and_then(|reply| reply.list("rules").map(<[Value]>::to_vec));
+    match rules {
+        Ok(rules) => advice(&rules, given),
+        Err(_) => "no rule applies\n".to_owned(),
+    }
+}
+
+fn advice(rules: &[Value], given: &[(String, String)]) -> String {
+    if rules.is_empty() {
+        return "no rule applies: the server has none; add some with `tidegate rules apply -f FILE`\n".to_owned();
+    }
+    let mut used: Vec<String> = Vec::new();
+    for name in rules.iter().flat_map(attributes_of) {
+        if !used.contains(&name) {
+            used.push(name);
+        }
+    }
+    if used.is_empty() {
+        return "no rule applies\n".to_owned();
+    }
+    let mut text = format!(
+        "no rule applies; rules here look at: {}\n",
+        plain(&used.join(", "))
+    );
+    let names: Vec<&str> = used.iter().map(String::as_str).collect();
+    for (name, _) in given {
+        if names.contains(&name.as_str()) {
+            continue;
+        }
+        let missing: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|used| given.iter().all(|(name, _)| name != used))
+            .collect();
+        let near = similar::get_close_matches(name.to_lowercase().as_str(), &missing, 1, ALIKE);
+        if let Some(near) = near.first() {
+            let _ = writeln!(
+                text,
+                "`{name}` is none of them; did you mean `{}`?",
+                plain(near)
+            );
+        }
+    }
+    text
+}
+
+/// The attributes that a rule looks at, in the order in which it names them.
+fn attributes_of(rule: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    let per = rule.get("per").and_then(Value::as_array);
+    let per = per.into_iter().flatten().filter_map(Value::as_str);
+    names.extend(per.map(str::to_owned));
+    let matches = rule.get("match").and_then(Value::as_object);
+    for (part, value) in matches.into_iter().flatten() {
+        match part.as_str() {
+            "attributes" => names.extend(
+                value
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, _)| name.clone()),
+            ),
+            "when" => names.extend(named_in(value.as_str().unwrap_or_default())),
+            part => names.push(part.to_owned()),
+        }
+    }
+    if rule.get("tiers").is_some() {
+        names.push("tier".to_owned());
+    }
+    names
+}
+
+/// The attributes that a condition names: `attributes["x"]`, `attributes.x`.
+fn named_in(condition: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for rest in condition.split("attributes").skip(1) {
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let name = match (rest.strip_prefix(['[']), rest.strip_prefix('.')) {
+            (Some(quoted), _) => {
+                let quoted = quoted.trim_start().trim_start_matches(['"', '\'']);
+                quoted.split(|c| !is_name(c)).next()
+            }
+            (None, Some(word)) => {
+                let name = word.split(|c| !is_word(c)).next().unwrap_or_default();
+                // `attributes.exists(…)` calls, and names nothing.
+                (!word[name.len()..].starts_with('(')).then_some(name)
+            }
+            (None, None) => None,
+        };
+        names.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_attributes_of_rules_are_listed_and_near_misses_named() {
+        let rules = [
+            json!({"id": "a", "per": ["user_id"], "limit": "1/s", "tiers": {"free": "2/s"}}),
+            json!({"id": "b", "per": ["ip", "user_id"], "match": {"path": ["/v1/**"],
+                "attributes": {"plan": ["free"]},
+                "when": "attributes[\"region\"] == 'eu' && attributes.team == 'x' && attributes.exists(a, a == 'b')"}}),
+        ];
+        let given = [("userid", "u1"), ("path", "/v2"), ("colour", "red")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        insta::assert_snapshot!(advice(&rules, &given));
+    }
+
+    #[test]
+    fn a_server_without_rules_is_told_apart() {
+        assert!(advice(&[], &[]).contains("the server has none"));
+    }
+}

@@ -1,0 +1,123 @@
+//! `tidegate rules apply`: brings the rules of a file to the server, all at once or not at all.
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::changes::{Changes, merged};
+use super::file::{self, FileArgs};
+use super::remote::{Remote, id_of};
+use crate::client::Client;
+use crate::exit::Answer;
+use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
+
+/// How often to begin again when someone else has changed the rules meanwhile.
+const MAX_RETRIES: usize = 5;
+
+#[derive(Debug, Args)]
+pub(super) struct ApplyArgs {
+    #[command(flatten)]
+    file: FileArgs,
+
+    /// Remove rules that are not in the file, and put them in the file's order
+    #[arg(long)]
+    prune: bool,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn run(args: &ApplyArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+    let (rules, _) = file::rules(&args.file, json)?;
+    for _ in 0..=MAX_RETRIES {
+        let remote = Remote::read(client)?;
+        let wanted = if args.prune {
+            rules.clone()
+        } else {
+            merged(&remote.rules, &rules)
+        };
+        let settings = args.file.settings.settings();
+        let changes = Changes::between(&remote.rules, &wanted, settings);
+        if changes.is_empty() || args.dry_run {
+            report(&changes, args.dry_run, remote.version, json)?;
+            return Ok(Answer::Yes);
+        }
+        if let Some(replaced) = remote.replace(client, &wanted)? {
+            report(&changes, false, replaced.version, json)?;
+            return Ok(Answer::Yes);
+        }
+    }
+    bail!(
+        "the rules at {} were changed by others each time that we tried; nothing was applied, try again",
+        client.server()
+    )
+}
+
+fn report(
+    changes: &Changes,
+    is_dry_run: bool,
+    version: Option<u64>,
+    json: bool,
+) -> std::io::Result<()> {
+    if json {
+        let mut object = changes.ids_as_json();
+        object["dry_run"] = json!(is_dry_run);
+        object["version"] = json!(version);
+        return output::print_json(&object);
+    }
+    output::print(&report_text(changes, is_dry_run, version))
+}
+
+fn report_text(changes: &Changes, is_dry_run: bool, version: Option<u64>) -> String {
+    if changes.is_empty() {
+        return "nothing to change\n".to_owned();
+    }
+    let word = |done: &'static str, planned: &'static str| if is_dry_run { planned } else { done };
+    let after: Vec<Value> = changes
+        .changed
+        .iter()
+        .map(|(_, rule)| rule.clone())
+        .collect();
+    let kinds = [
+        (GOOD, word("added", "would add"), &changes.added),
+        (CAREFUL, word("changed", "would change"), &after),
+        (BAD, word("removed", "would remove"), &changes.removed),
+    ];
+    let mut lines = Vec::new();
+    for (style, word, rules) in kinds {
+        let line = |rule| format!("{} {}", styled(style, word), plain(id_of(rule)));
+        lines.extend(rules.iter().map(line));
+    }
+    if let Some((_, order)) = &changes.order {
+        let word = styled(CAREFUL, word("changed the order", "would change the order"));
+        lines.push(format!("{word}: {}", plain(&order.join(", "))));
+    }
+    if let (Some(version), false) = (version, is_dry_run) {
+        lines.push(format!("the rules are now version {version}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::rules::RuleSettings;
+
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_told_a_line_each() {
+        let rule = |id: &str, limit: &str| json!({"id": id, "per": ["ip"], "limit": limit});
+        let before = [rule("a", "1/s"), rule("b", "1/s"), rule("c", "1/s")];
+        let after = [rule("c", "1/s"), rule("b", "2/s"), rule("d", "1/s")];
+        let changes = Changes::between(&before, &after, RuleSettings::default());
+        let done = report_text(&changes, false, Some(8));
+        insta::assert_snapshot!(anstream::adapter::strip_str(&done));
+        let planned = report_text(&changes, true, Some(7));
+        insta::assert_snapshot!(anstream::adapter::strip_str(&planned));
+        assert_eq!(
+            report_text(&Changes::default(), false, None),
+            "nothing to change\n"
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! How one set of rules differs from another: by id, in canonical form, and in their order.
+
+use serde_json::{Value, json};
+use tidegate::rules::RuleSettings;
+
+use super::remote::{canonical, id_of};
+use crate::output::counted;
+
+/// What makes `after` of `before`. Rules are in canonical form.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Changes {
+    pub(super) added: Vec<Value>,
+    /// Before and after.
+    pub(super) changed: Vec<(Value, Value)>,
+    pub(super) removed: Vec<Value>,
+    /// The ids that both have, in the order before and after, if that differs.
+    pub(super) order: Option<(Vec<String>, Vec<String>)>,
+}
+
+impl Changes {
+    pub(super) fn between(before: &[Value], after: &[Value], settings: RuleSettings) -> Self {
+        let canonical = |rules: &[Value]| -> Vec<Value> {
+            rules.iter().map(|rule| canonical(rule, settings)).collect()
+        };
+        let (before, after) = (canonical(before), canonical(after));
+        let mut changes = Self::default();
+        for rule in &after {
+            match find(&before, id_of(rule)) {
+                None => changes.added.push(rule.clone()),
+                Some(old) if old != rule => changes.changed.push((old.clone(), rule.clone())),
+                Some(_) => {}
+            }
+        }
+        let is_gone = |rule: &&Value| find(&after, id_of(rule)).is_none();
+        changes.removed = before.iter().filter(is_gone).cloned().collect();
+        let (old, new) = (shared(&before, &after), shared(&after, &before));
+        changes.order = (old != new).then_some((old, new));
+        changes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The ids of all that changed, for programs.
+    pub(super) fn ids_as_json(&self) -> Value {
+        let ids = |rules: &[Value]| -> Vec<String> {
+            rules.iter().map(|rule| id_of(rule).to_owned()).collect()
+        };
+        let changed: Vec<&str> = self.changed.iter().map(|(_, rule)| id_of(rule)).collect();
+        json!({
+            "added": ids(&self.added),
+            "changed": changed,
+            "removed": ids(&self.removed),
+            "reordered": self.order.is_some(),
+        })
+    }
+
+    /// `1 added, 2 changed, order changed`.
+    pub(super) fn summary(&self) -> String {
+        let counts = [
+            (self.added.len(), "added"),
+            (self.changed.len(), "changed"),
+            (self.removed.len(), "removed"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let mut parts: Vec<String> = counts
+            .map(|(count, what)| format!("{} {what}", counted(*count, "rule")))
+            .collect();
+        if self.order.is_some() {
+            parts.push("order changed".to_owned());
+        }
+        parts.join(", ")
+    }
+}
+
+/// The rules of the server with those of a file in them: in place where the server has the id, at
+/// the end where it has not. The others stay as the server wrote them.
+pub(super) fn merged(server: &[Value], file: &[Value]) -> Vec<Value> {
+    let of_file = |rule: &Value| find(file, id_of(rule)).unwrap_or(rule).clone();
+    let mut rules: Vec<Value> = server.iter().map(of_file).collect();
+    let is_new = |rule: &&Value| find(server, id_of(rule)).is_none();
+    rules.extend(file.iter().filter(is_new).cloned());
+    rules
+}
+
+fn find<'r>(rules: &'r [Value], id: &str) -> Option<&'r Value> {
+    rules.iter().find(|rule| id_of(rule) == id)
+}
+
+/// The ids of `rules` that `others` have too.
+fn shared(rules: &[Value], others: &[Value]) -> Vec<String> {
+    let ids = rules.iter().map(id_of);
+    ids.filter(|id| find(others, id).is_some())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(id: &str, limit: &str) -> Value {
+        json!({"id": id, "per": ["ip"], "limit": limit})
+    }
+
+    fn between(before: &[Value], after: &[Value]) -> Changes {
+        Changes::between(before, after, RuleSettings::default())
+    }
+
+    #[test]
+    fn the_same_rule_in_other_words_is_no_change() {
+        let words = json!({"limit": "60/minute", "per": "ip", "id": "a", "missing": "skip"});
+        assert!(between(&[rule("a", "60/minute")], &[words]).is_empty());
+    }
+
+    #[test]
+    fn each_kind_of_change_is_found() {
+        let before = [
+            rule("a", "1/s"),
+            rule("b", "1/s"),
+            rule("c", "1/s"),
+            rule("d", "1/s"),
+        ];
+        let after = [
+            rule("c", "1/s"),
+            rule("new", "1/s"),
+            rule("b", "2/s"),
+            rule("d", "1/s"),
+        ];
+        let changes = between(&before, &after);
+        let expected =
+            json!({"added": ["new"], "changed": ["b"], "removed": ["a"], "reordered": true});
+        assert_eq!(changes.ids_as_json(), expected);
+        assert_eq!(
+            changes.summary(),
+            "1 rule added, 1 rule changed, 1 rule removed, order changed"
+        );
+    }
+
+    #[test]
+    fn a_rule_in_between_changes_no_order() {
+        let changes = between(
+            &[rule("a", "1/s"), rule("b", "1/s")],
+            &[rule("a", "1/s"), rule("x", "1/s"), rule("b", "1/s")],
+        );
+        assert_eq!(changes.order, None);
+    }
+
+    #[test]
+    fn merging_keeps_places_and_the_rules_of_others() {
+        let server = [
+            rule("a", "1/s"),
+            json!({"id": "b", "strange": true}),
+            rule("c", "1/s"),
+        ];
+        let file = [rule("new", "9/s"), rule("c", "2/s"), rule("a", "1/s")];
+        let expected = [
+            rule("a", "1/s"),
+            server[1].clone(),
+            rule("c", "2/s"),
+            rule("new", "9/s"),
+        ];
+        assert_eq!(merged(&server, &file), expected);
+    }
+}

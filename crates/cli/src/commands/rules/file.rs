@@ -1,0 +1,134 @@
+//! A rule file: read, validated, and its problems told.
+
+use std::io::Read as _;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate::document::{Place, Problem, Problems, Severity, Source};
+use tidegate::rules::{RuleSet, RuleSettings};
+
+use crate::client::Refused;
+use crate::output::{self, BAD, CAREFUL, counted, plain, styled};
+
+/// Settings of the server that rules are read with.
+#[derive(Debug, Args)]
+pub(super) struct SettingsArgs {
+    /// How many bits of an IPv6 address the server counts by
+    #[arg(long, value_name = "BITS", default_value_t = RuleSettings::default().ipv6_prefix,
+          value_parser = clap::value_parser!(u8).range(1..=128))]
+    ipv6_prefix: u8,
+}
+
+impl SettingsArgs {
+    pub(super) fn settings(&self) -> RuleSettings {
+        RuleSettings {
+            ipv6_prefix: self.ipv6_prefix,
+        }
+    }
+}
+
+/// The file that a command works with.
+#[derive(Debug, Args)]
+pub(super) struct FileArgs {
+    /// The rule file, YAML or JSON; `-` is stdin
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) file: String,
+
+    #[command(flatten)]
+    pub(super) settings: SettingsArgs,
+}
+
+/// A file's name and its text. `-` is stdin.
+pub(super) fn source(file: &str) -> anyhow::Result<Source> {
+    let (name, bytes) = if file == "-" {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().read_to_end(&mut bytes);
+        ("<stdin>", read.map(|_| bytes))
+    } else {
+        (file, std::fs::read(file))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read `{name}`"))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(_) => bail!("cannot read `{name}`: it is not text in UTF-8"),
+    }
+}
+
+/// The rules of a file in their canonical form, and what the file is called. Problems go to stderr,
+/// or into the error if all is to be JSON; with errors there are no rules.
+pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
+    let source = source(&args.file)?;
+    let (rules, problems) = RuleSet::read(&source, args.settings.settings());
+    if !json {
+        output::note(&rendered(&problems, &source))?;
+    }
+    let Some(rules) = rules else {
+        let summary = summary(&source, None, &problems);
+        let listed = problems.errors().filter(|_| json);
+        return Err(Refused {
+            status: None,
+            message: format!("nothing was asked of the server, because of {summary}"),
+            problems: listed
+                .map(|problem| as_json(&source.name, problem))
+                .collect(),
+        }
+        .into());
+    };
+    let canonical = rules.iter().map(|rule| rule.to_json()).collect();
+    Ok((canonical, source.name))
+}
+
+/// All problems as a person reads them, with the first word of each in colour.
+pub(super) fn rendered(problems: &Problems, source: &Source) -> String {
+    let mut text = String::new();
+    for line in plain(&problems.render(source)).split_inclusive('\n') {
+        let words = [("error", BAD), ("warning", CAREFUL)];
+        let word = words
+            .iter()
+            .find_map(|(word, style)| Some((word, style, line.strip_prefix(word)?)));
+        match word {
+            Some((word, style, rest)) if rest.starts_with(": ") => {
+                text.push_str(&styled(style.bold(), word));
+                text.push_str(rest);
+            }
+            _ => text.push_str(line),
+        }
+    }
+    text
+}
+
+/// One line about a file: `rules.yaml: 3 rules, 1 warning`.
+pub(super) fn summary(source: &Source, rules: Option<usize>, problems: &Problems) -> String {
+    let (errors, warnings) = (problems.errors().count(), problems.warnings().count());
+    let mut parts = Vec::new();
+    parts.extend(rules.map(|rules| counted(rules, "rule")));
+    if errors > 0 {
+        parts.push(counted(errors, "error"));
+    }
+    if warnings > 0 {
+        parts.push(counted(warnings, "warning"));
+    }
+    format!("{}: {}", source.name, parts.join(", "))
+}
+
+/// A problem for programs.
+pub(super) fn as_json(file: &str, problem: &Problem) -> Value {
+    let (line, column) = match problem.place {
+        Place::Text { line, column, .. } => (Some(line), Some(column)),
+        Place::Setting(_) | Place::Nowhere => (None, None),
+    };
+    let severity = match problem.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    json!({
+        "file": file,
+        "line": line,
+        "column": column,
+        "severity": severity,
+        "rule": problem.rule,
+        "field": problem.field,
+        "message": problem.message,
+    })
+}

@@ -1,0 +1,126 @@
+//! `tidegate rules list`: the server's rules, a line each.
+
+use serde_json::Value;
+use tidegate::rules::{Grant, Rule, RuleSettings};
+
+use super::remote::{Remote, id_of, understood};
+use crate::client::Client;
+use crate::exit::Answer;
+use crate::output::{self, Table, counted};
+
+/// How much of what a rule matches is shown, in characters.
+const MAX_MATCH: usize = 60;
+
+pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
+    let reply = client.get("/v1/rules")?.accept(&[200])?;
+    let remote = Remote::of(&reply)?;
+    if json {
+        output::print_json(&reply.body)?;
+    } else if remote.rules.is_empty() {
+        output::note("there are no rules; add some with `tidegate rules apply -f FILE`\n")?;
+    } else {
+        output::print(&table(&remote.rules))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn table(rules: &[Value]) -> String {
+    let mut table = Table::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
+    for rule in rules {
+        let read = understood(rule, RuleSettings::default());
+        let canonical = read.as_ref().map(Rule::to_json);
+        let rule = canonical.as_ref().unwrap_or(rule);
+        let text = |key: &str| rule.get(key).map(words);
+        let algorithm = text("algorithm").or_else(|| read.as_ref().and_then(default_algorithm));
+        let per = text("per").unwrap_or_default();
+        table.row(vec![
+            id_of(rule).to_owned(),
+            limit(rule),
+            algorithm.unwrap_or_else(|| "-".to_owned()),
+            if per.is_empty() {
+                "(one for all)".to_owned()
+            } else {
+                per
+            },
+            matches(rule),
+            text("mode").unwrap_or_else(|| "enforce".to_owned()),
+        ]);
+    }
+    table.render()
+}
+
+/// The limit, and how many tiers and overrides have others.
+fn limit(rule: &Value) -> String {
+    let mut text = rule.get("limit").map(words).unwrap_or_default();
+    for (key, one) in [("tiers", "tier"), ("overrides", "override")] {
+        if let Some(map) = rule.get(key).and_then(Value::as_object) {
+            text.push_str(" +");
+            text.push_str(&counted(map.len(), one));
+        }
+    }
+    text
+}
+
+/// What a rule that names no algorithm counts with.
+fn default_algorithm(rule: &Rule) -> Option<String> {
+    let limits = rule.grants().iter().find_map(|grant| match grant {
+        Grant::Limits(limits) => limits.first(),
+        Grant::Unlimited | Grant::Blocked => None,
+    });
+    limits.map(|limit| limit.algorithm().name().to_owned())
+}
+
+fn matches(rule: &Value) -> String {
+    let parts = rule.get("match").and_then(Value::as_object);
+    let mut named = Vec::new();
+    for (part, value) in parts.into_iter().flatten() {
+        match (part.as_str(), value.as_object()) {
+            ("attributes", Some(attributes)) => {
+                let attribute =
+                    |(name, value): (&String, &Value)| format!("{name}={}", words(value));
+                named.extend(attributes.iter().map(attribute));
+            }
+            _ => named.push(format!("{part}={}", words(value))),
+        }
+    }
+    let text = if named.is_empty() {
+        "-".to_owned()
+    } else {
+        named.join(" ")
+    };
+    if text.chars().count() <= MAX_MATCH {
+        return text;
+    }
+    let kept: String = text.chars().take(MAX_MATCH - 1).collect();
+    format!("{kept}…")
+}
+
+/// A value in few words: text as it is, a list with commas.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_line() {
+        let rules = [
+            json!({"id": "per-user", "per": ["user_id"], "limit": "100/minute burst 20",
+                   "tiers": {"free": "10/minute", "pro": "unlimited"}, "overrides": {"x": "blocked"},
+                   "match": {"path": ["/v1/**", "/login"], "method": ["GET"], "attributes": {"plan": ["free"]}}}),
+            json!({"id": "monthly", "per": ["api_key", "ip"], "limit": {"requests": 5, "window": "month"}, "mode": "shadow",
+                   "match": {"when": "attributes[\"region\"] == \"eu\" && cost > 1 && attributes[\"plan\"] == \"free\""}}),
+            json!({"id": "all", "per": [], "limit": "10/second", "algorithm": "sliding_window_log"}),
+            json!({"id": "from-the-future", "per": ["ip"], "limit": "1/s", "colour": "red"}),
+        ];
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&rules)));
+    }
+}

@@ -1,0 +1,68 @@
+//! `tidegate rules`: one file per command. What several of them need is in `file.rs` (a rule file),
+//! `remote.rs` (the server's set) and `changes.rs` (how two sets differ).
+
+mod apply;
+mod changes;
+mod delete;
+mod diff;
+mod file;
+mod get;
+mod history;
+mod list;
+mod remote;
+mod rollback;
+mod validate;
+
+use clap::{Args, Subcommand};
+
+use crate::arguments::ServerArgs;
+use crate::client::Client;
+use crate::exit::{self, Answer};
+
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct RulesArgs {
+    #[command(subcommand)]
+    command: RulesCommand,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum RulesCommand {
+    /// Show the server's rules in a table
+    List,
+    /// Show one rule
+    Get(get::GetArgs),
+    /// Bring the rules of a file to the server
+    Apply(apply::ApplyArgs),
+    /// Show how a file differs from the server: what `apply --prune` would do
+    Diff(diff::DiffArgs),
+    /// Remove one rule
+    Delete(delete::DeleteArgs),
+    /// Show the versions of the server's rules
+    History,
+    /// Go back to an earlier version, as a new one
+    Rollback(rollback::RollbackArgs),
+    /// Check rule files, without a server
+    Validate(validate::ValidateArgs),
+}
+
+pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
+    let json = args.server.json;
+    if let RulesCommand::Validate(validate) = &args.command {
+        return validate::run(validate, json);
+    }
+    let client = Client::new(&args.server)?;
+    match &args.command {
+        RulesCommand::List => list::run(&client, json),
+        RulesCommand::Get(get) => get::run(get, &client, json),
+        RulesCommand::Apply(apply) => apply::run(apply, &client, json),
+        RulesCommand::Diff(diff) => diff::run(diff, &client, json),
+        RulesCommand::Delete(delete) => delete::run(delete, &client, json),
+        RulesCommand::History => history::run(&client, json),
+        RulesCommand::Rollback(rollback) => rollback::run(rollback, &client, json),
+        RulesCommand::Validate(validate) => validate::run(validate, json),
+    }
+}

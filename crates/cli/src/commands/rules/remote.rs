@@ -1,0 +1,100 @@
+//! The server's rules: the set with its tag, and single rules.
+
+use serde_json::{Value, json};
+use tidegate::document::Node;
+use tidegate::rules::{Rule, RuleSet, RuleSettings};
+
+use crate::client::{Client, Reply};
+use crate::output::{self, plain};
+
+/// The rules of a server at one moment.
+pub(super) struct Remote {
+    pub(super) rules: Vec<Value>,
+    pub(super) version: Option<u64>,
+    etag: Option<String>,
+}
+
+impl Remote {
+    pub(super) fn read(client: &Client) -> anyhow::Result<Self> {
+        let reply = client.get("/v1/rules")?.accept(&[200])?;
+        Self::of(&reply)
+    }
+
+    pub(super) fn of(reply: &Reply) -> anyhow::Result<Self> {
+        Ok(Self {
+            rules: reply.list("rules")?.to_vec(),
+            version: reply.body.get("version").and_then(Value::as_u64),
+            etag: reply.etag.clone(),
+        })
+    }
+
+    /// Puts these rules in the place of all that were there. Nothing if they have changed since.
+    pub(super) fn replace(&self, client: &Client, rules: &[Value]) -> anyhow::Result<Option<Self>> {
+        let body = json!({ "rules": rules });
+        let reply = client.put("/v1/rules", &body, self.etag.as_deref())?;
+        let reply = reply.accept(&[200, 412])?;
+        match reply.status {
+            412 => Ok(None),
+            _ => Self::of(&reply).map(Some),
+        }
+    }
+}
+
+/// A rule as this program understands it. None if the server is newer and has other rules.
+pub(super) fn understood(rule: &Value, settings: RuleSettings) -> Option<Rule> {
+    let node: Node = serde_json::from_value(rule.clone()).ok()?;
+    RuleSet::rule_from_node(&node, settings).0
+}
+
+/// A rule in its canonical form; as it is, if it is not understood.
+pub(super) fn canonical(rule: &Value, settings: RuleSettings) -> Value {
+    understood(rule, settings).map_or_else(|| rule.clone(), |rule| rule.to_json())
+}
+
+/// The id of a rule; empty if it has none.
+pub(super) fn id_of(rule: &Value) -> &str {
+    rule.get("id").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The path of one rule. None if no rule can have this id.
+pub(super) fn path_of(id: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let begins = id.starts_with(|c: char| c.is_ascii_alphanumeric());
+    // Below these names are calls of the API.
+    let is_call = matches!(id, "history" | "rollback");
+    let is_id = begins && id.len() <= 64 && id.bytes().all(fits) && !is_call;
+    is_id.then(|| format!("/v1/rules/{id}"))
+}
+
+/// Says that there is no such rule.
+pub(super) fn note_missing(id: &str, json: bool) -> std::io::Result<()> {
+    let message = format!("there is no rule `{}`", plain(id));
+    if json {
+        return output::note(&format!("{:#}\n", json!({ "error": message })));
+    }
+    output::note(&format!("{message}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_an_id_becomes_a_path() {
+        assert_eq!(path_of("per-user").as_deref(), Some("/v1/rules/per-user"));
+        for id in ["", "..", "a/b", "history", "rollback", "a?b", "ü", "-a"] {
+            assert_eq!(path_of(id), None, "{id}");
+        }
+        assert_eq!(path_of(&"a".repeat(65)), None);
+    }
+
+    #[test]
+    fn rules_are_compared_in_one_form() {
+        let long = json!({"id": "a", "per": "ip", "limit": {"requests": 60, "window": "60s"}, "mode": "enforce"});
+        let short = json!({"id": "a", "per": ["ip"], "limit": "60/minute"});
+        let settings = RuleSettings::default();
+        assert_eq!(canonical(&long, settings), canonical(&short, settings));
+        let strange = json!({"id": "a", "colour": "red"});
+        assert_eq!(canonical(&strange, settings), strange);
+    }
+}

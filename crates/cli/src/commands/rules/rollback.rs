@@ -1,0 +1,33 @@
+//! `tidegate rules rollback`: goes back to an earlier version, as a new one.
+
+use clap::Args;
+use serde_json::json;
+
+use super::remote::Remote;
+use crate::client::Client;
+use crate::exit::Answer;
+use crate::output::{self, counted};
+
+#[derive(Debug, Args)]
+pub(super) struct RollbackArgs {
+    /// The version to go back to, as `rules history` shows it
+    #[arg(value_name = "VERSION")]
+    version: u64,
+}
+
+pub(super) fn run(args: &RollbackArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+    let body = json!({"version": args.version});
+    let reply = client.post("/v1/rules/rollback", &body)?.accept(&[200])?;
+    let remote = Remote::of(&reply)?;
+    if json {
+        output::print_json(&reply.body)?;
+        return Ok(Answer::Yes);
+    }
+    let rules = counted(remote.rules.len(), "rule");
+    let now = match remote.version {
+        Some(version) => format!(", now as version {version}"),
+        None => String::new(),
+    };
+    output::print(&format!("back to version {}{now}: {rules}\n", args.version))?;
+    Ok(Answer::Yes)
+}

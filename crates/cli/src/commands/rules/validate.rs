@@ -1,0 +1,62 @@
+//! `tidegate rules validate`: everything that is wrong with rule files, without a server.
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::Value;
+use tidegate::rules::RuleSet;
+
+use super::file::{self, SettingsArgs};
+use crate::exit::Answer;
+use crate::output;
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArgs {
+    /// Rule files, YAML or JSON; `-` is stdin
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+
+    /// Count a warning as an error
+    #[arg(long)]
+    deny_warnings: bool,
+
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
+    let mut answer = Answer::Yes;
+    let mut unread = Vec::new();
+    let mut listed = Vec::new();
+    for file in &args.files {
+        let source = match file::source(file) {
+            Ok(source) => source,
+            // The other files are still worth a look.
+            Err(error) => {
+                unread.push(format!("{error:#}"));
+                continue;
+            }
+        };
+        let (rules, problems) = RuleSet::read(&source, args.settings.settings());
+        if problems.has_errors() || (args.deny_warnings && !problems.is_empty()) {
+            answer = Answer::No;
+        }
+        if json {
+            listed.extend(
+                problems
+                    .iter()
+                    .map(|problem| file::as_json(&source.name, problem)),
+            );
+            continue;
+        }
+        output::note(&file::rendered(&problems, &source))?;
+        let count = rules.map(|rules| rules.len());
+        output::print(&format!("{}\n", file::summary(&source, count, &problems)))?;
+    }
+    if json {
+        output::print_json(&Value::Array(listed))?;
+    }
+    if !unread.is_empty() {
+        bail!(unread.join("; "));
+    }
+    Ok(answer)
+}

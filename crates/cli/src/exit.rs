@@ -1,0 +1,63 @@
+//! Exit codes, in one place: what each means, and how a command's answer becomes one.
+
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+
+use crate::client::Refused;
+use crate::output;
+
+/// What `--help` says about exit codes.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  check       0 allowed, 1 denied, 2 error
+  all others  0 fine, 1 the answer is no, 2 error (could not ask, bad usage)
+              `rules diff`: 1 when there are differences
+              `rules validate`: 1 when a file has errors
+              `rules get`, `rules delete`: 1 when there is no such rule";
+
+/// What a command found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Allowed, or all is well: 0.
+    Yes,
+    /// Denied, different, invalid or not there: 1.
+    No,
+}
+
+/// There is no answer: bad usage, nobody to ask, or a refusal. Clap ends with the same number.
+const ERROR: u8 = 2;
+
+/// Turns a command's end into an exit code. An error is printed to stderr, as an object if the
+/// command was to write JSON.
+pub(crate) fn finish(json: bool, answer: anyhow::Result<Answer>) -> ExitCode {
+    match answer {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::FAILURE,
+        Err(error) => {
+            // With stderr gone too there is nobody left to tell.
+            let _ = if json {
+                output::note(&format!("{:#}\n", as_json(&error)))
+            } else {
+                output::error(&format!("{error:#}"))
+            };
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+/// `{"error": text}`, with `status` if the server refused and `problems` if rules are wrong.
+fn as_json(error: &anyhow::Error) -> Value {
+    let mut object = Map::new();
+    let Some(refused) = error.downcast_ref::<Refused>() else {
+        return json!({"error": format!("{error:#}")});
+    };
+    object.insert("error".to_owned(), json!(refused.message));
+    if let Some(status) = refused.status {
+        object.insert("status".to_owned(), json!(status));
+    }
+    if !refused.problems.is_empty() {
+        object.insert("problems".to_owned(), json!(refused.problems));
+    }
+    Value::Object(object)
+}

@@ -1,0 +1,140 @@
+//! What goes to the terminal: colour where there is one, plain text in a pipe, aligned columns.
+
+use std::io::{self, Write};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+/// What went well, and lines that were added.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// What went wrong, and lines that were removed.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+/// What should be looked at.
+pub(crate) const CAREFUL: Style = AnsiColor::Yellow.on_default();
+/// Where a hunk of a difference begins.
+pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
+/// What heads a column or a section.
+pub(crate) const HEADING: Style = Style::new().bold();
+
+/// Writes the answer to stdout. Whoever reads may leave early.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    whole(AutoStream::auto(io::stdout().lock()), text)
+}
+
+/// Writes JSON to stdout.
+pub(crate) fn print_json(value: &Value) -> io::Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Writes what is not the answer to stderr.
+pub(crate) fn note(text: &str) -> io::Result<()> {
+    whole(AutoStream::auto(io::stderr().lock()), text)
+}
+
+/// Writes an error to stderr.
+pub(crate) fn error(message: &str) -> io::Result<()> {
+    note(&format!("{}: {message}\n", styled(BAD.bold(), "error")))
+}
+
+fn whole(mut stream: impl Write, text: &str) -> io::Result<()> {
+    let written = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Text in a style.
+pub(crate) fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Text of others without what could steer a terminal. Line ends stay.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_control() && c != '\n' { ' ' } else { c }
+    };
+    text.chars().map(plain).collect()
+}
+
+/// `1 rule`, `2 rules`.
+pub(crate) fn counted(count: usize, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{plural}")
+}
+
+/// Rows below headings, each column as wide as its widest cell.
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(headings: &[&'static str]) -> Self {
+        Self {
+            headings: headings.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, with a cell for each heading.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.headings.len(), "a cell for each heading");
+        let one_line = |cell: String| plain(&cell).replace('\n', " ");
+        self.rows.push(cells.into_iter().map(one_line).collect());
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let longest = cells.map(|cell| cell.chars().count()).max();
+            let heading = self.headings.get(column).map_or(0, |text| text.len());
+            longest.unwrap_or(0).max(heading)
+        };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let headings: Vec<String> = self
+            .headings
+            .iter()
+            .map(|text| text.to_uppercase())
+            .collect();
+        let mut text = styled(HEADING, &line(&headings, &widths));
+        text.push('\n');
+        for row in &self.rows {
+            text.push_str(&line(row, &widths));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let padded = cells
+        .iter()
+        .zip(widths)
+        .map(|(cell, width)| format!("{cell:width$}"));
+    let line = padded.collect::<Vec<String>>().join("  ");
+    line.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&["id", "limit"]);
+        table.row(vec!["per-user".into(), "1/s".into()]);
+        table.row(vec!["ü\u{1b}[1m".into(), "100/minute\nburst 2".into()]);
+        let text = anstream::adapter::strip_str(&table.render()).to_string();
+        let expected = "ID        LIMIT\nper-user  1/s\nü [1m     100/minute burst 2\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn text_of_others_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\u{1b}[31m\r\nb\u{9b}"), "a [31m \nb ");
+    }
+}

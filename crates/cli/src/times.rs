@@ -1,0 +1,98 @@
+//! Instants and spans as people read them, the same wherever they are.
+
+use serde_json::Value;
+use tidegate::{Micros, Timestamp};
+
+/// Microseconds in a second.
+const SECOND: f64 = 1e6;
+
+/// The instant that a JSON number of Unix seconds names.
+pub(crate) fn instant(seconds: &Value) -> Option<Timestamp> {
+    micros(seconds).map(Timestamp::from_micros)
+}
+
+/// The span that a JSON number of seconds names.
+pub(crate) fn span(seconds: &Value) -> Option<Micros> {
+    micros(seconds).map(Micros::new)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast of a float stops at the ends, and so do these types"
+)]
+fn micros(seconds: &Value) -> Option<u64> {
+    let seconds = seconds.as_f64()?;
+    // The nearest whole one is what was meant: a double is finer than a microsecond here.
+    Some((seconds * SECOND).round() as u64)
+}
+
+/// An instant as RFC 3339 in UTC, with as many decimals as it has.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "?".to_owned(), |at| at.to_string())
+}
+
+/// A span in at most two units: `0.6s`, `1m 30s`, `2d 5h`. What is too fine to be seen is rounded up.
+pub(crate) fn length(span: Micros) -> String {
+    if span < Micros::MINUTE {
+        let millis = span.get().div_ceil(1_000);
+        let text = format!("{}.{:03}", millis / 1_000, millis % 1_000);
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        return format!("{text}s");
+    }
+    let units = [
+        (Micros::DAY, "d", Micros::HOUR, "h"),
+        (Micros::HOUR, "h", Micros::MINUTE, "m"),
+        (Micros::MINUTE, "m", Micros::SECOND, "s"),
+    ];
+    for (large, large_name, small, small_name) in units {
+        // Rounded up first, so that a remainder never becomes a whole large unit.
+        let smalls = span.get().div_ceil(small.get());
+        let per_large = large.get() / small.get();
+        if smalls < per_large {
+            continue;
+        }
+        let (count, rest) = (smalls / per_large, smalls % per_large);
+        return match rest {
+            0 => format!("{count}{large_name}"),
+            _ => format!("{count}{large_name} {rest}{small_name}"),
+        };
+    }
+    span.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn spans_by_hand() {
+        let table = [
+            (0, "0s"),
+            (1, "0.001s"),
+            (600_000, "0.6s"),
+            (59_999_999, "60s"),
+            (60_000_000, "1m"),
+            (90_500_000, "1m 31s"),
+            (3_600_000_000, "1h"),
+            (3_599_999_999, "1h"),
+            (7_500_000_000, "2h 5m"),
+            (190_000_000_000, "2d 5h"),
+        ];
+        for (micros, text) in table {
+            assert_eq!(length(Micros::new(micros)), text, "{micros}");
+        }
+    }
+
+    #[test]
+    fn instants_are_exact_to_the_microsecond() {
+        let at = instant(&json!(1_794_770_060.250_001)).unwrap();
+        assert_eq!(at.as_micros(), 1_794_770_060_250_001);
+        assert_eq!(rfc3339(at), "2026-11-15T19:14:20.250001Z");
+        assert_eq!(instant(&json!(null)), None);
+        assert_eq!(span(&json!(-1)), Some(Micros::ZERO));
+    }
+}
