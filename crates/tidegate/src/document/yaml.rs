@@ -18,7 +18,7 @@ impl Source {
         for event in Parser::new_from_str(&self.text) {
             let built = match event {
                 Ok((event, span)) => builder.take(event, span),
-                Err(error) => Err(scan_problem(&error)),
+                Err(error) => Err(scan_problem(&error, &self.text)),
             };
             if let Err((place, message)) = built {
                 problems.error(&place, &Spot::document(), message);
@@ -203,21 +203,64 @@ fn at(mark: Marker, width: usize) -> Place {
 }
 
 /// The parser's own words, and what most often is behind them.
-fn scan_problem(error: &ScanError) -> Failure {
+fn scan_problem(error: &ScanError, text: &str) -> Failure {
+    const ADVICE: [(&str, &str); 10] = [
+        ("tab", "indent with spaces instead of tabs"),
+        ("quoted scalar", "is a closing quote missing?"),
+        (
+            "illegal placement of ':'",
+            "is a closing bracket missing above?",
+        ),
+        ("flow", "is a closing bracket or a comma missing?"),
+        ("bracket", "is a closing bracket or a comma missing?"),
+        (
+            "simple key",
+            "is there no space after a `:`, in this line or the one above?",
+        ),
+        (
+            "mapping values are not allowed",
+            "put a text that has `: ` in it in quotes, or look at the indentation of this line",
+        ),
+        (
+            "anchor",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+        (
+            "directive",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+        (
+            "tag",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+    ];
     let info = error.info();
-    let advice = if info.contains("tab") {
-        "indent with spaces instead of tabs"
-    } else if info.contains("quoted scalar") {
-        "is a closing quote missing?"
-    } else if info.contains("flow") || info.contains("bracket") {
-        "is a closing bracket or a comma missing?"
-    } else if info.contains("anchor") || info.contains("directive") || info.contains("tag") {
-        "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes"
-    } else {
-        "look at the indentation of this line and the one above, and for a missing `:` or quote"
-    };
+    let known = ADVICE.iter().find(|(word, _)| info.contains(word));
+    let advice = known.map_or(
+        "look at the indentation of this line and the one above, and for a missing `:` or quote",
+        |(_, advice)| advice,
+    );
     let message = format!("this is not readable as YAML: {info}; {advice}");
-    (at(*error.marker(), 1), message)
+    let mut place = at(*error.marker(), 1);
+    // The parser points to the text before the tab that ended it.
+    if info.contains("tab")
+        && let Place::Text { line, column, .. } = &mut place
+        && let Some((tabbed, tab)) = first_tab(text, *line)
+    {
+        (*line, *column) = (tabbed, tab);
+    }
+    (place, message)
+}
+
+/// The line and the column of the first tab in the indentation of this line or one below it.
+fn first_tab(text: &str, from: usize) -> Option<(usize, usize)> {
+    let lines = (1..).zip(text.lines()).skip(from.saturating_sub(1));
+    let tab_of = |line: &str| {
+        let content = line.find(|c: char| !matches!(c, ' ' | '\t'));
+        line[..content.unwrap_or(line.len())].find('\t')
+    };
+    let mut tabs = lines.filter_map(|(number, line)| Some((number, tab_of(line)? + 1)));
+    tabs.next()
 }
 
 #[cfg(test)]
