@@ -145,17 +145,16 @@ impl<S: Store> Gate<S> {
             self.store.charge(&request).await
         };
         let mine = |slot: &Slot| slot.is_charged && !slot.is_shadow;
-        match answered {
-            Ok(outcomes) => fill(slots, mine, &outcomes),
-            Err(_) => {
-                let without = Without {
-                    rules,
-                    claims,
-                    at: attributes.time(),
-                    lease,
-                };
-                self.go_on(&without, |claim| !claim.is_shadow, slots);
-            }
+        if let Ok(outcomes) = answered {
+            fill(slots, mine, &outcomes);
+        } else {
+            let without = Without {
+                rules,
+                claims,
+                at: attributes.time(),
+                lease,
+            };
+            self.go_on(&without, |claim| !claim.is_shadow, slots);
         }
     }
 
@@ -179,17 +178,16 @@ impl<S: Store> Gate<S> {
                 lease,
             };
             let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
-            match self.store.charge(&request).await {
-                Ok(outcomes) => fill(slots, mine, &outcomes),
-                Err(_) => {
-                    let without = Without {
-                        rules,
-                        claims,
-                        at: attributes.time(),
-                        lease,
-                    };
-                    self.go_on(&without, |other| other.rule == claim.rule, slots);
-                }
+            if let Ok(outcomes) = self.store.charge(&request).await {
+                fill(slots, mine, &outcomes);
+            } else {
+                let without = Without {
+                    rules,
+                    claims,
+                    at: attributes.time(),
+                    lease,
+                };
+                self.go_on(&without, |other| other.rule == claim.rule, slots);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Reads YAML as a document. Values stay text as written; types are for whoever reads the tree.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
@@ -14,22 +15,71 @@ const MAX_NODES: usize = 1_000_000;
 impl Source {
     /// Reads the text as YAML. Nothing, and a problem, if it is none.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
-        let mut builder = Builder::default();
-        for event in Parser::new_from_str(&self.text) {
-            let built = match event {
-                Ok((event, span)) => builder.take(event, span),
-                Err(error) => Err(scan_problem(&error, &self.text)),
-            };
-            if let Err((place, message)) = built {
+        // Only JSON writes pairs of escapes, and YAML refuses them.
+        let text = without_pairs(&self.text);
+        match read(&text) {
+            Ok(node) => Some(node),
+            Err((place, message)) => {
                 problems.error(&place, &Spot::document(), message);
-                return None;
+                None
             }
         }
-        Some(builder.root.unwrap_or(Node {
-            value: Value::Null,
-            place: Place::Nowhere,
-        }))
     }
+}
+
+fn read(text: &str) -> Result<Node, Failure> {
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        match event {
+            Ok((event, span)) => builder.take(event, span)?,
+            Err(error) => return Err(scan_problem(&error, text)),
+        }
+    }
+    Ok(builder.root.unwrap_or(Node {
+        value: Value::Null,
+        place: Place::Nowhere,
+    }))
+}
+
+/// A JSON text with the character itself in the place of two escapes that stand for it together, such
+/// as `\ud83c\udf0a`.
+fn without_pairs(text: &str) -> Cow<'_, str> {
+    if !text.trim_start().starts_with('{') || !text.contains("\\u") {
+        return Cow::Borrowed(text);
+    }
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        plain.push_str(before);
+        let pair = surrogate(escape).zip(escape.get(6..).and_then(surrogate));
+        let character = pair.and_then(|(high, low)| {
+            char::decode_utf16([high, low])
+                .next()
+                .and_then(Result::ok)
+                .filter(|character| character.len_utf16() == 2)
+        });
+        let length = if let Some(character) = character {
+            plain.push(character);
+            12
+        } else {
+            // The escape with the character that it is about, which may be a backslash.
+            let length = escape.chars().take(2).map(char::len_utf8).sum();
+            plain.push_str(&escape[..length]);
+            length
+        };
+        rest = &escape[length..];
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
+}
+
+/// The number of an escape such as `\ud83c` at the beginning of a text.
+fn surrogate(escape: &str) -> Option<u16> {
+    let digits = escape.strip_prefix("\\u")?.get(..4)?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_number.then(|| u16::from_str_radix(digits, 16).ok())??;
+    (0xd800..0xe000).contains(&number).then_some(number)
 }
 
 type Failure = (Place, String);
@@ -267,7 +317,7 @@ fn first_tab(text: &str, from: usize) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, String> {
+    fn document(text: &str) -> Result<Node, String> {
         let source = Source::new("test.yaml", text);
         let mut problems = Problems::new();
         let node = source.read(&mut problems);
@@ -276,7 +326,7 @@ mod tests {
 
     #[test]
     fn values_stay_as_they_were_written() {
-        let node = read("a: 007\nyes: 1e3\n~: 'x'\nb: [on, \"2\"]\n").unwrap();
+        let node = document("a: 007\nyes: 1e3\n~: 'x'\nb: [on, \"2\"]\n").unwrap();
         let Value::Map(entries) = node.value else {
             panic!("a map")
         };
@@ -292,8 +342,25 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_escapes_are_one_character() {
+        #[rustfmt::skip]
+        let table = [
+            (r#"{"a": "\ud83c\udf0a"}"#,     "{\"a\": \"\u{1f30a}\"}"),
+            (r#"{"a": "\\ud83c\udf0a"}"#,    r#"{"a": "\\ud83c\udf0a"}"#),
+            (r#"{"a": "\ud83c\u00e9"}"#,     r#"{"a": "\ud83c\u00e9"}"#),
+            (r#"{"a": "\udf0a\ud83c"}"#,     r#"{"a": "\udf0a\ud83c"}"#),
+            (r#"{"a": "\ud83c\u"}"#,         r#"{"a": "\ud83c\u"}"#),
+            (r"{\u\é\",                      r"{\u\é\"),
+            (r"a: \ud83c\udf0a",             r"a: \ud83c\udf0a"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(without_pairs(text), expected);
+        }
+    }
+
+    #[test]
     fn places_are_counted_from_one() {
-        let node = read("rules:\n  - id: per-user\n").unwrap();
+        let node = document("rules:\n  - id: per-user\n").unwrap();
         let Value::Map(entries) = node.value else {
             panic!("a map")
         };
@@ -315,8 +382,8 @@ mod tests {
     #[test]
     fn what_would_blow_up_is_refused() {
         let deep = "[".repeat(100_000);
-        assert!(read(&deep).is_err());
-        assert!(read(&"[".repeat(33)).unwrap_err().contains("nested"));
+        assert!(document(&deep).is_err());
+        assert!(document(&"[".repeat(33)).unwrap_err().contains("nested"));
         let mut lines = vec!["a: &a [x, x, x, x, x, x, x, x, x, x]".to_owned()];
         for (name, before) in ["b", "c", "d", "e", "f", "g"]
             .iter()
@@ -325,7 +392,7 @@ mod tests {
             let aliases = vec![format!("*{before}"); 10].join(", ");
             lines.push(format!("{name}: &{name} [{aliases}]"));
         }
-        assert!(read(&lines.join("\n")).unwrap_err().contains("values"));
-        assert!(read("a: &a [*a]\n").is_err());
+        assert!(document(&lines.join("\n")).unwrap_err().contains("values"));
+        assert!(document("a: &a [*a]\n").is_err());
     }
 }
