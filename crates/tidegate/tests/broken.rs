@@ -2,10 +2,7 @@
 //!
 //! The messages are snapshots: read them as somebody would who has to mend the file at night.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what cannot be read fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what cannot be read fails the test")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -428,7 +428,7 @@ fn as_yaml(rules: &Value) -> String {
         }
     }
     if text.lines().count() == 1 {
-        text = "rules: []\n".to_owned();
+        return "rules: []\n".to_owned();
     }
     text
 }
