@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tidegate_bench::contenders::{Contender, Governor, Throttlecrab, Tidegate};
 use tidegate_bench::keys::Spread;
+use tidegate_bench::median;
 
 const TURNS: usize = 21;
 const CHECKS: usize = 300_000;
@@ -80,9 +81,4 @@ fn turn(contender: &dyn Contender, streams: &[Vec<u32>]) -> f64 {
 fn format_key(key: &mut String, number: u32) {
     key.clear();
     let _ = write!(key, "user:{number}");
-}
-
-fn median(mut turns: Vec<f64>) -> f64 {
-    turns.sort_unstable_by(f64::total_cmp);
-    turns[turns.len() / 2]
 }

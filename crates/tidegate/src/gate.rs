@@ -23,6 +23,7 @@ use tidegate_core::{
 use crate::attributes::Attributes;
 use crate::rules::{Grant, Key, Mode, RuleSet, add_one};
 use decision::Slot;
+use failure::Without;
 
 /// Decides requests by rules, over a store.
 ///
@@ -144,9 +145,16 @@ impl<S: Store> Gate<S> {
             self.store.charge(&request).await
         };
         let mine = |slot: &Slot| slot.is_charged && !slot.is_shadow;
-        match answered {
-            Ok(outcomes) => fill(slots, mine, &outcomes),
-            Err(error) => self.go_on_without(&error, rules, claims, slots, attributes, lease),
+        if let Ok(outcomes) = answered {
+            fill(slots, mine, &outcomes);
+        } else {
+            let without = Without {
+                rules,
+                claims,
+                at: attributes.time(),
+                lease,
+            };
+            self.go_on(&without, |claim| !claim.is_shadow, slots);
         }
     }
 
@@ -170,12 +178,16 @@ impl<S: Store> Gate<S> {
                 lease,
             };
             let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
-            match self.store.charge(&request).await {
-                Ok(outcomes) => fill(slots, mine, &outcomes),
-                Err(_) => slots
-                    .iter_mut()
-                    .filter(|slot| mine(slot))
-                    .for_each(|slot| slot.is_degraded = true),
+            if let Ok(outcomes) = self.store.charge(&request).await {
+                fill(slots, mine, &outcomes);
+            } else {
+                let without = Without {
+                    rules,
+                    claims,
+                    at: attributes.time(),
+                    lease,
+                };
+                self.go_on(&without, |other| other.rule == claim.rule, slots);
             }
         }
     }
@@ -227,8 +239,8 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
         }
         let grant = rule.grant(attributes);
         let demand = match (rule.key(attributes), &rule.grants()[grant]) {
-            (Key::Skipped, _) | (_, Grant::Unlimited) => continue,
-            (Key::Denied, _) | (_, Grant::Blocked) => Demand::Nothing,
+            (Key::Skipped, _) | (Key::Known(_), Grant::Unlimited) => continue,
+            (Key::Denied, _) | (Key::Known(_), Grant::Blocked) => Demand::Nothing,
             (Key::Known(key), Grant::Limits(_)) => {
                 let (cost, is_unread) = rule.cost(attributes);
                 if is_unread {

@@ -1,9 +1,10 @@
 //! Takes a map apart by its keys, and says which ones are unknown, doubled or of the wrong kind.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::{Entry, Node, Problems, ScalarKind, Value};
+use super::{Entry, Node, Place, Problems, ScalarKind, Value};
 
 /// Which rule and which field a problem is about.
 #[derive(Debug, Clone)]
@@ -96,6 +97,9 @@ impl Spot {
         let number = number.filter(|number| (least..=most).contains(number));
         if number.is_none() {
             let said = match &node.value {
+                Value::Scalar(scalar) if scalar.kind == ScalarKind::Text => {
+                    format!("the text `{}` in quotes", scalar.text)
+                }
                 Value::Scalar(scalar) => format!("`{}`", scalar.text),
                 _ => node.kind().to_owned(),
             };
@@ -113,7 +117,11 @@ impl Spot {
         };
         let boolean = said.parse().ok();
         if boolean.is_none() {
-            problems.error(&node.place, self, "this must be true or false");
+            problems.error(
+                &node.place,
+                self,
+                "this must be true or false, without quotes",
+            );
         }
         boolean
     }
@@ -168,7 +176,7 @@ impl Spot {
                 problems.error(
                     &node.place,
                     self,
-                    format!("this must be a list, not {}", node.kind()),
+                    format!("this must be text or a list of texts, not {}", node.kind()),
                 );
                 Vec::new()
             }
@@ -185,13 +193,17 @@ impl Spot {
             );
             return &[];
         };
-        for (index, entry) in entries.iter().enumerate() {
-            if entries[..index]
-                .iter()
-                .any(|earlier| earlier.key == entry.key)
-            {
-                let message = format!("the key `{}` is there twice; keep one", entry.key);
+        let mut seen: HashMap<&str, &Place> = HashMap::with_capacity(entries.len());
+        for entry in entries {
+            if let Some(first) = seen.get(entry.key.as_str()) {
+                let message = format!(
+                    "the key `{}` is there twice{}; keep one",
+                    entry.key,
+                    first.as_first()
+                );
                 problems.error(&entry.key_place, self, message);
+            } else {
+                seen.insert(&entry.key, &entry.key_place);
             }
         }
         entries
@@ -203,6 +215,8 @@ pub struct Fields<'n> {
     spot: Spot,
     entries: &'n [Entry],
     known: Vec<&'static str>,
+    /// Keys about which everything is said.
+    refused: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -218,6 +232,7 @@ impl<'n> Fields<'n> {
             spot,
             entries,
             known: Vec::new(),
+            refused: Vec::new(),
         })
     }
 
@@ -241,24 +256,37 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Ends it: every key that was never asked for is unknown.
-    pub fn done(self, problems: &mut Problems) {
+    /// Says what is wrong with a key that does not belong here, if it is there.
+    pub fn refuse(&mut self, key: &'static str, message: &str, problems: &mut Problems) {
+        if let Some(entry) = self.key(key) {
+            problems.error(&entry.key_place, &self.spot.field(key), message);
+            self.refused.push(key);
+        }
+    }
+
+    /// Ends it: every key that was never asked for is unknown. Whether there was none.
+    pub fn done(self, problems: &mut Problems) -> bool {
+        let mut all_known = self.refused.is_empty();
         for entry in self.entries {
             let key = entry.key.as_str();
-            if self.known.contains(&key) {
+            if self.known.contains(&key) || self.refused.contains(&key) {
                 continue;
             }
+            all_known = false;
             let message = if key == "<<" {
                 "merge keys are not supported; write the keys out".to_owned()
             } else {
                 let suggestion = suggestion(key, &self.known);
-                format!(
-                    "unknown key `{key}`{suggestion}; known are {}",
-                    listed(&self.known)
-                )
+                let known = if suggestion.is_empty() {
+                    format!("; known are {}", listed(&self.known))
+                } else {
+                    String::new()
+                };
+                format!("unknown key `{key}`{suggestion}{known}")
             };
             problems.error(&entry.key_place, &self.spot.field(key), message);
         }
+        all_known
     }
 }
 

@@ -89,6 +89,16 @@ pub enum Place {
     Nowhere,
 }
 
+impl Place {
+    /// The place of what a message is not about, but what came first: `, first in line 3`.
+    pub(crate) fn as_first(&self) -> String {
+        match self {
+            Self::Text { line, .. } => format!(", first in line {line}"),
+            Self::Setting(_) | Self::Nowhere => String::new(),
+        }
+    }
+}
+
 /// A file to be read: its name, for messages, and its text.
 #[derive(Debug, Clone)]
 pub struct Source {

@@ -1,5 +1,6 @@
 //! Reads YAML as a document. Values stay text as written; types are for whoever reads the tree.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
@@ -14,22 +15,71 @@ const MAX_NODES: usize = 1_000_000;
 impl Source {
     /// Reads the text as YAML. Nothing, and a problem, if it is none.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
-        let mut builder = Builder::default();
-        for event in Parser::new_from_str(&self.text) {
-            let built = match event {
-                Ok((event, span)) => builder.take(event, span),
-                Err(error) => Err(scan_problem(&error)),
-            };
-            if let Err((place, message)) = built {
+        // Only JSON writes pairs of escapes, and YAML refuses them.
+        let text = without_pairs(&self.text);
+        match read(&text) {
+            Ok(node) => Some(node),
+            Err((place, message)) => {
                 problems.error(&place, &Spot::document(), message);
-                return None;
+                None
             }
         }
-        Some(builder.root.unwrap_or(Node {
-            value: Value::Null,
-            place: Place::Nowhere,
-        }))
     }
+}
+
+fn read(text: &str) -> Result<Node, Failure> {
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        match event {
+            Ok((event, span)) => builder.take(event, span)?,
+            Err(error) => return Err(scan_problem(&error, text)),
+        }
+    }
+    Ok(builder.root.unwrap_or(Node {
+        value: Value::Null,
+        place: Place::Nowhere,
+    }))
+}
+
+/// A JSON text with the character itself in the place of two escapes that stand for it together, such
+/// as `\ud83c\udf0a`.
+fn without_pairs(text: &str) -> Cow<'_, str> {
+    if !text.trim_start().starts_with('{') || !text.contains("\\u") {
+        return Cow::Borrowed(text);
+    }
+    let mut rest = text;
+    let mut plain = String::with_capacity(text.len());
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        plain.push_str(before);
+        let pair = surrogate(escape).zip(escape.get(6..).and_then(surrogate));
+        let character = pair.and_then(|(high, low)| {
+            char::decode_utf16([high, low])
+                .next()
+                .and_then(Result::ok)
+                .filter(|character| character.len_utf16() == 2)
+        });
+        let length = if let Some(character) = character {
+            plain.push(character);
+            12
+        } else {
+            // The escape with the character that it is about, which may be a backslash.
+            let length = escape.chars().take(2).map(char::len_utf8).sum();
+            plain.push_str(&escape[..length]);
+            length
+        };
+        rest = &escape[length..];
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
+}
+
+/// The number of an escape such as `\ud83c` at the beginning of a text.
+fn surrogate(escape: &str) -> Option<u16> {
+    let digits = escape.strip_prefix("\\u")?.get(..4)?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_number.then(|| u16::from_str_radix(digits, 16).ok())??;
+    (0xd800..0xe000).contains(&number).then_some(number)
 }
 
 type Failure = (Place, String);
@@ -203,28 +253,71 @@ fn at(mark: Marker, width: usize) -> Place {
 }
 
 /// The parser's own words, and what most often is behind them.
-fn scan_problem(error: &ScanError) -> Failure {
+fn scan_problem(error: &ScanError, text: &str) -> Failure {
+    const ADVICE: [(&str, &str); 10] = [
+        ("tab", "indent with spaces instead of tabs"),
+        ("quoted scalar", "is a closing quote missing?"),
+        (
+            "illegal placement of ':'",
+            "is a closing bracket missing above?",
+        ),
+        ("flow", "is a closing bracket or a comma missing?"),
+        ("bracket", "is a closing bracket or a comma missing?"),
+        (
+            "simple key",
+            "is there no space after a `:`, in this line or the one above?",
+        ),
+        (
+            "mapping values are not allowed",
+            "put a text that has `: ` in it in quotes, or look at the indentation of this line",
+        ),
+        (
+            "anchor",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+        (
+            "directive",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+        (
+            "tag",
+            "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes",
+        ),
+    ];
     let info = error.info();
-    let advice = if info.contains("tab") {
-        "indent with spaces instead of tabs"
-    } else if info.contains("quoted scalar") {
-        "is a closing quote missing?"
-    } else if info.contains("flow") || info.contains("bracket") {
-        "is a closing bracket or a comma missing?"
-    } else if info.contains("anchor") || info.contains("directive") || info.contains("tag") {
-        "put text that begins with `&`, `*`, `!`, `%` or `@` in quotes"
-    } else {
-        "look at the indentation of this line and the one above, and for a missing `:` or quote"
-    };
+    let known = ADVICE.iter().find(|(word, _)| info.contains(word));
+    let advice = known.map_or(
+        "look at the indentation of this line and the one above, and for a missing `:` or quote",
+        |(_, advice)| advice,
+    );
     let message = format!("this is not readable as YAML: {info}; {advice}");
-    (at(*error.marker(), 1), message)
+    let mut place = at(*error.marker(), 1);
+    // The parser points to the text before the tab that ended it.
+    if info.contains("tab")
+        && let Place::Text { line, column, .. } = &mut place
+        && let Some((tabbed, tab)) = first_tab(text, *line)
+    {
+        (*line, *column) = (tabbed, tab);
+    }
+    (place, message)
+}
+
+/// The line and the column of the first tab in the indentation of this line or one below it.
+fn first_tab(text: &str, from: usize) -> Option<(usize, usize)> {
+    let lines = (1..).zip(text.lines()).skip(from.saturating_sub(1));
+    let tab_of = |line: &str| {
+        let content = line.find(|c: char| !matches!(c, ' ' | '\t'));
+        line[..content.unwrap_or(line.len())].find('\t')
+    };
+    let mut tabs = lines.filter_map(|(number, line)| Some((number, tab_of(line)? + 1)));
+    tabs.next()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, String> {
+    fn document(text: &str) -> Result<Node, String> {
         let source = Source::new("test.yaml", text);
         let mut problems = Problems::new();
         let node = source.read(&mut problems);
@@ -233,7 +326,7 @@ mod tests {
 
     #[test]
     fn values_stay_as_they_were_written() {
-        let node = read("a: 007\nyes: 1e3\n~: 'x'\nb: [on, \"2\"]\n").unwrap();
+        let node = document("a: 007\nyes: 1e3\n~: 'x'\nb: [on, \"2\"]\n").unwrap();
         let Value::Map(entries) = node.value else {
             panic!("a map")
         };
@@ -249,8 +342,25 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_escapes_are_one_character() {
+        #[rustfmt::skip]
+        let table = [
+            (r#"{"a": "\ud83c\udf0a"}"#,     "{\"a\": \"\u{1f30a}\"}"),
+            (r#"{"a": "\\ud83c\udf0a"}"#,    r#"{"a": "\\ud83c\udf0a"}"#),
+            (r#"{"a": "\ud83c\u00e9"}"#,     r#"{"a": "\ud83c\u00e9"}"#),
+            (r#"{"a": "\udf0a\ud83c"}"#,     r#"{"a": "\udf0a\ud83c"}"#),
+            (r#"{"a": "\ud83c\u"}"#,         r#"{"a": "\ud83c\u"}"#),
+            (r"{\u\é\",                      r"{\u\é\"),
+            (r"a: \ud83c\udf0a",             r"a: \ud83c\udf0a"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(without_pairs(text), expected);
+        }
+    }
+
+    #[test]
     fn places_are_counted_from_one() {
-        let node = read("rules:\n  - id: per-user\n").unwrap();
+        let node = document("rules:\n  - id: per-user\n").unwrap();
         let Value::Map(entries) = node.value else {
             panic!("a map")
         };
@@ -272,8 +382,8 @@ mod tests {
     #[test]
     fn what_would_blow_up_is_refused() {
         let deep = "[".repeat(100_000);
-        assert!(read(&deep).is_err());
-        assert!(read(&"[".repeat(33)).unwrap_err().contains("nested"));
+        assert!(document(&deep).is_err());
+        assert!(document(&"[".repeat(33)).unwrap_err().contains("nested"));
         let mut lines = vec!["a: &a [x, x, x, x, x, x, x, x, x, x]".to_owned()];
         for (name, before) in ["b", "c", "d", "e", "f", "g"]
             .iter()
@@ -282,7 +392,7 @@ mod tests {
             let aliases = vec![format!("*{before}"); 10].join(", ");
             lines.push(format!("{name}: &{name} [{aliases}]"));
         }
-        assert!(read(&lines.join("\n")).unwrap_err().contains("values"));
-        assert!(read("a: &a [*a]\n").is_err());
+        assert!(document(&lines.join("\n")).unwrap_err().contains("values"));
+        assert!(document("a: &a [*a]\n").is_err());
     }
 }

@@ -1,56 +1,68 @@
 //! What happens to a request while the store cannot answer: what each of its rules says.
 
-use tidegate_core::{
-    LeaseId, Limit, Micros, Outcome, Request, Retry, Store, StoreError, Timestamp,
-};
+use tidegate_core::{LeaseId, Limit, Micros, Outcome, Request, Retry, Store, Timestamp};
 
-use super::{Claims, Demand, Gate, Slots, charges, fill};
-use crate::attributes::Attributes;
-use crate::rules::{OnStoreFailure, RuleSet, add_one};
+use super::{Claim, Claims, Demand, Gate, Slot, Slots, charges, fill};
+use crate::rules::{Grant, OnStoreFailure, RuleSet, add_one};
 
 /// When a client should try again that was denied because nobody could decide.
 const TRY_AGAIN: Micros = Micros::SECOND;
 
+/// What the store could not answer.
+pub(super) struct Without<'r, 'a> {
+    pub(super) rules: &'r RuleSet,
+    pub(super) claims: &'r Claims<'a>,
+    pub(super) at: Option<Timestamp>,
+    pub(super) lease: Option<LeaseId>,
+}
+
 impl<S: Store> Gate<S> {
-    pub(super) fn go_on_without(
+    /// Answers the chosen claims, which the store was asked about together, as their rules say.
+    pub(super) fn go_on(
         &self,
-        _error: &StoreError,
-        rules: &RuleSet,
-        claims: &Claims<'_>,
+        without: &Without<'_, '_>,
+        chosen: impl Fn(&Claim<'_>) -> bool,
         slots: &mut Slots,
-        attributes: &Attributes<'_>,
-        lease: Option<LeaseId>,
     ) {
-        let now = attributes.time().unwrap_or_else(|| self.clock.now());
+        let (rules, claims) = (without.rules, without.claims);
+        let now = without.at.unwrap_or_else(|| self.clock.now());
         let choice = |rule: usize| rules.at(rule).on_store_failure();
-        let enforced = || claims.iter().filter(|claim| !claim.is_shadow);
-        for claim in enforced() {
+        let mut is_denied = false;
+        for claim in claims.iter().filter(|claim| chosen(claim)) {
+            // Who denies everything needs no store for it.
+            if matches!(claim.demand, Demand::Nothing) {
+                is_denied = true;
+                continue;
+            }
+            is_denied |= choice(claim.rule) == OnStoreFailure::Deny;
             add_one(&rules.at(claim.rule).counts().degraded[choice(claim.rule) as usize]);
         }
-        let is_denied = enforced().any(|claim| {
-            matches!(claim.demand, Demand::Nothing) || choice(claim.rule) == OnStoreFailure::Deny
-        });
         let is_local = |rule| choice(rule) == OnStoreFailure::Local;
-        let charges = charges(rules, claims, |claim| {
-            !claim.is_shadow && is_local(claim.rule)
-        });
+        let charges = charges(rules, claims, |claim| chosen(claim) && is_local(claim.rule));
         let request = Request {
             charges: &charges,
-            at: attributes.time(),
-            lease,
+            at: without.at,
+            lease: without.lease,
         };
         let outcomes = if is_denied {
             self.local.peek(&request)
         } else {
             self.local.charge(&request)
         };
-        let mine = |slot: &super::Slot| slot.is_charged && !slot.is_shadow;
-        fill(slots, |slot| mine(slot) && is_local(slot.rule), &outcomes);
-        for slot in slots.iter_mut().filter(|slot| mine(slot)) {
+        let is_mine = |slot: &Slot| {
+            let is_asked = |claim: &Claim<'_>| claim.rule == slot.rule && chosen(claim);
+            slot.is_charged && claims.iter().any(is_asked)
+        };
+        fill(
+            slots,
+            |slot| is_mine(slot) && is_local(slot.rule),
+            &outcomes,
+        );
+        for slot in slots.iter_mut().filter(|slot| is_mine(slot)) {
             slot.is_degraded = true;
             let limit = match &rules.at(slot.rule).grants()[slot.grant] {
-                crate::rules::Grant::Limits(limits) => limits.get(slot.limit),
-                _ => None,
+                Grant::Limits(limits) => limits.get(slot.limit),
+                Grant::Unlimited | Grant::Blocked => None,
             };
             let capacity = limit.map_or(0, Limit::capacity);
             match choice(slot.rule) {

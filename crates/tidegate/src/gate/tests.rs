@@ -1,1 +1,69 @@
+//! How many rules a request has to ask, however many there are. The rest is in `tests/gate`.
 
+use crate::attributes::Attributes;
+use crate::document::Source;
+use crate::rules::{RuleSet, RuleSettings};
+
+const RULES: usize = 1_000;
+
+/// What the rule with a number matches.
+type Matching = fn(usize) -> String;
+
+/// A rule for each number, and one for every request.
+fn rules(matching: Matching) -> RuleSet {
+    let mut text = "rules:\n- {id: all, per: [], limit: 1/s}\n".to_owned();
+    for number in 0..RULES {
+        let matching = matching(number);
+        let line = format!("- {{id: r{number}, match: {{{matching}}}, per: [], limit: 1/s}}\n");
+        text.push_str(&line);
+    }
+    let source = Source::new("rules.yaml", text);
+    let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    rules.unwrap_or_else(|| panic!("{}", problems.render(&source)))
+}
+
+#[test]
+fn a_request_asks_few_of_many_rules() {
+    #[rustfmt::skip]
+    let table: [(&str, Matching, usize); 7] = [
+        ("by path",                 |n| format!("path: /svc{n}/**"),                                            2),
+        ("by path with a wildcard", |n| format!("path: /*/svc{n}"),                                             2),
+        ("by attribute",            |n| format!("path: /svc17/**, attributes: {{tenant: t{n}}}"),               2),
+        ("by host",                 |n| format!("path: /svc17/**, method: GET, host: h{n}.example.com"),        2),
+        ("by the end of the host",  |n| format!("path: /svc17/**, method: GET, host: '*.h{n}.example.com'"),    2),
+        ("by one of several",       |n| format!("path: [/svc{n}/**, /v2/svc{n}/**], method: [GET, PUT]"),       2),
+        // Neither alone tells them apart: a request asks those that have one part in common with it.
+        ("by two together",         |n| format!("path: /svc{}/**, attributes: {{tenant: t{}}}", n / 32, n % 32),  64),
+    ];
+    for (name, matching, most) in table {
+        let rules = rules(matching);
+        let mut attributes = Attributes::new();
+        let known = [
+            ("path", "/svc17/svc17"),
+            ("method", "GET"),
+            (
+                "host",
+                if name.contains("end") {
+                    "a.h17.example.com"
+                } else {
+                    "h17.example.com"
+                },
+            ),
+            ("tenant", "t17"),
+            ("user_id", "u1"),
+        ];
+        for (name, value) in known {
+            attributes.insert(name, value).unwrap();
+        }
+        let candidates = rules.candidates(&attributes);
+        let matching = candidates
+            .iter()
+            .filter(|place| rules.at(**place as usize).matches(&attributes) == Ok(true));
+        assert_eq!(matching.count(), 2, "{name}");
+        assert!(
+            candidates.len() <= most,
+            "{name}: {} of {RULES}",
+            candidates.len()
+        );
+    }
+}

@@ -21,6 +21,8 @@ const MAX_DEPTH: usize = 40;
 /// How many macros that loop (`all`, `exists`, `map`, `filter`) there may be, one inside another.
 const MAX_LOOPS: usize = 1;
 
+const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && cost > 1`";
+
 /// A condition on the attributes and the cost of a request.
 #[derive(Debug)]
 pub struct Condition {
@@ -45,7 +47,11 @@ impl Condition {
             let first = errors.errors.first();
             let message = first.map_or("it cannot be read", |error| error.msg.as_str());
             let message = message.lines().next().unwrap_or_default();
-            format!("this is not a CEL condition: {message}")
+            let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+            // What the parser would have accepted are its own words, and many.
+            let message = message.split(" expecting {").next().unwrap_or_default();
+            let message = message.replace("mismatched input '<EOF>'", "it ends too early");
+            format!("this is not a CEL condition: {message}; {EXAMPLE}")
         })?;
         let of_loops = check_shape(&expression)?;
         for name in expression.references().variables() {
@@ -90,6 +96,11 @@ fn environment() -> Arc<Env> {
 
 /// Looks at the text alone: a parser that recurses must not meet what is nested too deeply.
 fn check_text(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() {
+        return Err(format!(
+            "there is no condition; remove the key, or {EXAMPLE}"
+        ));
+    }
     if text.len() > MAX_LENGTH {
         return Err(format!(
             "a condition may have {MAX_LENGTH} bytes at the most, this has {}",

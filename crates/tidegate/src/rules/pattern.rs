@@ -1,6 +1,7 @@
 //! What a rule may say about paths and hosts, and whether a request fits.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use crate::path::{self, EncodedSlashes};
 
@@ -125,11 +126,15 @@ impl HostPattern {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_prefix("*.").unwrap_or(text);
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        let is_name = name.chars().all(fits) && name.split('.').all(|label| !label.is_empty());
         // An address in brackets is a host, too.
-        let is_address = name.starts_with('[') && name.ends_with(']');
-        if name.is_empty() || !(is_address || name.chars().all(fits)) {
+        let bracketed = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let is_address = bracketed.is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+        if !is_name && !is_address {
             return Err(format!(
-                "`{text}` is not a host; write for example `api.example.com` or `*.example.org`, without a scheme, a port or a path"
+                "`{text}` is not a host; write for example `api.example.com` or `*.example.org`, without a scheme, a port, a path or a dot at the end"
             ));
         }
         Ok(Self {

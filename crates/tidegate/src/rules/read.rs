@@ -1,5 +1,6 @@
 //! Reads a list of rules as they are written, and says everything that is wrong with it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::RuleSettings;
@@ -8,7 +9,7 @@ use super::rule::Rule;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 
 /// The keys of a rule. One that stands at the top of a file has lost its indentation.
-const RULE_KEYS: [&str; 12] = [
+const RULE_KEYS: [&str; 20] = [
     "id",
     "description",
     "match",
@@ -16,11 +17,19 @@ const RULE_KEYS: [&str; 12] = [
     "missing",
     "limit",
     "algorithm",
+    "anchor",
+    "slots",
+    "strict",
+    "shape",
+    "max_delay",
+    "lease_ttl",
     "tiers",
     "overrides",
     "cost",
     "mode",
+    "on_store_failure",
     "sync",
+    "expires_at",
 ];
 
 /// The rules of a document, or nothing if there is an error.
@@ -65,9 +74,9 @@ pub(super) fn rules(
             return None;
         }
     }
-    fields.done(problems);
+    let all_known = fields.done(problems);
     let Some((spot, list)) = listed else {
-        if !has_key {
+        if !has_key && all_known {
             problems.error(
                 &node.place,
                 &document,
@@ -88,19 +97,19 @@ pub(super) fn rules(
         return None;
     };
     let mut read: Vec<Option<Rule>> = Vec::new();
-    let mut seen: Vec<(&str, &Place)> = Vec::new();
+    let mut seen: HashMap<&str, &Place> = HashMap::new();
     for (index, item) in list.iter().enumerate() {
         read.push(rule(item, index, settings, problems));
         if let Some((id, place)) = id_of(item) {
-            if let Some((_, first)) = seen.iter().find(|(earlier, _)| *earlier == id) {
-                let first = match first {
-                    Place::Text { line, .. } => format!(", first in line {line}"),
-                    Place::Setting(_) | Place::Nowhere => String::new(),
-                };
-                let message = format!("two rules have the id `{id}`{first}; give each its own");
+            if let Some(first) = seen.get(id) {
+                let message = format!(
+                    "two rules have the id `{id}`{}; give each its own",
+                    first.as_first()
+                );
                 problems.error(place, &Spot::rule_with_id(id).field("id"), message);
+            } else {
+                seen.insert(id, place);
             }
-            seen.push((id, place));
         }
     }
     if problems.has_errors() {

@@ -1,10 +1,12 @@
 //! Reads what a rule grants, and how it is counted.
 
-use tidegate_core::limit::MAX_COUNT;
-use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Window};
+use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
+use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
 use super::rule::Grant;
-use crate::document::{Fields, Node, Problems, ScalarKind, Spot, Value};
+use crate::document::{
+    Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
+};
 
 /// How the limits of a rule are counted.
 pub(super) struct Counting {
@@ -12,8 +14,11 @@ pub(super) struct Counting {
     pub(super) algorithm: Option<Algorithm>,
     /// How early a token bucket may admit.
     pub(super) max_delay: Option<Micros>,
-    /// The algorithm could not be read, so nothing can be said about the limits.
+    /// The algorithm or one of its options could not be read, so nothing can be said about the limits.
     is_unknown: bool,
+    /// Where the options are written whose use depends on the limits.
+    slots_at: Option<(Spot, Place)>,
+    max_delay_at: Option<(Spot, Place)>,
 }
 
 const ALGORITHMS: [(&str, Algorithm); 7] = [
@@ -46,6 +51,8 @@ impl Counting {
             algorithm,
             max_delay: None,
             is_unknown: written.is_some() && algorithm.is_none(),
+            slots_at: None,
+            max_delay_at: None,
         };
         for (option, owner) in OPTIONS {
             let Some((spot, node)) = fields.take(option) else {
@@ -80,6 +87,7 @@ impl Counting {
                 let most = tidegate_core::limit::MAX_SLOTS;
                 let number = spot.integer(node, 1, u64::from(most), problems);
                 *slots = number.and_then(|number| u32::try_from(number).ok());
+                self.slots_at = Some((spot.clone(), node.place.clone()));
             }
             ("strict", Some(Algorithm::SlidingWindowSlots { strict, .. })) => {
                 *strict = spot.boolean(node, problems).unwrap_or(*strict);
@@ -88,12 +96,12 @@ impl Counting {
                 *shape = spot.boolean(node, problems).unwrap_or(*shape);
             }
             ("lease_ttl", Some(Algorithm::Concurrency { lease_ttl })) => {
-                *lease_ttl = spot
-                    .parsed(node, str::parse, problems)
-                    .unwrap_or(*lease_ttl);
+                let span = spot.parsed(node, |text| read_span("lease_ttl", text), problems);
+                *lease_ttl = span.unwrap_or(*lease_ttl);
             }
             ("max_delay", algorithm) => {
-                let delay: Option<Micros> = spot.parsed(node, str::parse, problems);
+                let delay = spot.parsed(node, read_delay, problems);
+                self.max_delay_at = Some((spot.clone(), node.place.clone()));
                 if let (Some(Algorithm::TokenBucket { max_delay }), Some(delay)) =
                     (algorithm, delay)
                 {
@@ -102,6 +110,38 @@ impl Counting {
                 self.max_delay = delay;
             }
             _ => {}
+        }
+    }
+
+    /// Says that no limit has a use for an option, once it is known what they count with.
+    pub(super) fn check_use(&self, grants: &[Grant], problems: &mut Problems) {
+        let Some((spot, place)) = &self.max_delay_at else {
+            return;
+        };
+        let mut limits = limits_of(grants).peekable();
+        let is_bucket = |limit: &Limit| matches!(limit.algorithm(), Algorithm::TokenBucket { .. });
+        if limits.peek().is_some() && !limits.any(is_bucket) {
+            problems.error(
+                place,
+                spot,
+                "`max_delay` is an option of `token_bucket`, and a month or a year is counted with `fixed_window`; remove it",
+            );
+        }
+    }
+
+    /// Adds what is wrong with a limit, at the option that is to blame if there is one.
+    fn refuse(&self, error: &LimitError, node: &Node, spot: &Spot, problems: &mut Problems) {
+        let message = error.to_string();
+        let (spot, place) = match (error, &self.slots_at) {
+            (LimitError::SlotsDoNotDivide { .. }, Some((spot, place))) => (spot, place),
+            _ => (spot, &node.place),
+        };
+        let is_said = |known: &Problem| {
+            known.message == message && known.field == spot.path() && known.place == *place
+        };
+        // Tiers and overrides often have the window of the limit.
+        if *place == Place::Nowhere || !problems.iter().any(is_said) {
+            problems.error(place, spot, message);
         }
     }
 
@@ -116,12 +156,31 @@ impl Counting {
     }
 }
 
-/// What `sync: leased` cannot go with, if it is here.
-pub(super) fn why_not_leased(grants: &[Grant]) -> Option<&'static str> {
-    let limits = grants.iter().flat_map(|grant| match grant {
+fn limits_of(grants: &[Grant]) -> impl Iterator<Item = &Limit> {
+    grants.iter().flat_map(|grant| match grant {
         Grant::Limits(limits) => limits.as_slice(),
         Grant::Unlimited | Grant::Blocked => &[],
-    });
+    })
+}
+
+fn read_span(what: &'static str, text: &str) -> Result<Micros, LimitError> {
+    let span: Micros = text.parse()?;
+    if (MIN_WINDOW..=MAX_WINDOW).contains(&span) {
+        return Ok(span);
+    }
+    Err(LimitError::SpanOutOfRange { what, span })
+}
+
+fn read_delay(text: &str) -> Result<Micros, LimitError> {
+    let max_delay: Micros = text.parse()?;
+    if max_delay > MAX_WINDOW {
+        return Err(LimitError::DelayTooLong { max_delay });
+    }
+    Ok(max_delay)
+}
+
+/// What `sync: leased` cannot go with, if it is here.
+pub(super) fn why_not_leased(grants: &[Grant]) -> Option<&'static str> {
     let why_not = |limit: &Limit| match limit.algorithm() {
         Algorithm::SlidingWindowLog => Some("`sliding_window_log`"),
         Algorithm::Concurrency { .. } => Some("`concurrency`"),
@@ -129,7 +188,7 @@ pub(super) fn why_not_leased(grants: &[Grant]) -> Option<&'static str> {
         Algorithm::TokenBucket { max_delay } if !max_delay.is_zero() => Some("`max_delay`"),
         _ => None,
     };
-    limits.into_iter().find_map(why_not)
+    limits_of(grants).find_map(why_not)
 }
 
 /// What a limit, a tier or an override grants.
@@ -146,7 +205,7 @@ pub(super) fn grant(
             _ => {}
         }
     }
-    let rates = rates(node, spot, problems)?;
+    let rates = rates(node, spot, counting, problems)?;
     if counting.is_unknown {
         return None;
     }
@@ -154,16 +213,16 @@ pub(super) fn grant(
     for rate in rates {
         match Limit::new(rate, counting.algorithm_for(&rate)) {
             Ok(limit) if limits.iter().any(|other| other.shape() == limit.shape()) => {
-                problems.error(
-                    &node.place,
-                    spot,
-                    format!("two limits over the same window `{rate}`; keep the smaller one"),
-                );
+                let error = match rate.window {
+                    Some(window) => LimitError::SameWindowTwice { window },
+                    None => LimitError::SameShapeTwice { rate },
+                };
+                counting.refuse(&error, node, spot, problems);
                 return None;
             }
             Ok(limit) => limits.push(limit),
             Err(error) => {
-                problems.error(&node.place, spot, error.to_string());
+                counting.refuse(&error, node, spot, problems);
                 return None;
             }
         }
@@ -171,9 +230,14 @@ pub(super) fn grant(
     Some(Grant::Limits(limits))
 }
 
-fn rates(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<Rate>> {
+fn rates(
+    node: &Node,
+    spot: &Spot,
+    counting: &Counting,
+    problems: &mut Problems,
+) -> Option<Vec<Rate>> {
     match &node.value {
-        Value::Map(_) => rate(node, spot, problems).map(|rate| vec![rate]),
+        Value::Map(_) => rate(node, spot, counting, problems).map(|rate| vec![rate]),
         Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
             problems.error(
                 &node.place,
@@ -185,7 +249,8 @@ fn rates(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<Rate>>
         Value::Scalar(scalar) => match Rate::parse_all(&scalar.text) {
             Ok(rates) => Some(rates),
             Err(error) => {
-                problems.error(&node.place, spot, error.to_string());
+                let suggestion = suggestion(&scalar.text, &["unlimited", "blocked"]);
+                problems.error(&node.place, spot, format!("{error}{suggestion}"));
                 None
             }
         },
@@ -200,7 +265,7 @@ fn rates(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<Rate>>
                     );
                     return None;
                 }
-                all.extend(rates(item, &spot.item(index), problems)?);
+                all.extend(rates(item, &spot.item(index), counting, problems)?);
             }
             Some(all)
         }
@@ -216,27 +281,37 @@ fn rates(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<Rate>>
 }
 
 /// `{requests: 100, window: 60s, burst: 20}`.
-fn rate(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Rate> {
+fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> Option<Rate> {
     let mut fields = Fields::of(node, spot.clone(), problems)?;
     let requests = fields.take("requests");
     let window = fields.take("window");
     let burst = fields.take("burst");
-    fields.done(problems);
-    let Some((requests_spot, requests_node)) = requests else {
-        problems.error(
-            &node.place,
-            &spot.field("requests"),
-            "the key `requests` is missing; write for example `{requests: 100, window: 60s}`",
-        );
-        return None;
-    };
-    let count = requests_spot.integer(requests_node, 0, u64::MAX, problems);
+    let all_known = fields.done(problems);
+    let needs_window =
+        !counting.is_unknown && !matches!(counting.algorithm, Some(Algorithm::Concurrency { .. }));
+    for (taken, key, is_needed) in [
+        (&requests, "requests", true),
+        (&window, "window", needs_window),
+    ] {
+        // An unknown key was probably meant to be the one that is missing.
+        if taken.is_none() && is_needed && all_known {
+            let message = format!(
+                "the key `{key}` is missing; write for example `{{requests: 100, window: 60s}}`"
+            );
+            problems.error(&node.place, &spot.field(key), message);
+        }
+        if taken.is_none() && is_needed {
+            return None;
+        }
+    }
+    let (requests_spot, requests) = requests?;
+    let count = read_count(requests, &requests_spot, problems);
     let window = match window {
         Some((spot, node)) => Some(spot.parsed(node, read_window, problems)?),
         None => None,
     };
     let burst = match burst {
-        Some((spot, node)) => Some(spot.integer(node, 1, MAX_COUNT, problems)?),
+        Some((spot, node)) => Some(read_count(node, &spot, problems)?),
         None => None,
     };
     Some(Rate {
@@ -246,13 +321,26 @@ fn rate(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Rate> {
     })
 }
 
+fn read_count(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<u64> {
+    if matches!(&node.value, Value::Scalar(scalar) if scalar.text == "0") {
+        problems.error(
+            &node.place,
+            spot,
+            "with 0 nothing would ever pass; give 1 or more, or write `limit: blocked` if that is meant",
+        );
+        return None;
+    }
+    spot.integer(node, 1, MAX_COUNT, problems)
+}
+
 fn read_window(text: &str) -> Result<Window, String> {
     match text {
         "month" => return Ok(Window::Month),
         "year" => return Ok(Window::Year),
         _ => {}
     }
-    if let Ok(span) = text.parse::<Micros>() {
+    if text.parse::<Micros>().is_ok() {
+        let span = read_span("window", text).map_err(|error| error.to_string())?;
         return Ok(Window::Span(span));
     }
     // A unit alone, as in `minute`.

@@ -9,6 +9,9 @@ use super::rule::Match;
 use crate::attributes::{Attributes, MAX_VALUE};
 use crate::document::{Fields, Node, Problems, Spot};
 
+/// What a rule may match by.
+pub(super) const KEYS: [&str; 6] = ["path", "method", "host", "ip", "attributes", "when"];
+
 pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
     let Some(mut fields) = Fields::of(node, spot, problems) else {
         return Match::default();

@@ -1,5 +1,6 @@
 //! Reads one rule as it is written, and says everything that is wrong with it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_core::limit::MAX_COUNT;
@@ -23,11 +24,18 @@ pub(super) fn rule(
         Some((id, _)) if is_id(id) => Spot::rule_with_id(id),
         _ => Spot::document().field("rules").item(index),
     };
+    let before = problems.errors().count();
     let mut fields = Fields::of(node, spot.clone(), problems)?;
-    let counting = Counting::read(&mut fields, problems);
     let keys = Keys::take(&mut fields);
+    let counting = Counting::read(&mut fields, problems);
+    for key in read_match::KEYS {
+        fields.refuse(key, "this belongs below `match:`; indent it", problems);
+    }
+    // What a merge key would have brought is not missing.
+    if fields.key("<<").is_none() {
+        keys.require(&fields, node, problems);
+    }
     fields.done(problems);
-    keys.require(node, &spot, problems);
 
     let id = keys
         .id
@@ -40,16 +48,16 @@ pub(super) fn rule(
         .map(|(spot, node)| read_match::read(node, spot, problems));
     let per = keys
         .per
-        .map(|(spot, node)| read_per(node, &spot, problems))
-        .unwrap_or_default();
+        .and_then(|(spot, node)| read_per(node, &spot, problems));
     let missing = chosen(keys.missing, &MISSING, problems);
     let mut grants = Grants::new(&counting, problems);
     grants.add_limit(keys.limit);
     let tiers = grants.add_named(keys.tiers, tier_name);
     let overrides = grants.add_named(keys.overrides, |value| {
-        override_key(per.first(), value, settings)
+        override_key(per.as_deref(), value, settings)
     });
     let grants = grants.all;
+    counting.check_use(&grants, problems);
     let cost = keys
         .cost
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
@@ -65,13 +73,16 @@ pub(super) fn rule(
     let expires_at = keys
         .expires_at
         .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
+    if problems.errors().count() > before {
+        return None;
+    }
     let id = id?;
     let rule = Rule {
         scope: Scope::new(&id),
         id,
         description: description.map(str::to_owned),
         matches: matches.unwrap_or_default(),
-        per,
+        per: per.unwrap_or_default(),
         missing,
         grants,
         tiers,
@@ -142,8 +153,8 @@ impl<'n> Keys<'n> {
         }
     }
 
-    /// Says which of the keys that every rule needs are not there.
-    fn require(&self, node: &Node, spot: &Spot, problems: &mut Problems) {
+    /// Says which of the keys that every rule needs are not there, or have no value.
+    fn require(&self, fields: &Fields<'_>, node: &Node, problems: &mut Problems) {
         let required = [
             (
                 &self.id,
@@ -162,10 +173,15 @@ impl<'n> Keys<'n> {
             ),
         ];
         for (taken, key, advice) in required {
-            if taken.is_none() {
-                let message = format!("the key `{key}` is missing; {advice}");
-                problems.error(&node.place, &spot.field(key), message);
+            if taken.is_some() {
+                continue;
             }
+            let (place, what) = match fields.key(key) {
+                Some(entry) => (&entry.key_place, "has no value"),
+                None => (&node.place, "is missing"),
+            };
+            let message = format!("the key `{key}` {what}; {advice}");
+            problems.error(place, &fields.spot().field(key), message);
         }
     }
 }
@@ -208,6 +224,7 @@ impl<'c> Grants<'c> {
         let Some((spot, node)) = map else {
             return named;
         };
+        let mut written: HashMap<String, &str> = HashMap::new();
         for entry in spot.entries(node, self.problems) {
             let spot = spot.field(&entry.key);
             let name = match name_of(&entry.key) {
@@ -218,14 +235,22 @@ impl<'c> Grants<'c> {
                 }
             };
             let grant = read_limit::grant(&entry.value, &spot, self.counting, self.problems);
-            let Some(grant) = grant else {
-                continue;
-            };
-            if named.insert(name, self.all.len()).is_some() {
-                let message = format!("`{}` means the same as another key; keep one", entry.key);
-                self.problems.error(&entry.key_place, &spot, message);
+            match written.get(&name) {
+                // That it is there twice is said already.
+                Some(earlier) if *earlier == entry.key => {}
+                Some(earlier) => {
+                    let message =
+                        format!("`{}` means the same as `{earlier}`; keep one", entry.key);
+                    self.problems.error(&entry.key_place, &spot, message);
+                }
+                None => {
+                    written.insert(name.clone(), &entry.key);
+                }
             }
-            self.all.push(grant);
+            if let Some(grant) = grant {
+                named.insert(name, self.all.len());
+                self.all.push(grant);
+            }
         }
         named
     }
@@ -261,7 +286,9 @@ fn checked_id(id: &str) -> Result<String, String> {
     Ok(id.to_owned())
 }
 
-fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Vec<String> {
+/// The attributes that make the key, if all of them can be read.
+fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<String>> {
+    let before = problems.errors().count();
     let mut per: Vec<String> = Vec::new();
     for (spot, node) in spot.items(node, problems) {
         let Some(name) = spot.parsed(node, attribute_name, problems) else {
@@ -276,7 +303,7 @@ fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Vec<String> {
         }
         per.push(name);
     }
-    per
+    (problems.errors().count() == before).then_some(per)
 }
 
 /// The name of an attribute as a rule may write it.
@@ -293,11 +320,15 @@ pub(super) fn attribute_name(name: &str) -> Result<String, String> {
 
 /// The key of an override in the form that requests have.
 fn override_key(
-    first: Option<&String>,
+    per: Option<&[String]>,
     value: &str,
     settings: RuleSettings,
 ) -> Result<String, String> {
-    let Some(first) = first else {
+    let Some(per) = per else {
+        // What is wrong with `per` is said already.
+        return Ok(value.to_owned());
+    };
+    let Some(first) = per.first() else {
         return Err("overrides go by the first attribute of `per`, and there is none; add one, or remove the override".into());
     };
     if value.is_empty() {
@@ -330,8 +361,11 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     }
     let mut fields = Fields::of(node, spot.clone(), problems)?;
     let attribute = fields.take("attribute");
-    fields.done(problems);
+    let all_known = fields.done(problems);
     let Some((spot, node)) = attribute else {
+        if !all_known {
+            return None;
+        }
         problems.error(
             &node.place,
             spot,

@@ -239,9 +239,9 @@ impl Rule {
     pub(crate) fn cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
         let (own, is_unread) = match &self.cost {
             Cost::Fixed(cost) => (*cost, false),
-            Cost::Attribute(name) => match attributes.get(name).map(str::parse) {
-                Some(Ok(cost)) => (cost, false),
-                Some(Err(_)) => (1, true),
+            Cost::Attribute(name) => match attributes.get(name).map(whole_number) {
+                Some(Some(cost)) => (cost, false),
+                Some(None) => (1, true),
                 None => (1, false),
             },
         };
@@ -285,6 +285,13 @@ impl Match {
 /// Whether nothing is wanted, or what is given is one of what is wanted.
 fn fits<T>(wanted: &[T], given: Option<&str>, fits: impl Fn(&T, &str) -> bool) -> bool {
     wanted.is_empty() || given.is_some_and(|given| wanted.iter().any(|one| fits(one, given)))
+}
+
+/// The number that a text of digits says; the largest there is for one that is larger still, so that
+/// asking for too much never costs little.
+fn whole_number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Several values as one name: with their lengths, so that no choice of values makes two alike.

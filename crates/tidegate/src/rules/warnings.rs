@@ -17,18 +17,14 @@ pub(super) fn of(rule: &Rule, node: &Node, spot: &Spot, problems: &mut Problems)
                 .any(|(known, _)| known == name)
         };
         let escape = |name: &&String| !ALWAYS_KNOWN.contains(&name.as_str()) && !required(name);
-        let escapes: Vec<String> = rule
-            .per
-            .iter()
-            .filter(escape)
-            .map(|name| format!("`{name}`"))
-            .collect();
-        if !escapes.is_empty() {
+        let escapes: Vec<&String> = rule.per.iter().filter(escape).collect();
+        if let Some(first) = escapes.first() {
+            let names: Vec<String> = escapes.iter().map(|name| format!("`{name}`")).collect();
             let message = format!(
-                "a request without {} escapes this rule; write `missing: deny` or `missing: share` if it must not, or `missing: skip` with another rule for such requests",
-                escapes.join(" and ")
+                "a request without {} escapes this rule; write `missing: deny` or `missing: share` if it must not, or see that another rule is about such requests",
+                names.join(" or ")
             );
-            problems.warning(place_of(node, "per"), &spot.field("per"), message);
+            problems.warning(place_in(node, "per", first), &spot.field("per"), message);
         }
     }
     for name in &rule.per {
@@ -42,23 +38,35 @@ pub(super) fn of(rule: &Rule, node: &Node, spot: &Spot, problems: &mut Problems)
             let message = format!(
                 "`{name}` is not an attribute that Tidegate knows{suggestion}; ignore this if your callers send it"
             );
-            problems.warning(place_of(node, "per"), &spot.field("per"), message);
+            problems.warning(place_in(node, "per", name), &spot.field("per"), message);
         }
     }
     if rule.sync == Sync::Leased && rule.mode == Mode::Shadow {
         problems.warning(
-            place_of(node, "sync"),
+            &value_of(node, "sync").place,
             &spot.field("sync"),
             "a shadow rule is charged for every request; `leased` makes no difference",
         );
     }
 }
 
-/// Where the value of a key of the rule stands.
-fn place_of<'n>(node: &'n Node, key: &str) -> &'n Place {
+/// The value of a key of the rule.
+fn value_of<'n>(node: &'n Node, key: &str) -> &'n Node {
     let Value::Map(entries) = &node.value else {
-        return &node.place;
+        return node;
     };
     let entry = entries.iter().find(|entry| entry.key == key);
-    entry.map_or(&node.place, |entry| &entry.value.place)
+    entry.map_or(node, |entry| &entry.value)
+}
+
+/// Where a text stands in the list under a key of the rule.
+fn place_in<'n>(node: &'n Node, key: &str, text: &str) -> &'n Place {
+    let value = value_of(node, key);
+    let is_meant =
+        |item: &&Node| matches!(&item.value, Value::Scalar(scalar) if scalar.text == text);
+    let item = match &value.value {
+        Value::List(list) => list.iter().find(is_meant),
+        _ => None,
+    };
+    &item.unwrap_or(value).place
 }

@@ -1,0 +1,519 @@
+//! Rules as they are written, read and written down again, and texts that are no rules.
+
+use std::fmt::Write as _;
+
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Map, Value, json};
+use tidegate::document::{Node, Source};
+use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::{Attributes, Gate, MemoryStore};
+
+const SETTINGS: RuleSettings = RuleSettings { ipv6_prefix: 64 };
+
+fn from_text(text: &str) -> Result<RuleSet, String> {
+    let source = Source::new("rules.yaml", text);
+    let (rules, problems) = RuleSet::read(&source, SETTINGS);
+    rules.ok_or_else(|| problems.render(&source))
+}
+
+fn from_body(body: &str) -> Result<RuleSet, String> {
+    let node: Node = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+    rules.ok_or_else(|| problems.render(&Source::new("body", "")))
+}
+
+fn body(rules: &Value) -> String {
+    json!({ "rules": rules }).to_string()
+}
+
+/// Text that people and programs put into values: whatever is not a control character.
+fn free_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        select(
+            &[
+                "007", "yes", "1e3", "~", "null", "true", "0x1f", "- a", "a: b", "#x", "'", "\"",
+                "\\", " x "
+            ][..]
+        )
+        .prop_map(str::to_owned),
+        "[^\\p{Cc}]{1,12}",
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        select(
+            &[
+                "user_id",
+                "api_key",
+                "ip",
+                "tier",
+                "host",
+                "header.x-team",
+                "path",
+                "007",
+                "~",
+                "null"
+            ][..]
+        )
+        .prop_map(str::to_owned),
+        "[a-z~:.é/_-]{1,8}",
+    ]
+    .prop_filter("headers are lower-case already", |name| {
+        !name.contains(char::is_whitespace)
+    })
+}
+
+/// How a rule counts: the algorithm with its options, and limits that it can count.
+fn counting() -> impl Strategy<Value = (Map<String, Value>, Vec<Value>)> {
+    let map = |value: Value| value.as_object().cloned().unwrap_or_default();
+    let spans = vec![
+        "100/minute",
+        "5/250ms",
+        "10 per 2 hours",
+        "1/w",
+        "10000000/366d",
+        "2/7s",
+        "9/1ms",
+        "3/90s",
+    ];
+    let buckets = vec![
+        "100/minute burst 20",
+        "5/s burst 1000",
+        "7/day burst 1",
+        "10/minute; 2/second burst 3",
+    ];
+    let months = vec!["1000/month", "1/year", "10/month; 2/second"];
+    let several = vec!["10/minute; 2/second", "1/s,2/m|3/h"];
+    let texts = |lists: &[&Vec<&'static str>]| -> Vec<Value> {
+        lists
+            .iter()
+            .flat_map(|list| list.iter().map(|text| json!(text)))
+            .collect()
+    };
+    let written = vec![
+        json!({"requests": 100, "window": "60s"}),
+        json!({"requests": 3, "window": "minute"}),
+        json!([{"requests": 3, "window": "1h"}, "2/second"]),
+    ];
+    let with_burst = json!({"requests": 3, "window": "5m", "burst": 2});
+    let word = [json!("unlimited"), json!("blocked")];
+    let windows = [texts(&[&spans, &several]), written.clone(), word.to_vec()].concat();
+    let of_buckets = [windows.clone(), texts(&[&buckets]), vec![with_burst]].concat();
+    let by_default = [of_buckets.clone(), texts(&[&months])].concat();
+    let by_clock = [windows.clone(), texts(&[&vec!["1000/month", "1/year"]])].concat();
+    let slots = vec![
+        json!("100/minute"),
+        json!("7/hour"),
+        json!("1/day; 1/h"),
+        json!("blocked"),
+    ];
+    let holders = vec![
+        json!("10"),
+        json!(3),
+        json!({"requests": 4}),
+        json!("unlimited"),
+        json!("blocked"),
+    ];
+    #[rustfmt::skip]
+    let table = vec![
+        (json!({}),                                                                         by_default),
+        (json!({"max_delay": "500ms"}),                                                     of_buckets.clone()),
+        (json!({"algorithm": "token_bucket"}),                                              of_buckets.clone()),
+        (json!({"algorithm": "token_bucket", "max_delay": "2s"}),                           of_buckets.clone()),
+        (json!({"algorithm": "token_bucket", "max_delay": "0s"}),                           of_buckets.clone()),
+        (json!({"algorithm": "leaky_bucket"}),                                              of_buckets.clone()),
+        (json!({"algorithm": "leaky_bucket", "shape": false}),                              of_buckets),
+        (json!({"algorithm": "fixed_window", "anchor": "clock"}),                           by_clock),
+        (json!({"algorithm": "fixed_window", "anchor": "first_request"}),                   windows.clone()),
+        (json!({"algorithm": "sliding_window_log"}),                                        windows.clone()),
+        (json!({"algorithm": "sliding_window_counter"}),                                    windows),
+        (json!({"algorithm": "sliding_window_slots"}),                                      slots.clone()),
+        (json!({"algorithm": "sliding_window_slots", "slots": 10, "strict": true}),         slots),
+        (json!({"algorithm": "concurrency"}),                                               holders.clone()),
+        (json!({"algorithm": "concurrency", "lease_ttl": "90s"}),                           holders),
+    ];
+    select(table).prop_map(move |(options, limits)| (map(options), limits))
+}
+
+fn matching() -> impl Strategy<Value = Value> {
+    let path = select(
+        &[
+            "/",
+            "/**",
+            "/v1/**",
+            "/login/",
+            "/users/*/orders",
+            "/é",
+            "/a b",
+        ][..],
+    );
+    let host = select(
+        &[
+            "api.example.com",
+            "*.Example.org",
+            "localhost",
+            "[::1]",
+            "10.0.0.1",
+        ][..],
+    );
+    let ip = select(
+        &[
+            "10.0.0.0/8",
+            "203.0.113.7",
+            "2001:db8::/32",
+            "::1",
+            "::ffff:10.0.0.0/104",
+            "0.0.0.0/0",
+        ][..],
+    );
+    let when = select(
+        &[
+            "cost > 1",
+            "attributes[\"region\"] == \"eu\" && cost > 1",
+            "'a' in attributes",
+        ][..],
+    );
+    let method = select(&["GET", "post", "M-SEARCH"][..]);
+    let list = |strategy: proptest::sample::Select<&'static str>| {
+        option::of(prop_oneof![
+            strategy.clone().prop_map(|one| json!(one)),
+            prop::collection::vec(strategy, 1..3).prop_map(|list| json!(list)),
+        ])
+    };
+    let values = prop_oneof![
+        free_text().prop_map(|value| json!(value)),
+        prop::collection::vec(free_text(), 1..3).prop_map(|values| json!(values)),
+    ];
+    let attribute = name().prop_filter("values of these have a form", |name| {
+        !matches!(name.as_str(), "ip" | "path" | "host")
+    });
+    let attributes = option::of(prop::collection::btree_map(attribute, values, 1..3));
+    (
+        list(path),
+        list(method),
+        list(host),
+        list(ip),
+        attributes,
+        option::of(when),
+    )
+        .prop_map(|(path, method, host, ip, attributes, when)| {
+            object([
+                ("path", path),
+                ("method", method),
+                ("host", host),
+                ("ip", ip),
+                ("attributes", attributes.map(|map| json!(map))),
+                ("when", when.map(|when| json!(when))),
+            ])
+        })
+}
+
+fn object<const N: usize>(entries: [(&str, Option<Value>); N]) -> Value {
+    let entry = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
+    Value::Object(entries.into_iter().filter_map(entry).collect())
+}
+
+/// Any rule that is valid, but for its id.
+fn rule() -> impl Strategy<Value = Value> {
+    let per = prop::collection::btree_set(name(), 0..3);
+    let named = || prop::collection::vec((free_text(), any::<Index>()), 0..3);
+    let addresses = select(
+        &[
+            "10.0.0.1",
+            "2001:DB8::1",
+            "2001:db8:1::/64",
+            "::ffff:10.0.0.2",
+        ][..],
+    );
+    let words = (
+        option::of(select(&["skip", "share", "deny"][..])),
+        option::of(select(&["enforce", "shadow"][..])),
+        option::of(select(&["allow", "deny", "local"][..])),
+        any::<bool>(),
+    );
+    let cost = option::of(prop_oneof![
+        (1_u64..=1_000_000_000).prop_map(|cost| json!(cost)),
+        name().prop_map(|name| json!({ "attribute": name })),
+    ]);
+    let expires_at = option::of(select(
+        &["2027-01-01T00:00:00Z", "2027-01-01T02:00:00.123456+02:00"][..],
+    ));
+    let chosen = (any::<Index>(), named(), named(), addresses);
+    let free = (option::of(free_text()), option::of(matching()), per);
+    (free, counting(), chosen, words, cost, expires_at).prop_map(
+        |(
+            (description, matching, per),
+            (options, limits),
+            (limit, tiers, overrides, address),
+            words,
+            cost,
+            expires_at,
+        )| {
+            let (missing, mode, on_store_failure, leased) = words;
+            let per: Vec<String> = per.into_iter().collect();
+            let grants = |named: Vec<(String, Index)>| -> Map<String, Value> {
+                named
+                    .into_iter()
+                    .map(|(name, limit)| (name, limit.get(&limits).clone()))
+                    .collect()
+            };
+            let overrides = match per.first().map(String::as_str) {
+                None => Map::new(),
+                Some("ip") => Map::from_iter([(address.to_owned(), limit.get(&limits).clone())]),
+                Some("path" | "host" | "method") => {
+                    Map::from_iter([("/x".to_owned(), json!("blocked"))])
+                }
+                Some(_) => grants(overrides),
+            };
+            let goes_leased = matches!(
+                options.get("algorithm").and_then(Value::as_str),
+                Some("fixed_window" | "sliding_window_counter" | "sliding_window_slots")
+            );
+            let mut rule = object([
+                ("id", None),
+                ("description", description.map(|text| json!(text))),
+                ("match", matching),
+                ("per", Some(json!(per))),
+                ("missing", missing.map(|word| json!(word))),
+                ("limit", Some(limit.get(&limits).clone())),
+                ("tiers", Some(Value::Object(grants(tiers)))),
+                ("overrides", Some(Value::Object(overrides))),
+                ("cost", cost),
+                ("mode", mode.map(|word| json!(word))),
+                ("on_store_failure", on_store_failure.map(|word| json!(word))),
+                ("sync", (leased && goes_leased).then(|| json!("leased"))),
+                ("expires_at", expires_at.map(|time| json!(time))),
+            ]);
+            if let Some(map) = rule.as_object_mut() {
+                map.extend(options);
+            }
+            rule
+        },
+    )
+}
+
+fn rules() -> impl Strategy<Value = Value> {
+    prop::collection::vec(rule(), 0..5).prop_map(|rules| {
+        let with_id = |(index, mut rule): (usize, Value)| {
+            rule["id"] = json!(format!("Rule.{index}_x-"));
+            rule
+        };
+        rules.into_iter().enumerate().map(with_id).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn rules_that_are_written_down_read_as_the_same_rules(written in rules()) {
+        let first = from_body(&body(&written)).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(first.len(), written.as_array().map_or(0, Vec::len));
+        let json = first.to_json();
+        let again = from_body(&body(&json)).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(&again.to_json(), &json);
+        for text in [body(&written), body(&json), serde_json::to_string_pretty(&json!({"rules": json})).unwrap()] {
+            let read = from_text(&text).map_err(TestCaseError::fail)?;
+            prop_assert_eq!(&read.to_json(), &json, "{}", text);
+        }
+        for (one, other) in first.iter().zip(again.iter()) {
+            prop_assert_eq!(one.grants(), other.grants());
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+        let _ = from_text(&text);
+        let _ = from_text(&format!("rules:\n  - {text}\n"));
+        let _ = from_text(&format!("rules:\n  - id: a\n    per: [ip]\n    limit: {text}\n"));
+    }
+
+    #[test]
+    fn no_mutation_of_a_file_makes_the_reader_panic(
+        written in rules(),
+        edits in prop::collection::vec((any::<Index>(), select(&["", "\n", "\t", "  ", "- ", ": ", "{", "]", "\"", "&a", "*a", "<<", "é", "\u{0}", "#", "|", "0", "/"][..])), 1..5),
+    ) {
+        let mut text = as_yaml(&written);
+        prop_assert!(from_text(&text).is_ok(), "{}\n{}", from_text(&text).unwrap_err(), text);
+        for (index, insert) in edits {
+            let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let at = *index.get(&places);
+            if insert.is_empty() {
+                text.remove(at);
+            } else {
+                text.insert_str(at, insert);
+            }
+            let source = Source::new("rules.yaml", text.as_str());
+            let (rules, problems) = RuleSet::read(&source, SETTINGS);
+            prop_assert_eq!(rules.is_none(), problems.has_errors());
+            problems.render(&source);
+        }
+    }
+
+    #[test]
+    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..20) {
+        const KEYS: [&str; 20] = [
+            "id", "description", "match", "per", "missing", "limit", "algorithm", "tiers", "overrides", "cost",
+            "max_delay", "mode", "on_store_failure", "sync", "expires_at", "anchor", "slots", "strict", "shape", "lease_ttl",
+        ];
+        let mut rule = json!({"id": "a", "per": ["ip"], "limit": "1/s"});
+        rule[KEYS[key]] = value.clone();
+        for body in [value.to_string(), body(&value), body(&json!([value])), body(&json!([rule]))] {
+            let node: Node = serde_json::from_str(&body).unwrap();
+            let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+            prop_assert_eq!(rules.is_none(), problems.has_errors());
+            let _ = RuleSet::rule_from_node(&node, SETTINGS);
+        }
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(|value| json!(value)),
+        any::<i64>().prop_map(|value| json!(value)),
+        any::<f64>().prop_map(|value| json!(value)),
+        any::<String>().prop_map(|value| json!(value)),
+        select(
+            &[
+                "1/s",
+                "0/s",
+                "ip",
+                "unlimited",
+                "path",
+                "id",
+                "per",
+                "limit",
+                "/a/**"
+            ][..]
+        )
+        .prop_map(|value| json!(value)),
+    ];
+    let key = prop_oneof![
+        select(
+            &[
+                "rules",
+                "id",
+                "per",
+                "limit",
+                "match",
+                "path",
+                "attributes",
+                "requests",
+                "window",
+                "burst",
+                "attribute"
+            ][..]
+        )
+        .prop_map(str::to_owned),
+        any::<String>(),
+    ];
+    leaf.prop_recursive(4, 32, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(|list| json!(list)),
+            prop::collection::btree_map(key.clone(), inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+/// The rules as people write them: a key on each line.
+fn as_yaml(rules: &Value) -> String {
+    let mut text = "rules:\n".to_owned();
+    for rule in rules.as_array().into_iter().flatten() {
+        let mut lead = "  - ";
+        for (key, value) in rule.as_object().into_iter().flatten() {
+            let _ = writeln!(text, "{lead}{key}: {value}");
+            lead = "    ";
+        }
+    }
+    if text.lines().count() == 1 {
+        return "rules: []\n".to_owned();
+    }
+    text
+}
+
+#[test]
+fn keys_and_values_are_text_as_written() {
+    let text = "
+rules:
+  - id: as-written
+    match: {attributes: {007: 007, yes: [yes, no], 1e3: 1e3, ~: '~', null: \"null\", 0x1f: 0x1f, on: 1.0}}
+    per: [user_id]
+    missing: deny
+    limit: 10/minute
+    tiers: {007: 7/minute, yes: 1/minute, 1e3: 2/minute, ~: 3/minute, null: 4/minute, true: 5/minute}
+    overrides: {007: 7/minute, yes: 1/minute, 1e3: 2/minute, ~: 3/minute, null: 4/minute, 2026-10-05: 5/minute}
+";
+    let json = from_text(text).unwrap().to_json();
+    let keys = |key: &str| -> Vec<&String> { json[0][key].as_object().unwrap().keys().collect() };
+    assert_eq!(keys("tiers"), ["007", "yes", "1e3", "~", "null", "true"]);
+    assert_eq!(
+        keys("overrides"),
+        ["007", "yes", "1e3", "~", "null", "2026-10-05"]
+    );
+    let expected = json!({
+        "007": ["007"], "yes": ["yes", "no"], "1e3": ["1e3"], "~": ["~"], "null": ["null"], "0x1f": ["0x1f"], "on": ["1.0"],
+    });
+    assert_eq!(json[0]["match"]["attributes"], expected);
+    assert_eq!(from_text(&body(&json)).unwrap().to_json(), json);
+    assert_eq!(from_body(&body(&json)).unwrap().to_json(), json);
+}
+
+#[test]
+fn files_as_editors_and_programs_write_them() {
+    let written =
+        from_text("rules:\n  - {id: a, per: [ip], limit: 1/s, description: \"\u{1f30a} é\"}\n")
+            .unwrap()
+            .to_json();
+    #[rustfmt::skip]
+    let table = [
+        ("with a byte order mark",              "\u{feff}rules:\n  - id: a\n    per: [ip]\n    limit: 1/s\n    description: \u{1f30a} é\n"),
+        ("with the line ends of Windows",       "rules:\r\n  - id: a\r\n    per: [ip]\r\n    limit: 1/s\r\n    description: \u{1f30a} é\r\n"),
+        ("between marks of a document",         "%YAML 1.2\n---\nrules:\n- id: a\n  per: ip\n  limit: 1/s\n  description: \u{1f30a} é\n...\n"),
+        ("as JSON with tabs",                   "{\n\t\"rules\": [\n\t\t{\n\t\t\t\"id\": \"a\",\n\t\t\t\"per\": [\"ip\"],\n\t\t\t\"limit\": \"1/s\",\n\t\t\t\"description\": \"\u{1f30a} é\"\n\t\t}\n\t]\n}\n"),
+        ("as JSON with everything escaped",     r#"{"rules":[{"id":"a","per":["ip"],"limit":"1\/s","description":"\ud83c\udf0a \u00e9"}]}"#),
+        ("with an alias",                       "rules:\n  - {id: a, per: &p [ip], limit: 1/s, description: \u{1f30a} é}\n"),
+    ];
+    for (name, text) in table {
+        let read = from_text(text).unwrap_or_else(|problems| panic!("{name}:\n{problems}"));
+        assert_eq!(read.to_json(), written, "{name}");
+    }
+}
+
+#[test]
+fn many_keys_are_read_in_the_time_of_many_keys() {
+    let mut text = "rules:\n  - id: a\n    per: [user_id]\n    missing: deny\n    limit: 1/s\n    overrides:\n".to_owned();
+    for number in 0..100_000 {
+        let _ = writeln!(text, "      user_{number}: blocked");
+    }
+    assert_eq!(from_text(&text).unwrap().len(), 1);
+}
+
+/// Every rule that can be read can be decided by, too.
+#[test]
+fn a_gate_decides_by_whatever_was_read() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    runner
+        .run(
+            &(
+                rules(),
+                prop::collection::btree_map(name(), free_text(), 0..6),
+                0_u64..3,
+            ),
+            |(written, known, cost)| {
+                let gate = Gate::new(
+                    MemoryStore::new(),
+                    from_body(&body(&written)).map_err(TestCaseError::fail)?,
+                );
+                let mut attributes = Attributes::new().with_cost(cost);
+                for (name, value) in known {
+                    let _ = attributes.insert(name, value);
+                }
+                let decision = tidegate_testkit::block_on(gate.decide(&attributes));
+                prop_assert_eq!(decision.is_allowed(), !decision.is_denied());
+                Ok(())
+            },
+        )
+        .unwrap();
+}
