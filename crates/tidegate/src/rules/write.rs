@@ -2,7 +2,7 @@
 //! the same.
 
 use serde_json::{Map, Value, json};
-use tidegate_core::{Algorithm, Anchor, Timestamp};
+use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
 use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
@@ -187,10 +187,32 @@ fn grant(grant: &Grant) -> Value {
     match grant {
         Grant::Unlimited => json!("unlimited"),
         Grant::Blocked => json!("blocked"),
-        Grant::Limits(limits) => {
-            let texts: Vec<String> = limits.iter().map(ToString::to_string).collect();
-            json!(texts.join("; "))
-        }
+        Grant::Limits(limits) => match limits.as_slice() {
+            [limit] if limit.window().is_none() => json!(limit.rate().count),
+            _ => {
+                let texts: Vec<String> = limits.iter().map(|limit| rate(limit.rate())).collect();
+                json!(texts.join("; "))
+            }
+        },
+    }
+}
+
+/// A rate as people write it: `100/minute` rather than `100/1m`.
+fn rate(rate: Rate) -> String {
+    let words = [
+        (Micros::SECOND, "second"),
+        (Micros::MINUTE, "minute"),
+        (Micros::HOUR, "hour"),
+        (Micros::DAY, "day"),
+        (Micros::WEEK, "week"),
+    ];
+    let word = words
+        .iter()
+        .find(|(span, _)| rate.window == Some(Window::Span(*span)));
+    match (word, rate.burst) {
+        (Some((_, word)), Some(burst)) => format!("{}/{word} burst {burst}", rate.count),
+        (Some((_, word)), None) => format!("{}/{word}", rate.count),
+        (None, _) => rate.to_string(),
     }
 }
 

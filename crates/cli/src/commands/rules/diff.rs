@@ -138,11 +138,11 @@ mod tests {
     fn lines_are_coloured_by_what_happened_to_them() {
         let text = rendered(&changes(), "server", "file");
         assert!(
-            text.contains("\u{1b}[31m-limit: 100/1m\u{1b}[0m\n"),
+            text.contains("\u{1b}[31m-limit: 100/minute\u{1b}[0m\n"),
             "{text:?}"
         );
         assert!(
-            text.contains("\u{1b}[32m+limit: 200/1m\u{1b}[0m\n"),
+            text.contains("\u{1b}[32m+limit: 200/minute\u{1b}[0m\n"),
             "{text:?}"
         );
     }
@@ -151,7 +151,7 @@ mod tests {
     fn differences_in_json_have_whole_rules() {
         let json = as_json(&changes());
         assert_eq!(json["changed"][0]["id"], "per-user");
-        assert_eq!(json["removed"][0]["limit"], "5/1s");
+        assert_eq!(json["removed"][0]["limit"], "5/second");
         assert_eq!(json["order"]["after"], json!(["per-ip", "per-user"]));
     }
 }

@@ -75,8 +75,8 @@ pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, 
         }
         .into());
     };
-    let canonical = rules.iter().map(|rule| rule.to_json()).collect();
-    Ok((canonical, source.name))
+    let written = rules.iter().map(|rule| rule.written().clone()).collect();
+    Ok((written, source.name))
 }
 
 /// All problems as a person reads them, with the first word of each in colour.
