@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::document::Problems;
-use tidegate::rules::RuleSet;
+use tidegate::rules::{RuleSet, Sync};
 use tokio::net::TcpListener;
 
 use crate::config::Config;
@@ -171,6 +171,12 @@ fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
         RuleBook::of_data_dir(data_dir, config.data_dir.clone(), config.rule_settings)?
     };
     log_warnings(&problems);
+    for rule in rules.iter().filter(|rule| rule.sync() == Sync::Leased) {
+        tracing::warn!(
+            rule = rule.id(),
+            "`sync: leased` makes no difference to the in-memory store"
+        );
+    }
     Ok((book, rules))
 }
 

@@ -25,12 +25,13 @@ fn rules(matching: Matching) -> RuleSet {
 #[test]
 fn a_request_asks_few_of_many_rules() {
     #[rustfmt::skip]
-    let table: [(&str, Matching, usize); 7] = [
+    let table: [(&str, Matching, usize); 8] = [
         ("by path",                 |n| format!("path: /svc{n}/**"),                                            2),
         ("by path with a wildcard", |n| format!("path: /*/svc{n}"),                                             2),
         ("by attribute",            |n| format!("path: /svc17/**, attributes: {{tenant: t{n}}}"),               2),
         ("by host",                 |n| format!("path: /svc17/**, method: GET, host: h{n}.example.com"),        2),
         ("by the end of the host",  |n| format!("path: /svc17/**, method: GET, host: '*.h{n}.example.com'"),    2),
+        ("by network",              |n| format!("path: /svc17/**, ip: 10.{}.{}.0/24", n / 256, n % 256),         2),
         ("by one of several",       |n| format!("path: [/svc{n}/**, /v2/svc{n}/**], method: [GET, PUT]"),       2),
         // Neither alone tells them apart: a request asks those that have one part in common with it.
         ("by two together",         |n| format!("path: /svc{}/**, attributes: {{tenant: t{}}}", n / 32, n % 32),  64),
@@ -49,6 +50,7 @@ fn a_request_asks_few_of_many_rules() {
                     "h17.example.com"
                 },
             ),
+            ("ip", "10.0.17.9"),
             ("tenant", "t17"),
             ("user_id", "u1"),
         ];

@@ -1,13 +1,15 @@
 //! Finds the rules that may apply to a request without asking each of them.
 //!
-//! Every rule is filed under one of its parts that name something: a path, or the value of an
-//! attribute (a method and a host are attributes, too). Of a rule's parts the one is chosen under
+//! Every rule is filed under one of its parts that name something: a path, a network, or the value of
+//! an attribute (a method and a host are attributes, too). Of a rule's parts the one is chosen under
 //! which the fewest rules would be filed together. A request then looks its own path and values up.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::pattern::{PathPattern, Segment, segments_of};
@@ -24,6 +26,7 @@ pub(super) struct Index {
     values: HashMap<String, HashMap<String, Places, RandomState>, RandomState>,
     /// By what a host ends with, dot included.
     host_suffixes: HashMap<String, Places, RandomState>,
+    networks: Networks,
     /// Rules that say nothing to look up.
     rest: Places,
 }
@@ -34,6 +37,7 @@ enum Part {
     Path,
     Method,
     Host,
+    Ip,
     Attribute(usize),
 }
 
@@ -83,6 +87,11 @@ impl Index {
                     }
                 }
             }
+            Part::Ip => {
+                for network in &matches.ip {
+                    self.networks.insert(*network, place);
+                }
+            }
             Part::Attribute(at) => {
                 let (name, values) = &matches.attributes[at];
                 self.file_values(name, values, place);
@@ -118,6 +127,9 @@ impl Index {
                 found.extend(places.into_iter().flatten().copied());
             }
         }
+        if let Some(ip) = attributes.ip() {
+            self.networks.collect(ip, &mut found);
+        }
         // A rule with several entries may have been found by more than one of them.
         found.sort_unstable();
         found.dedup();
@@ -135,6 +147,9 @@ fn parts(rule: &Rule) -> SmallVec<[Part; 4]> {
     parts.extend((0..matches.attributes.len()).map(Part::Attribute));
     if !matches.host.is_empty() {
         parts.push(Part::Host);
+    }
+    if !matches.ip.is_empty() {
+        parts.push(Part::Ip);
     }
     if !matches.method.is_empty() {
         parts.push(Part::Method);
@@ -161,10 +176,51 @@ fn entries(rule: &Rule, part: Part) -> Vec<String> {
             .iter()
             .map(|host| format!("host {host}"))
             .collect(),
+        Part::Ip => matches.ip.iter().map(|net| format!("ip {net}")).collect(),
         Part::Attribute(at) => {
             let (name, values) = &matches.attributes[at];
             let entry = |value: &String| format!("attribute {} {name} {value}", name.len());
             values.iter().map(entry).collect()
+        }
+    }
+}
+
+/// Networks, by the length of their prefix: one look for each length that is in use.
+#[derive(Debug, Default)]
+struct Networks {
+    by_length: Vec<(Family, HashMap<IpNet, Places, RandomState>)>,
+}
+
+/// Whether a network is of IPv6, and the length of its prefix.
+type Family = (bool, u8);
+
+impl Networks {
+    fn insert(&mut self, network: IpNet, place: u32) {
+        let family = (matches!(network, IpNet::V6(_)), network.prefix_len());
+        let known = self
+            .by_length
+            .iter()
+            .position(|(known, _)| *known == family);
+        let at = known.unwrap_or_else(|| {
+            self.by_length.push((family, HashMap::default()));
+            self.by_length.len() - 1
+        });
+        self.by_length[at]
+            .1
+            .entry(network.trunc())
+            .or_default()
+            .push(place);
+    }
+
+    fn collect(&self, ip: IpAddr, found: &mut SmallVec<[u32; 16]>) {
+        for ((is_v6, length), networks) in &self.by_length {
+            if *is_v6 != ip.is_ipv6() {
+                continue;
+            }
+            if let Ok(network) = IpNet::new(ip, *length) {
+                let places = networks.get(&network.trunc());
+                found.extend(places.into_iter().flatten().copied());
+            }
         }
     }
 }
