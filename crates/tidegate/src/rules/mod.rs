@@ -23,8 +23,10 @@ pub use pattern::{HostPattern, PathPattern};
 pub(crate) use rule::Key;
 pub use rule::{Cost, Grant, Match, Missing, Mode, OnStoreFailure, Rule, Sync};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
 
@@ -48,6 +50,7 @@ impl Default for RuleSettings {
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
+    by_id: HashMap<String, usize, RandomState>,
     index: Index,
 }
 
@@ -97,8 +100,14 @@ impl RuleSet {
 
     /// These rules, whose ids are distinct.
     pub fn new(rules: Vec<Arc<Rule>>) -> Self {
+        let place = |(place, rule): (usize, &Arc<Rule>)| (rule.id.clone(), place);
+        let by_id = rules.iter().enumerate().map(place).collect();
         let index = Index::of(&rules);
-        Self { rules, index }
+        Self {
+            rules,
+            by_id,
+            index,
+        }
     }
 
     /// The same rules, those that `earlier` has too with what was counted there.
@@ -130,7 +139,7 @@ impl RuleSet {
 
     /// The rule with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
-        self.rules.iter().find(|rule| rule.id == id)
+        self.by_id.get(id).map(|place| &self.rules[*place])
     }
 
     /// The rule at this place.
