@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Item, limit_name};
-use tidegate_core::{LeaseId, Limit, Micros, Outcome};
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome};
 
 use super::Slots;
 use crate::decision::deciding;
@@ -60,12 +60,30 @@ impl Decision {
             enforced.iter().map(|at| slots[*at].outcome).collect();
         let headline = enforced.get(deciding(&outcomes)).copied();
         let allowed = outcomes.iter().all(|outcome| outcome.allowed);
-        Self {
+        let mut decision = Self {
             rules,
             slots,
             headline,
-            lease: lease.filter(|_| allowed),
-        }
+            lease: None,
+        };
+        decision.lease = lease.filter(|_| allowed && decision.is_held());
+        decision
+    }
+
+    /// Whether a limit on holders was taken, by a rule that is enforced or by one that only counts.
+    fn is_held(&self) -> bool {
+        self.answers().any(|answer| {
+            let is_taken =
+                !answer.is_degraded || answer.rule.on_store_failure() == OnStoreFailure::Local;
+            let mut of_rule = self
+                .answers()
+                .filter(|other| std::ptr::eq(other.rule, answer.rule));
+            let is_concurrency =
+                |limit: &Limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. });
+            answer.limit.is_some_and(is_concurrency)
+                && is_taken
+                && of_rule.all(|other| other.outcome.allowed)
+        })
     }
 
     /// Whether the request may go on.

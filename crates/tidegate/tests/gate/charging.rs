@@ -330,6 +330,19 @@ fn one_lease_holds_all_limits_on_holders() {
 }
 
 #[test]
+fn a_lease_is_told_only_if_something_is_held_under_it() {
+    let gate = gate(
+        "- {id: counted, per: [], limit: 1, algorithm: concurrency, mode: shadow}
+- {id: rate, per: [], limit: 100/minute}",
+    );
+    let lease = decide(&gate, &request("z=1")).lease().unwrap();
+    let second = decide(&gate, &request("z=1"));
+    assert_eq!((second.is_allowed(), second.lease()), (true, None));
+    assert!(block_on(gate.release(lease)).unwrap());
+    assert!(decide(&gate, &request("z=1")).lease().is_some());
+}
+
+#[test]
 fn a_request_is_held_for_the_longest_delay() {
     let gate = gate(
         "- {id: one, per: [], limit: 60/minute, algorithm: leaky_bucket}
