@@ -111,7 +111,9 @@ impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
             ChangeError::FromFile { .. } | ChangeError::Duplicate(_) => StatusCode::CONFLICT,
-            ChangeError::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            ChangeError::Stale(_) | ChangeError::OtherVersion { .. } => {
+                StatusCode::PRECONDITION_FAILED
+            }
             ChangeError::NoSuchRule(_) | ChangeError::NoSuchVersion(_) => StatusCode::NOT_FOUND,
             ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
             ChangeError::NotKept(DataDirError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,

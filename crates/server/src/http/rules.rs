@@ -7,8 +7,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate::Timestamp;
+use tidegate::document::{Node, Problems, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
 use super::problem::{Problem, Reply};
@@ -19,6 +20,28 @@ use crate::server::Server;
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
     Ok(whole_set(server))
+}
+
+/// The version that a body says it was made from, so that what was read can be sent back as it is.
+fn take_version(document: &mut Node) -> Result<Option<u64>, Problem> {
+    let Value::Map(entries) = &mut document.value else {
+        return Ok(None);
+    };
+    let Some(at) = entries.iter().position(|entry| entry.key == "version") else {
+        return Ok(None);
+    };
+    let version = entries.remove(at).value;
+    if matches!(version.value, Value::Null) {
+        return Ok(None);
+    }
+    let mut problems = Problems::new();
+    let version = Spot::document()
+        .field("version")
+        .integer(&version, 0, u64::MAX, &mut problems);
+    match version {
+        Some(version) => Ok(Some(version)),
+        None => Err(Problem::invalid_rules(&problems)),
+    }
 }
 
 /// All rules, with their version and tag.
@@ -53,10 +76,15 @@ pub(super) async fn replace(
     body: Incoming,
 ) -> Result<Reply, Problem> {
     let caller = server.access.may_write(parts)?;
-    let document = body::document(&body::read(body, body::LARGE).await?)?;
+    let mut document = body::document(&body::read(body, body::LARGE).await?)?;
+    let version = take_version(&mut document)?;
     let (rules, problems) = RuleSet::from_node(&document, server.book.settings());
     let rules = rules.ok_or_else(|| Problem::invalid_rules(&problems))?;
-    change(server, parts, &caller.name, Change::ReplaceAll(rules)).await?;
+    let expected = Expected {
+        version,
+        ..expected(&parts.headers)?
+    };
+    change(server, expected, &caller.name, Change::ReplaceAll(rules)).await?;
     Ok(whole_set(server))
 }
 
@@ -69,7 +97,13 @@ pub(super) async fn create(
     let rule = read_rule(server, body).await?;
     let id = rule.id().to_owned();
     let written = rule.written().clone();
-    change(server, parts, &caller.name, Change::Create(rule)).await?;
+    change(
+        server,
+        expected(&parts.headers)?,
+        &caller.name,
+        Change::Create(rule),
+    )
+    .await?;
     Ok(created(&id, &written))
 }
 
@@ -89,7 +123,13 @@ pub(super) async fn put(
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
     let written = rule.written().clone();
-    let changed = change(server, parts, &caller.name, Change::Put(rule)).await?;
+    let changed = change(
+        server,
+        expected(&parts.headers)?,
+        &caller.name,
+        Change::Put(rule),
+    )
+    .await?;
     if changed.is_created {
         return Ok(created(id, &written));
     }
@@ -97,7 +137,7 @@ pub(super) async fn put(
     Ok(with_header(reply, ETAG, &etag(&written)))
 }
 
-fn created(id: &str, written: &Value) -> Reply {
+fn created(id: &str, written: &serde_json::Value) -> Reply {
     let reply = json(StatusCode::CREATED, written.to_string().into_bytes());
     let reply = with_header(reply, LOCATION, &format!("/v1/rules/{id}"));
     with_header(reply, ETAG, &etag(written))
@@ -112,7 +152,13 @@ pub(super) async fn delete(
     if server.book.file().is_none() && server.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
     }
-    change(server, parts, &caller.name, Change::Delete(id.to_owned())).await?;
+    change(
+        server,
+        expected(&parts.headers)?,
+        &caller.name,
+        Change::Delete(id.to_owned()),
+    )
+    .await?;
     Ok(super::no_content())
 }
 
@@ -120,8 +166,8 @@ pub(super) fn history(server: &Server, parts: &Parts) -> Result<Reply, Problem> 
     server.access.may_read(parts)?;
     let rows = server.book.history();
     let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
-    let rows: Vec<Value> = rows.iter().map(row).collect();
-    let body = json!({ "versions": rows });
+    let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
+    let body = json!({ "history": rows });
     Ok(json(StatusCode::OK, body.to_string().into_bytes()))
 }
 
@@ -139,7 +185,13 @@ pub(super) async fn roll_back(
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let RollBack { version } = body::parse(&body)?;
-    change(server, parts, &caller.name, Change::RollBack(version)).await?;
+    change(
+        server,
+        expected(&parts.headers)?,
+        &caller.name,
+        Change::RollBack(version),
+    )
+    .await?;
     Ok(whole_set(server))
 }
 
@@ -152,11 +204,10 @@ async fn read_rule(server: &Server, body: Incoming) -> Result<Rule, Problem> {
 /// Makes the change on a thread that may wait for the disk.
 async fn change(
     server: &Arc<Server>,
-    parts: &Parts,
+    expected: Expected,
     by: &str,
     change: Change,
 ) -> Result<Changed, Problem> {
-    let expected = expected(&parts.headers)?;
     let (server, by) = (Arc::clone(server), by.to_owned());
     let changing = move || {
         let changed = server.book.change(&server.gate, &by, &expected, change);
@@ -196,6 +247,7 @@ fn expected(headers: &HeaderMap) -> Result<Expected, Problem> {
     Ok(Expected {
         tags,
         is_absent: none_match == Some(b"*"),
+        version: None,
     })
 }
 

@@ -31,6 +31,8 @@ pub struct Expected {
     pub tags: Option<Vec<String>>,
     /// What is to be made is not there yet.
     pub is_absent: bool,
+    /// The rules are of this version.
+    pub version: Option<u64>,
 }
 
 /// What a change came to.
@@ -59,6 +61,16 @@ pub enum ChangeError {
         "{0} has been changed meanwhile; read it again and repeat the change with its new ETag"
     )]
     Stale(String),
+    /// The body was made from another version.
+    #[error(
+        "the body is of version {given}, and the rules are of version {current} now; read them again, or leave `version` out to replace them all the same"
+    )]
+    OtherVersion {
+        /// The version that the caller has seen.
+        given: u64,
+        /// The version in force.
+        current: u64,
+    },
     /// There is no such rule.
     #[error("there is no rule `{0}`")]
     NoSuchRule(String),
@@ -98,6 +110,15 @@ impl RuleBook {
         let _changing = self.changing.lock();
         let current = gate.rules();
         expected.check(&current, &change)?;
+        match expected.version {
+            Some(given) if given != self.version() => {
+                return Err(ChangeError::OtherVersion {
+                    given,
+                    current: self.version(),
+                });
+            }
+            _ => {}
+        }
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
         let place = |id: &str| current.iter().position(|rule| rule.id() == id);

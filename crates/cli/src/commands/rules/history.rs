@@ -8,7 +8,7 @@ use crate::output::{self, Table};
 
 pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
     let reply = client.get("/v1/rules/history")?.accept(&[200])?;
-    let versions = reply.list("versions")?;
+    let versions = reply.list("history")?;
     if json {
         output::print_json(&reply.body)?;
     } else if versions.is_empty() {
