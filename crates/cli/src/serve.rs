@@ -94,7 +94,10 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         clippy::disallowed_methods,
         reason = "this is the one place where the environment is read"
     )]
-    let environment = |name: &str| std::env::var(name).ok();
+    let environment = |name: &str| {
+        // What is not text is not ignored: a token that cannot be read must not open the door.
+        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    };
     let config = Config::load(&Outside {
         environment: &environment,
         flags: args.flags(),
@@ -106,9 +109,10 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         let listeners = Listeners::bind(&config).await?;
-        announce("http", &listeners.http)?;
+        // Whoever reads the line below may send a signal at once.
         let handle = Handle::new();
         listen_for_signals(&handle)?;
+        announce("http", &listeners.http)?;
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;

@@ -235,9 +235,7 @@ fn reload(server: &Server) {
             );
             log_warnings(&problems);
         }
-        Err(error) => tracing::error!(
-            "the rules stay as they were, because the file cannot be used:\n{error}"
-        ),
+        Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
     }
 }
 

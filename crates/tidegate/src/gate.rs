@@ -21,7 +21,7 @@ use tidegate_core::{
 };
 
 use crate::attributes::Attributes;
-use crate::rules::{Grant, Key, Mode, RuleSet, add_one};
+use crate::rules::{Facts, Grant, Key, Mode, RuleSet, add_one};
 use decision::Slot;
 use failure::Without;
 
@@ -223,13 +223,14 @@ impl<S: Store> Gate<S> {
 /// What the rules that apply to a request ask of it, in their order.
 fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -> Claims<'a> {
     let mut claims = Claims::new();
+    let facts = Facts::of(attributes);
     for place in rules.candidates(attributes) {
         let place = place as usize;
         let rule = rules.at(place);
         if rule.expires() && !rule.is_alive(now) {
             continue;
         }
-        match rule.matches(attributes) {
+        match rule.matches(&facts) {
             Ok(true) => {}
             Ok(false) => continue,
             Err(_) => {

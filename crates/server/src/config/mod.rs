@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate::Micros;
 use tidegate::address::TrustedProxies;
-use tidegate::document::{Problems, Source};
+use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::RuleSettings;
 
@@ -145,10 +145,27 @@ impl Config {
             Some(config) if !problems.has_errors() => Ok(config),
             _ => {
                 problems.sort();
-                Err(ConfigError(problems.render(&source)))
+                let hides = |problem: &Problem| is_beside_a_secret(problem, &source);
+                Err(ConfigError(problems.render_hiding(&source, hides)))
             }
         }
     }
+}
+
+/// Whether the line that a problem points at may hold a token or a password.
+fn is_beside_a_secret(problem: &Problem, source: &Source) -> bool {
+    let Place::Text { line, .. } = problem.place else {
+        return false;
+    };
+    let line = source
+        .text
+        .lines()
+        .nth(line.saturating_sub(1))
+        .unwrap_or_default();
+    let keys = ["tokens", "redis", "upstream"];
+    keys.iter().any(|key| problem.field.starts_with(key))
+        || line.contains("://")
+        || line.contains("token")
 }
 
 fn source_of(path: &Path) -> Result<Source, ConfigError> {

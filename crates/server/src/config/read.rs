@@ -229,9 +229,9 @@ fn tokens(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> V
             tokens.push(read);
         }
     }
-    if let Some(secret) =
-        (outside.environment)("TIDEGATE_TOKEN").filter(|secret| !secret.is_empty())
-    {
+    let secret = (outside.environment)("TIDEGATE_TOKEN").unwrap_or_default();
+    let secret = secret.trim().to_owned();
+    if !secret.is_empty() {
         tokens.push(Token {
             name: "TIDEGATE_TOKEN".to_owned(),
             secret,
@@ -268,6 +268,11 @@ fn read_token(
         ("check", Scope::Check),
     ];
     let items = scopes_spot.items(scopes, problems);
+    if items.is_empty() {
+        let message =
+            "a token without scopes opens nothing; give one or more of `read`, `write`, `check`";
+        problems.error(&scopes.place, &scopes_spot, message);
+    }
     let scopes: Vec<Scope> = items
         .into_iter()
         .filter_map(|(spot, node)| spot.one_of(node, &words, problems))
@@ -276,7 +281,8 @@ fn read_token(
         (Some((spot, node)), None) => spot.parsed(node, secret_in_file, problems)?,
         (None, Some((spot, node))) => {
             let read = |name: &str| {
-                let value = (outside.environment)(name).filter(|value| !value.is_empty());
+                let value = (outside.environment)(name).unwrap_or_default();
+                let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
                 value
                     .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
             };

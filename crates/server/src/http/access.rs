@@ -115,19 +115,22 @@ fn from_this_machine(parts: &Parts) -> Result<Caller, Problem> {
     if parts.headers.keys().any(is_forwarded) {
         return refused("this came through a proxy, so it is not known to be from this machine");
     }
-    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
-    if !host.is_some_and(is_loopback_name) {
+    let hosts = parts
+        .headers
+        .get_all(HOST)
+        .iter()
+        .map(|host| host.to_str().unwrap_or_default());
+    let named: Vec<&str> = hosts
+        .chain(parts.uri.authority().map(http::uri::Authority::as_str))
+        .collect();
+    if named.is_empty() || !named.iter().all(|host| is_loopback_name(host)) {
         return refused("`Host` is not a name of this machine such as `localhost`");
     }
-    let has_body = !matches!(parts.method, http::Method::GET | http::Method::HEAD)
-        && (parts.headers.contains_key(http::header::TRANSFER_ENCODING)
-            || parts
-                .headers
-                .get(http::header::CONTENT_LENGTH)
-                .is_some_and(|length| length != "0")
-            || parts.headers.contains_key(CONTENT_TYPE));
-    if has_body && !is_json(parts) {
+    let sends = matches!(
+        parts.method,
+        http::Method::POST | http::Method::PUT | http::Method::PATCH
+    ) || parts.headers.contains_key(CONTENT_TYPE);
+    if sends && !is_json(parts) {
         return refused("the body must be sent as `Content-Type: application/json`");
     }
     Ok(Caller {

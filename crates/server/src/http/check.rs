@@ -16,6 +16,8 @@ use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
+/// After how many checks of a batch others get their turn.
+const YIELD_EVERY: usize = 16;
 
 pub(super) async fn check(
     server: &Server,
@@ -79,6 +81,9 @@ pub(super) async fn batch(
     for (index, attributes) in asked.iter().enumerate() {
         if index > 0 {
             out.push(b',');
+        }
+        if index % YIELD_EVERY == YIELD_EVERY - 1 {
+            tokio::task::yield_now().await;
         }
         answer::write(&mut out, &server.decide(attributes).await);
     }

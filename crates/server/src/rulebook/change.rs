@@ -159,7 +159,7 @@ impl RuleBook {
         }
         let rules = RuleSet::new(rules);
         let mut changes = between(&current, &rules);
-        if changes.is_empty() {
+        if changes.is_empty() && because.is_none() {
             let version = self.version();
             return Ok(Changed {
                 version,
@@ -220,7 +220,7 @@ pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Vec<String> {
     for rule in after.iter() {
         match before.get(rule.id()) {
             None => changes.push(format!("added {}", rule.id())),
-            Some(earlier) if earlier.written() != rule.written() => {
+            Some(earlier) if etag_of(earlier) != etag_of(rule) => {
                 changes.push(format!("changed {}", rule.id()));
             }
             Some(_) => {}

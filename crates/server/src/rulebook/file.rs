@@ -1,8 +1,9 @@
 //! Reads the rules of a file.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use tidegate::document::{Problems, Source};
+use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 
 /// How large a file of rules may be.
@@ -25,7 +26,49 @@ pub enum LoadError {
     Wrong {
         /// The problems, with excerpts.
         rendered: String,
+        /// Where they are, without a word of what the file says.
+        brief: String,
     },
+}
+
+impl LoadError {
+    /// What is wrong, for places where many can read it: without anything that the file says, which may
+    /// have the keys of customers in it.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => self.to_string(),
+            Self::Wrong { brief, .. } => brief.clone(),
+        }
+    }
+}
+
+/// How many problems are named in brief.
+const NAMED: usize = 5;
+
+fn brief(path: &Path, problems: &Problems) -> String {
+    let one = |problem: &Problem| {
+        let place = match problem.place {
+            Place::Text { line, column, .. } => format!("{line}:{column}"),
+            Place::Setting(_) | Place::Nowhere => "the file".to_owned(),
+        };
+        let rule = problem
+            .rule
+            .as_ref()
+            .map(|rule| format!(" (rule `{rule}`)"));
+        format!("{place}{}", rule.unwrap_or_default())
+    };
+    let places: Vec<String> = problems.errors().take(NAMED).map(one).collect();
+    let more = problems.error_count().saturating_sub(places.len());
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let path = path.display();
+    format!(
+        "`{path}` cannot be used, see {}{more}; `tidegate rules validate {path}` tells what is wrong",
+        places.join(", ")
+    )
 }
 
 pub(super) fn load(path: &Path, settings: RuleSettings) -> Result<(RuleSet, Problems), LoadError> {
@@ -39,14 +82,22 @@ pub(super) fn load(path: &Path, settings: RuleSettings) -> Result<(RuleSet, Prob
         Some(rules) => Ok((rules, problems)),
         None => Err(LoadError::Wrong {
             rendered: problems.render(&source),
+            brief: brief(path, &problems),
         }),
     }
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    let length = std::fs::metadata(path)?.len();
-    if length > MAX_BYTES {
+    // Asked before it is opened: to open a pipe would wait for somebody to write.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > MAX_BYTES {
         return Err(std::io::Error::other("it is larger than 64 MiB"));
     }
-    std::fs::read_to_string(path)
+    Ok(text)
 }

@@ -192,7 +192,7 @@ impl RuleBook {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
-                *self.problem.write() = Some(error.to_string());
+                *self.problem.write() = Some(error.brief());
                 return Err(error);
             }
         };

@@ -32,7 +32,13 @@ pub struct Problem {
 #[derive(Debug, Clone, Default)]
 pub struct Problems {
     list: Vec<Problem>,
+    errors: usize,
+    /// How many were found beyond those that are kept.
+    more: usize,
 }
+
+/// How many problems are kept: more than anybody reads.
+const MAX_KEPT: usize = 500;
 
 impl Problems {
     /// None so far.
@@ -51,6 +57,15 @@ impl Problems {
     }
 
     fn add(&mut self, severity: Severity, place: &Place, spot: &Spot, message: String) {
+        self.errors += usize::from(severity == Severity::Error);
+        if self.list.len() >= MAX_KEPT {
+            // An error is never hidden behind warnings alone.
+            let is_first_error = severity == Severity::Error && self.errors == 1;
+            if !is_first_error {
+                self.more += 1;
+                return;
+            }
+        }
         self.list.push(Problem {
             severity,
             place: place.clone(),
@@ -62,7 +77,17 @@ impl Problems {
 
     /// Whether the document cannot be used.
     pub fn has_errors(&self) -> bool {
-        self.errors().next().is_some()
+        self.errors > 0
+    }
+
+    /// How many errors there are, those that are not kept among them.
+    pub fn error_count(&self) -> usize {
+        self.errors
+    }
+
+    /// How many problems were found beyond those that are kept.
+    pub fn more(&self) -> usize {
+        self.more
     }
 
     /// Whether there is nothing to say.
@@ -99,12 +124,21 @@ impl Problems {
 
     /// All of them as a person would like to read them, each with an excerpt of the source.
     pub fn render(&self, source: &Source) -> String {
+        self.render_hiding(source, |_| false)
+    }
+
+    /// All of them, without an excerpt for those that `hides` says stand beside a secret.
+    pub fn render_hiding(&self, source: &Source, hides: impl Fn(&Problem) -> bool) -> String {
         let mut text = String::new();
         for problem in &self.list {
             if !text.is_empty() {
                 text.push('\n');
             }
-            problem.render(source, &mut text);
+            problem.render(source, hides(problem), &mut text);
+        }
+        if self.more > 0 {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "\nand {} more problems", self.more);
         }
         text
     }
@@ -112,7 +146,7 @@ impl Problems {
 
 impl Problem {
     /// Writes the problem with an excerpt of the source.
-    fn render(&self, source: &Source, text: &mut String) {
+    fn render(&self, source: &Source, is_hidden: bool, text: &mut String) {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -129,6 +163,7 @@ impl Problem {
             column,
             width,
         } = self.place
+            && !is_hidden
         {
             text.push_str(&excerpt::with_caret(&source.text, line, column, width));
         }

@@ -10,7 +10,7 @@ use super::{Entry, Node, Place, Problems, Scalar, ScalarKind, Source, Spot, Valu
 /// How deep maps and lists may be nested.
 const MAX_DEPTH: usize = 32;
 /// How many values a document may have, those behind aliases counted each time.
-const MAX_NODES: usize = 1_000_000;
+const MAX_NODES: usize = 2_000_000;
 
 impl Source {
     /// Reads the text as YAML. Nothing, and a problem, if it is none.
@@ -44,7 +44,8 @@ fn read(text: &str) -> Result<Node, Failure> {
 /// A JSON text with the character itself in the place of two escapes that stand for it together, such
 /// as `\ud83c\udf0a`.
 fn without_pairs(text: &str) -> Cow<'_, str> {
-    if !text.trim_start().starts_with('{') || !text.contains("\\u") {
+    let begins = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    if !begins.starts_with('{') || !text.contains("\\u") {
         return Cow::Borrowed(text);
     }
     let mut rest = text;
@@ -223,7 +224,9 @@ fn scalar(text: String, style: ScalarStyle) -> Value {
 
 fn size(node: &Node) -> usize {
     match &node.value {
-        Value::Null | Value::Scalar(_) => 1,
+        Value::Null => 1,
+        // Long text behind many aliases is as large as many values.
+        Value::Scalar(scalar) => 1 + scalar.text.len() / 16,
         Value::List(list) => 1 + list.iter().map(size).sum::<usize>(),
         Value::Map(entries) => {
             1 + entries

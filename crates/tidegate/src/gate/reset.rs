@@ -4,7 +4,7 @@ use tidegate_core::{Store, StoreError};
 
 use super::Gate;
 use crate::attributes::Attributes;
-use crate::rules::{Grant, Key, Rule};
+use crate::rules::{Facts, Grant, Key, Rule};
 
 /// Why nothing was forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,9 @@ impl<S: Store> Gate<S> {
         }
         for place in rules.candidates(attributes) {
             let rule = rules.at(place as usize);
-            if let (Ok(true), Key::Known(key)) = (rule.matches(attributes), rule.key(attributes)) {
+            if let (Ok(true), Key::Known(key)) =
+                (rule.matches(&Facts::of(attributes)), rule.key(attributes))
+            {
                 self.forget(rule, &key).await?;
             }
         }

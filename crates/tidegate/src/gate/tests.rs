@@ -2,7 +2,7 @@
 
 use crate::attributes::Attributes;
 use crate::document::Source;
-use crate::rules::{RuleSet, RuleSettings};
+use crate::rules::{Facts, RuleSet, RuleSettings};
 
 const RULES: usize = 1_000;
 
@@ -58,9 +58,9 @@ fn a_request_asks_few_of_many_rules() {
             attributes.insert(name, value).unwrap();
         }
         let candidates = rules.candidates(&attributes);
-        let matching = candidates
-            .iter()
-            .filter(|place| rules.at(**place as usize).matches(&attributes) == Ok(true));
+        let matching = candidates.iter().filter(|place| {
+            rules.at(**place as usize).matches(&Facts::of(&attributes)) == Ok(true)
+        });
         assert_eq!(matching.count(), 2, "{name}");
         assert!(
             candidates.len() <= most,

@@ -3,13 +3,15 @@
 //! Bounded in size and depth before they are parsed, so that neither parsing nor evaluating one can
 //! exhaust a thread's stack or take long, whatever a rule says.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::parser::Parser;
 use cel::{Context, Env, Value};
 
+use super::regexes::{self, Patterns};
 use crate::attributes::Attributes;
 
 /// The longest condition, in bytes.
@@ -18,8 +20,19 @@ const MAX_LENGTH: usize = 1_024;
 const MAX_NESTING: usize = 16;
 /// How deep the parsed expression may be.
 const MAX_DEPTH: usize = 40;
-/// How many macros that loop (`all`, `exists`, `map`, `filter`) there may be, one inside another.
-const MAX_LOOPS: usize = 1;
+/// The functions that a condition may call.
+const FUNCTIONS: [&str; 10] = [
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bool",
+];
 
 const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && cost > 1`";
 
@@ -28,6 +41,8 @@ const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && co
 pub struct Condition {
     text: String,
     expression: IdedExpr,
+    /// Keeps the patterns of `matches` ready for as long as the condition is there.
+    _patterns: Patterns,
 }
 
 impl PartialEq for Condition {
@@ -39,6 +54,42 @@ impl PartialEq for Condition {
 /// That a condition could not be evaluated for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConditionFailed;
+
+/// What is known of a request, in the form that conditions ask; made once, when the first one does.
+pub(crate) struct Facts<'f, 'a> {
+    attributes: &'f Attributes<'a>,
+    context: OnceCell<Context<'static, 'static>>,
+}
+
+impl<'f, 'a> Facts<'f, 'a> {
+    pub(crate) fn of(attributes: &'f Attributes<'a>) -> Self {
+        Self {
+            attributes,
+            context: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn attributes(&self) -> &'f Attributes<'a> {
+        self.attributes
+    }
+
+    fn context(&self) -> &Context<'static, 'static> {
+        self.context.get_or_init(|| {
+            let mut context = Context::with_env(environment());
+            let map: HashMap<String, String> = self
+                .attributes
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            context.add_variable_from_value("attributes", map);
+            let cost = i64::try_from(self.attributes.cost()).unwrap_or(i64::MAX);
+            context.add_variable_from_value("cost", cost);
+            // The standard library has no function of this name unless it is built with one.
+            let _ = context.add_function("matches", regexes::matches);
+            context
+        })
+    }
+}
 
 impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -53,16 +104,14 @@ impl Condition {
             let message = message.replace("mismatched input '<EOF>'", "it ends too early");
             format!("this is not a CEL condition: {message}; {EXAMPLE}")
         })?;
-        let of_loops = check_shape(&expression)?;
-        for name in expression.references().variables() {
-            if !matches!(name, "attributes" | "cost") && !of_loops.contains(&name) {
-                return Err(format!(
-                    "a condition knows `attributes` and `cost`, not `{name}`; write for example `attributes[\"{name}\"] == \"x\"`"
-                ));
-            }
+        let shape = Shape::of(&expression)?;
+        check_names(&expression, &shape)?;
+        if !says_yes_or_no(&expression) {
+            return Err(format!("a condition must say yes or no; {EXAMPLE}"));
         }
         Ok(Self {
             text: text.to_owned(),
+            _patterns: Patterns::compile(&shape.patterns)?,
             expression,
         })
     }
@@ -73,16 +122,8 @@ impl Condition {
     }
 
     /// Whether it holds for a request.
-    pub(crate) fn holds(&self, attributes: &Attributes<'_>) -> Result<bool, ConditionFailed> {
-        let mut context = Context::with_env(environment());
-        let map: HashMap<String, String> = attributes
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        context.add_variable_from_value("attributes", map);
-        let cost = i64::try_from(attributes.cost()).unwrap_or(i64::MAX);
-        context.add_variable_from_value("cost", cost);
-        match Value::resolve(&self.expression, &context) {
+    pub(crate) fn holds(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
+        match Value::resolve(&self.expression, facts.context()) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(_) | Err(_) => Err(ConditionFailed),
         }
@@ -92,6 +133,57 @@ impl Condition {
 fn environment() -> Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(Env::stdlib())))
+}
+
+/// Variables and functions that are not there would fail for every request, in silence.
+fn check_names(expression: &IdedExpr, shape: &Shape<'_>) -> Result<(), String> {
+    let references = expression.references();
+    for name in references.variables() {
+        if !matches!(name, "attributes" | "cost") && !shape.of_loops.contains(&name) {
+            return Err(format!(
+                "a condition knows `attributes` and `cost`, not `{name}`; write for example `attributes[\"{name}\"] == \"x\"`"
+            ));
+        }
+    }
+    for name in references.functions() {
+        // Operators have names that cannot be written.
+        let is_written = name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if is_written && !FUNCTIONS.contains(&name) {
+            let known: Vec<String> = FUNCTIONS.iter().map(|name| format!("`{name}`")).collect();
+            return Err(format!(
+                "there is no function `{name}`{}; known are {}",
+                crate::document::suggestion(name, &FUNCTIONS),
+                known.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an expression is of a kind that can be true or false.
+fn says_yes_or_no(root: &IdedExpr) -> bool {
+    match &root.expr {
+        Expr::Call(call) => !matches!(
+            call.func_name.as_str(),
+            "_+_"
+                | "_-_"
+                | "_*_"
+                | "_/_"
+                | "_%_"
+                | "-_"
+                | "size"
+                | "int"
+                | "uint"
+                | "double"
+                | "string"
+        ),
+        Expr::Comprehension(_) => true,
+        Expr::Select(select) => select.test,
+        Expr::Literal(literal) => matches!(literal, LiteralValue::Boolean(_)),
+        Expr::Ident(_) | Expr::List(_) | Expr::Map(_) | Expr::Struct(_) | Expr::Unspecified => {
+            false
+        }
+    }
 }
 
 /// Looks at the text alone: a parser that recurses must not meet what is nested too deeply.
@@ -139,57 +231,83 @@ fn check_text(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Walks the expression without recursion: how deep it is, and how many loops are inside each other.
-/// The variables that loops bring with them.
-fn check_shape(root: &IdedExpr) -> Result<Vec<&str>, String> {
-    let mut of_loops = Vec::new();
-    let mut open = vec![(root, 1_usize, 0_usize)];
-    while let Some((node, depth, loops)) = open.pop() {
-        if depth > MAX_DEPTH {
-            return Err(format!(
-                "this has more than {MAX_DEPTH} operations in each other; split it over several rules"
-            ));
-        }
-        if loops > MAX_LOOPS {
-            return Err(
-                "a loop (`all`, `exists`, `map`, `filter`) inside another is not allowed".into(),
-            );
-        }
-        let mut visit = |child, loops| open.push((child, depth + 1, loops));
-        match &node.expr {
-            Expr::Call(call) => {
-                for child in call.args.iter().chain(call.target.as_deref()) {
-                    visit(child, loops);
-                }
+/// What there is in an expression that has to be bounded.
+#[derive(Default)]
+struct Shape<'e> {
+    /// The variables that loops bring with them.
+    of_loops: Vec<&'e str>,
+    /// What `matches` is asked for.
+    patterns: Vec<&'e str>,
+    loops: usize,
+}
+
+impl<'e> Shape<'e> {
+    /// Walks the expression without recursion.
+    fn of(root: &'e IdedExpr) -> Result<Self, String> {
+        let mut shape = Self::default();
+        let mut open = vec![(root, 1_usize)];
+        while let Some((node, depth)) = open.pop() {
+            if depth > MAX_DEPTH {
+                return Err(format!(
+                    "this has more than {MAX_DEPTH} operations in each other; split it over several rules"
+                ));
             }
-            Expr::Comprehension(inner) => {
-                of_loops.extend([inner.iter_var.as_str(), inner.accu_var.as_str()]);
-                of_loops.extend(inner.iter_var2.as_deref());
-                visit(&inner.iter_range, loops);
-                for child in [
-                    &inner.accu_init,
-                    &inner.loop_cond,
-                    &inner.loop_step,
-                    &inner.result,
-                ] {
-                    visit(child, loops + 1);
+            let mut visit = |child| open.push((child, depth + 1));
+            match &node.expr {
+                Expr::Call(call) => {
+                    if call.func_name == "matches" {
+                        shape.patterns.push(pattern_of(call.args.last())?);
+                    }
+                    call.args
+                        .iter()
+                        .chain(call.target.as_deref())
+                        .for_each(visit);
                 }
-            }
-            Expr::List(list) => list.elements.iter().for_each(|child| visit(child, loops)),
-            Expr::Select(select) => visit(&select.operand, loops),
-            Expr::Map(map) => {
-                for entry in &map.entries {
-                    if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        visit(&entry.key, loops);
-                        visit(&entry.value, loops);
+                Expr::Comprehension(inner) => {
+                    shape.loops += 1;
+                    if shape.loops > 1 {
+                        return Err("there may be one loop (`all`, `exists`) in a condition; split it over several rules".into());
+                    }
+                    if matches!(inner.accu_init.expr, Expr::List(_) | Expr::Map(_)) {
+                        return Err("`map` and `filter` make lists, which a condition has no use for; write `all` or `exists`".into());
+                    }
+                    shape
+                        .of_loops
+                        .extend([inner.iter_var.as_str(), inner.accu_var.as_str()]);
+                    shape.of_loops.extend(inner.iter_var2.as_deref());
+                    let parts = [
+                        &inner.iter_range,
+                        &inner.accu_init,
+                        &inner.loop_cond,
+                        &inner.loop_step,
+                        &inner.result,
+                    ];
+                    parts.into_iter().for_each(visit);
+                }
+                Expr::List(list) => list.elements.iter().for_each(visit),
+                Expr::Select(select) => visit(&select.operand),
+                Expr::Map(map) => {
+                    for entry in &map.entries {
+                        if let EntryExpr::MapEntry(entry) = &entry.expr {
+                            visit(&entry.key);
+                            visit(&entry.value);
+                        }
                     }
                 }
+                Expr::Struct(_) => return Err("a condition cannot make a struct".into()),
+                Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
             }
-            Expr::Struct(_) => return Err("a condition cannot make a struct".into()),
-            Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
         }
+        Ok(shape)
     }
-    Ok(of_loops)
+}
+
+/// The pattern of a call of `matches`, which must be written out: it is made ready before any request.
+fn pattern_of(argument: Option<&IdedExpr>) -> Result<&str, String> {
+    match argument.map(|argument| &argument.expr) {
+        Some(Expr::Literal(LiteralValue::String(pattern))) => Ok(pattern.inner()),
+        _ => Err("`matches` needs its pattern written out as text, for example `attributes.path.matches('^/v[0-9]+/')`".into()),
+    }
 }
 
 #[cfg(test)]
@@ -200,9 +318,10 @@ mod tests {
         let mut attributes = Attributes::new();
         attributes.insert("region", "eu").unwrap();
         attributes.insert("bytes", "12").unwrap();
+        let attributes = attributes.with_cost(3);
         Condition::parse(text)
             .unwrap()
-            .holds(&attributes.with_cost(3))
+            .holds(&Facts::of(&attributes))
     }
 
     #[test]
@@ -221,7 +340,6 @@ mod tests {
             (r"attributes.exists(name, name == 'bytes')",           Ok(true)),
             (r"attributes['none'] == 'x'",                          Err(ConditionFailed)),
             (r"attributes['none'] == 'x' || cost == 3",             Ok(true)),
-            (r"cost",                                               Err(ConditionFailed)),
             (r"cost / 0 == 1",                                      Err(ConditionFailed)),
             (r"int(attributes.region) > 1",                         Err(ConditionFailed)),
         ];
@@ -242,6 +360,17 @@ mod tests {
             format!("cost == 1{}", " ? 1 : 2".repeat(100)),
             "a".repeat(2_000),
             "[1].all(a, [1].all(b, [1].all(c, a == b)))".into(),
+            format!("['x']{}.size() > 0", ".map(a, a + a)".repeat(20)),
+            "attributes.map(a, a + a).size() > 0".into(),
+            "attributes.filter(a, a == 'x').size() > 0".into(),
+            "[1].all(a, a > 0) && [1].all(a, a > 0)".into(),
+            "attributes.region.matches('(')".into(),
+            "attributes.region.matches(attributes.re)".into(),
+            r"attributes.region.matches('\\w{500}')".into(),
+            "attributes.path.beginsWith('/a')".into(),
+            "cost".into(),
+            "cost + 1".into(),
+            "'x'".into(),
             "user == 'x'".into(),
             "attributes[".into(),
             "\u{0}".into(),

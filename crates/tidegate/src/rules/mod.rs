@@ -12,11 +12,13 @@ mod read;
 mod read_limit;
 mod read_match;
 mod read_rule;
+mod regexes;
 mod rule;
 mod warnings;
 mod write;
 
 pub use condition::Condition;
+pub(crate) use condition::Facts;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
 pub use pattern::{HostPattern, PathPattern};

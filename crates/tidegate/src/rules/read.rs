@@ -59,7 +59,7 @@ pub(super) fn rules(
         Value::Scalar(_) | Value::Map(_) => {}
     }
     let mut fields = Fields::of(node, document.clone(), problems)?;
-    let has_key = fields.key("rules").is_some();
+    let empty = fields.key("rules");
     let listed = fields.take("rules");
     if let Value::Map(entries) = &node.value {
         let lost = entries
@@ -76,14 +76,21 @@ pub(super) fn rules(
     }
     let all_known = fields.done(problems);
     let Some((spot, list)) = listed else {
-        if !has_key && all_known {
+        if empty.is_none() && all_known {
             problems.error(
                 &node.place,
                 &document,
                 "the key `rules` is missing; write `rules:` and below it a list of rules",
             );
         }
-        return (!problems.has_errors()).then(Vec::new);
+        if let Some(entry) = empty {
+            problems.error(
+                &entry.key_place,
+                &document.field("rules"),
+                "there is nothing below `rules`; write `rules: []` if none are meant",
+            );
+        }
+        return None;
     };
     let Value::List(list) = &list.value else {
         problems.error(

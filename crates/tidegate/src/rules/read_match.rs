@@ -7,7 +7,7 @@ use super::pattern::{HostPattern, PathPattern};
 use super::read_rule::attribute_name;
 use super::rule::Match;
 use crate::attributes::{Attributes, MAX_VALUE};
-use crate::document::{Fields, Node, Problems, Spot};
+use crate::document::{Fields, Node, Problems, Spot, Value};
 
 /// What a rule may match by.
 pub(super) const KEYS: [&str; 6] = ["path", "method", "host", "ip", "attributes", "when"];
@@ -16,6 +16,16 @@ pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
     let Some(mut fields) = Fields::of(node, spot, problems) else {
         return Match::default();
     };
+    for key in ["path", "method", "host", "ip", "attributes", "when"] {
+        // An empty value would otherwise match everything.
+        if let Some(entry) = fields.key(key)
+            && matches!(entry.value.value, Value::Null)
+        {
+            let message =
+                format!("there is nothing after `{key}`; remove the key to match everything");
+            problems.error(&entry.key_place, &fields.spot().field(key), message);
+        }
+    }
     let path = fields.take("path");
     let method = fields.take("method");
     let host = fields.take("host");
@@ -42,9 +52,9 @@ fn all<T>(
     let Some((spot, node)) = list else {
         return Vec::new();
     };
-    let before = problems.errors().count();
+    let before = problems.error_count();
     let items = spot.items(node, problems);
-    if items.is_empty() && problems.errors().count() == before {
+    if items.is_empty() && problems.error_count() == before {
         problems.error(
             &node.place,
             &spot,

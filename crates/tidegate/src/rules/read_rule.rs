@@ -24,7 +24,7 @@ pub(super) fn rule(
         Some((id, _)) if is_id(id) => Spot::rule_with_id(id),
         _ => Spot::document().field("rules").item(index),
     };
-    let before = problems.errors().count();
+    let before = problems.error_count();
     let mut fields = Fields::of(node, spot.clone(), problems)?;
     let keys = Keys::take(&mut fields);
     let counting = Counting::read(&mut fields, problems);
@@ -73,7 +73,7 @@ pub(super) fn rule(
     let expires_at = keys
         .expires_at
         .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
-    if problems.errors().count() > before {
+    if problems.error_count() > before {
         return None;
     }
     let id = id?;
@@ -288,7 +288,7 @@ fn checked_id(id: &str) -> Result<String, String> {
 
 /// The attributes that make the key, if all of them can be read.
 fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<String>> {
-    let before = problems.errors().count();
+    let before = problems.error_count();
     let mut per: Vec<String> = Vec::new();
     for (spot, node) in spot.items(node, problems) {
         let Some(name) = spot.parsed(node, attribute_name, problems) else {
@@ -303,7 +303,7 @@ fn read_per(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Vec<Str
         }
         per.push(name);
     }
-    (problems.errors().count() == before).then_some(per)
+    (problems.error_count() == before).then_some(per)
 }
 
 /// The name of an attribute as a rule may write it.

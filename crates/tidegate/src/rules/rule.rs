@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 
-use super::condition::{Condition, ConditionFailed};
+use super::condition::{Condition, ConditionFailed, Facts};
 use super::counts::RuleCounts;
 use super::pattern::{HostPattern, PathPattern};
 use crate::address;
@@ -182,8 +182,8 @@ impl Rule {
     }
 
     /// Whether all parts of `match` hold.
-    pub(crate) fn matches(&self, attributes: &Attributes<'_>) -> Result<bool, ConditionFailed> {
-        self.matches.holds(attributes)
+    pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
+        self.matches.holds(facts)
     }
 
     /// Which state a request is charged on.
@@ -262,7 +262,8 @@ impl Rule {
 }
 
 impl Match {
-    fn holds(&self, attributes: &Attributes<'_>) -> Result<bool, ConditionFailed> {
+    fn holds(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
+        let attributes = facts.attributes();
         let fits = fits(&self.path, attributes.get("path"), PathPattern::matches)
             && fits(&self.method, attributes.get("method"), |method, given| {
                 method == given
@@ -276,7 +277,7 @@ impl Match {
                 fits(wanted, attributes.get(name), |value, given| value == given)
             });
         match &self.when {
-            Some(condition) if fits => condition.holds(attributes),
+            Some(condition) if fits => condition.holds(facts),
             _ => Ok(fits),
         }
     }
