@@ -10,8 +10,7 @@ RUN cargo build --release --locked --package tidegate-cli
 
 # The same Debian as above, so that the C library fits.
 FROM debian:trixie-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin tidegate \
-    && install --directory --owner tidegate --group tidegate --mode 0750 /var/lib/tidegate
+RUN install --directory --owner 10001 --group 10001 --mode 0750 /var/lib/tidegate
 COPY --from=build /src/target/release/tidegate /usr/local/bin/tidegate
 
 # A container is reached from outside of it, so the server listens on all addresses here. Who is outside may check; to read and
@@ -20,7 +19,7 @@ ENV TIDEGATE_HTTP=0.0.0.0:8080 \
     TIDEGATE_DATA_DIR=/var/lib/tidegate
 
 # By number, so that Kubernetes can see that it is not root.
-USER 10001
+USER 10001:10001
 WORKDIR /var/lib/tidegate
 VOLUME /var/lib/tidegate
 EXPOSE 8080
