@@ -1,0 +1,158 @@
+//! The documentation keeps step with the program: what it shows can be loaded, and what there is, it names.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidegate::document::Source;
+use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate_server::config::SETTINGS;
+use tidegate_server::{Config, Outside};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// `README.md` and every page below `docs/`, by name.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = vec![("README.md".to_owned(), page("README.md"))];
+    for folder in ["docs/guides", "docs/reference"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = format!("{folder}/{}", entry.unwrap().file_name().display());
+            let text = page(&name);
+            pages.push((name, text));
+        }
+    }
+    pages
+}
+
+/// The YAML blocks that begin with a line, each with the page and the line that it stands on.
+fn blocks(first: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    for (name, text) in pages() {
+        let mut lines = text.lines().enumerate();
+        while let Some((number, line)) = lines.next() {
+            if line == "```yaml" {
+                let body = lines.by_ref().map(|(_, line)| line);
+                let body: Vec<&str> = body.take_while(|line| *line != "```").collect();
+                if body.first() == Some(&first) {
+                    blocks.push((format!("{name}:{}", number + 2), body.join("\n")));
+                }
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_rule_that_is_shown_can_be_used() {
+    let blocks = blocks("rules:");
+    assert!(blocks.len() > 20, "only {} were found", blocks.len());
+    for (place, text) in blocks {
+        let source = Source::new(&place, text);
+        let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+        assert!(rules.is_some(), "{}", problems.render(&source));
+    }
+}
+
+#[test]
+fn every_configuration_that_is_shown_can_be_loaded() {
+    let blocks = blocks("# tidegate.yaml");
+    assert!(blocks.len() >= 3, "only {} were found", blocks.len());
+    let folder = tempfile::tempdir().unwrap();
+    for (place, text) in blocks {
+        let file = folder.path().join("tidegate.yaml");
+        fs::write(&file, text).unwrap();
+        let outside = Outside {
+            environment: &|name| name.ends_with("_TOKEN").then(|| "secret".to_owned()),
+            flags: vec![("config", file.display().to_string())],
+        };
+        let loaded = Config::load(&outside);
+        assert!(loaded.is_ok(), "{place}: {}", loaded.unwrap_err());
+    }
+}
+
+#[test]
+fn every_setting_is_on_its_page() {
+    let page = page("docs/reference/config.md");
+    for setting in SETTINGS {
+        let names = [Some(setting.key), setting.variable, setting.flag];
+        let row = names.map(|name| name.map_or(String::new(), |name| format!("`{name}`")));
+        let is_row = |line: &str| {
+            let mut cells = line.split('|').skip(1).map(str::trim);
+            row.iter().all(|name| cells.next() == Some(name))
+        };
+        assert!(
+            page.lines().any(is_row),
+            "no row begins with the key, the variable and the flag of {setting:?}"
+        );
+    }
+}
+
+#[test]
+fn every_metric_is_on_its_page() {
+    let page = page("docs/reference/metrics.md");
+    let code = self::page("crates/server/src/telemetry/metrics.rs");
+    let calls = [
+        "registry.register(",
+        "registry.register_with_unit(",
+        "register_counter(\n            registry,",
+    ];
+    let names_of = |call| {
+        let first_arguments = code.split(call).skip(1).map(str::trim_start);
+        first_arguments.filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
+    };
+    let names: Vec<&str> = calls.into_iter().flat_map(names_of).collect();
+    assert!(names.len() > 15, "only {names:?} were found");
+    for name in names {
+        let is_there = ["", "_total", "_seconds"]
+            .iter()
+            .any(|ending| page.contains(&format!("| `tidegate_{name}{ending}` |")));
+        assert!(is_there, "{name}");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for (name, text) in pages() {
+        let here = root().join(&name);
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if target.starts_with("http") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = match path {
+                "" => here.clone(),
+                path => here.parent().unwrap().join(path),
+            };
+            assert!(file.exists(), "{name}: {target}");
+            let is_there = anchor.is_empty() || anchors(&file).iter().any(|known| known == anchor);
+            assert!(is_there, "{name}: {target}");
+        }
+    }
+}
+
+/// What the headings of a page are called in links.
+fn anchors(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let fits = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        words.chars().filter(fits).collect::<String>()
+    };
+    headings
+        .map(|line| anchor(line).replace(' ', "-"))
+        .collect()
+}
