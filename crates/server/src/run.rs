@@ -94,6 +94,12 @@ impl Service {
         for note in &config.notes {
             tracing::warn!("{note}");
         }
+        if config.tokens.is_empty() && !config.http.ip().is_loopback() {
+            tracing::warn!(
+                "others than this machine can ask on {}, and there are no tokens: anybody may charge anybody's limits; set TIDEGATE_TOKEN or `tokens`",
+                config.http
+            );
+        }
         let tls = match &config.tls {
             Some(files) => Some(Tls::load(&files.cert, &files.key)?),
             None => None,

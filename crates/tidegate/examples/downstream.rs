@@ -1,6 +1,6 @@
 //! Calls a downstream API no faster than its terms allow: 20 requests a second, one at a time.
 //!
-//! Run it with `cargo run --example downstream`.
+//! Run it with `cargo run -p tidegate --example downstream`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Limits each user on their own: 5 requests a minute and 2 a second, whichever is hit first.
 //!
-//! Run it with `cargo run --example per_user`.
+//! Run it with `cargo run -p tidegate --example per_user`.
 
 use tidegate::Limiter;
 

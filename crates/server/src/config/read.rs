@@ -130,6 +130,9 @@ fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mu
     {
         notes.push("this version does not serve gRPC: the setting `grpc` has no effect".to_owned());
     }
+    if fields.key("trusted_proxies").is_some() {
+        notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
+    }
     for key in ["resp", "gateway", "upstream", "redis"] {
         if let Some((spot, node)) = fields.take(key) {
             problems.error(

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::IsTerminal as _;
 
 use tidegate::gate::Decision;
-use tidegate::{Attributes, Limiter};
+use tidegate::{Attributes, Limiter, Micros};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -63,7 +63,11 @@ impl DenialLog {
         }
         let key = headline.rule.key_text(attributes).unwrap_or_default();
         let key = format!("{:016x}", self.hasher.hash_one(key.as_ref()));
-        let retry_after = headline.outcome.retry.wait().map(|wait| wait.to_string());
+        let seconds = |wait: Micros| {
+            let wait = std::time::Duration::from(wait).as_secs_f64();
+            format!("{wait}s")
+        };
+        let retry_after = headline.outcome.retry.wait().map(seconds);
         tracing::info!(
             rule = headline.rule.id(),
             key,

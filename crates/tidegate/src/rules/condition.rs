@@ -102,6 +102,11 @@ impl Condition {
             // What the parser would have accepted are its own words, and many.
             let message = message.split(" expecting {").next().unwrap_or_default();
             let message = message.replace("mismatched input '<EOF>'", "it ends too early");
+            let message = if message.contains("token recognition error at: '= '") {
+                "a single `=` compares nothing, write `==`".to_owned()
+            } else {
+                message
+            };
             format!("this is not a CEL condition: {message}; {EXAMPLE}")
         })?;
         let shape = Shape::of(&expression)?;

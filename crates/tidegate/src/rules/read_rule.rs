@@ -27,6 +27,9 @@ pub(super) fn rule(
     let before = problems.error_count();
     let mut fields = Fields::of(node, spot.clone(), problems)?;
     let keys = Keys::take(&mut fields);
+    let burst =
+        "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
+    fields.refuse("burst", burst, problems);
     let counting = Counting::read(&mut fields, problems);
     for key in read_match::KEYS {
         fields.refuse(key, "this belongs below `match:`; indent it", problems);
