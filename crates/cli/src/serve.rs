@@ -106,9 +106,10 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         let listeners = Listeners::bind(&config).await?;
-        announce("http", &listeners.http)?;
         let handle = Handle::new();
+        // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
+        announce("http", &listeners.http)?;
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;
