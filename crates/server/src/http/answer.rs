@@ -10,8 +10,10 @@ use tidegate::{Micros, Outcome};
 pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     let Some(headline) = decision.headline() else {
         out.extend_from_slice(
-            br#"{"allowed":true,"rule":null,"limit":null,"remaining":null,"reset_time":null,"retry_after":null,"delay":null,"degraded":null,"lease":null,"limits":["#,
+            br#"{"allowed":true,"rule":null,"limit":null,"remaining":null,"reset_time":null,"retry_after":null,"delay":null,"degraded":null"#,
         );
+        // Shadow rules alone can hold one too.
+        write_lease(out, decision);
         write_answers(out, decision);
         return;
     };
@@ -25,18 +27,22 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     seconds(out, decision.delay().get());
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decision.is_degraded());
+    write_lease(out, decision);
+    write_answers(out, decision);
+}
+
+fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
     match decision.lease() {
         Some(lease) => {
             let _ = write!(out, r#","lease":"{lease}""#);
         }
         None => out.extend_from_slice(br#","lease":null"#),
     }
-    out.extend_from_slice(br#","limits":["#);
-    write_answers(out, decision);
 }
 
 /// Every limit's own answer, and the end of the object.
 fn write_answers(out: &mut Vec<u8>, decision: &Decision) {
+    out.extend_from_slice(br#","limits":["#);
     for (index, answer) in decision.answers().enumerate() {
         if index > 0 {
             out.push(b',');
