@@ -9,6 +9,10 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod access;
+mod checks;
 mod client;
 mod mistakes;
+mod refusals;
+mod rules;
 mod server;
