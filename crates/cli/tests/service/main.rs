@@ -16,3 +16,4 @@ mod mistakes;
 mod refusals;
 mod rules;
 mod server;
+mod timelines;
