@@ -12,8 +12,13 @@
 mod access;
 mod checks;
 mod client;
+mod full_disk;
+mod killed;
 mod mistakes;
+mod random;
 mod refusals;
+mod reload;
 mod rules;
 mod server;
+mod signals;
 mod timelines;
