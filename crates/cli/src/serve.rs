@@ -109,8 +109,8 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         let listeners = Listeners::bind(&config).await?;
-        // Whoever reads the line below may send a signal at once.
         let handle = Handle::new();
+        // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
         announce("http", &listeners.http)?;
         service.run(listeners, handle).await;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::document::Problems;
+use tidegate::document::{Place, Problems};
 use tidegate::rules::{RuleSet, Sync};
 use tokio::net::TcpListener;
 
@@ -176,7 +176,7 @@ fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
         }
         RuleBook::of_data_dir(data_dir, config.data_dir.clone(), config.rule_settings)?
     };
-    log_warnings(&problems);
+    log_warnings(&book, &problems);
     for rule in rules.iter().filter(|rule| rule.sync() == Sync::Leased) {
         tracing::warn!(
             rule = rule.id(),
@@ -186,9 +186,13 @@ fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
     Ok((book, rules))
 }
 
-fn log_warnings(problems: &Problems) {
+fn log_warnings(book: &RuleBook, problems: &Problems) {
     for problem in problems.warnings() {
-        tracing::warn!("{problem}");
+        if let (Some(file), Place::Text { line, column, .. }) = (book.file(), &problem.place) {
+            tracing::warn!("{}:{line}:{column}: {problem}", file.display());
+        } else {
+            tracing::warn!("{problem}");
+        }
     }
 }
 
@@ -225,7 +229,12 @@ async fn changed(watch: &mut Option<Watch>) {
 
 fn reload(server: &Server) {
     match server.book.reload(&server.gate) {
-        Ok(Reloaded::Unchanged) => tracing::debug!("the rules are the same as before"),
+        Ok(Reloaded::Unchanged { was_stale: false }) => {
+            tracing::debug!("the rules are the same as before");
+        }
+        Ok(Reloaded::Unchanged { was_stale: true }) => {
+            tracing::info!("the file of the rules can be used again, and says the same as before");
+        }
         Ok(Reloaded::NothingToRead) => {
             tracing::info!("the rules do not come from a file, so there is nothing to read again");
         }
@@ -239,7 +248,7 @@ fn reload(server: &Server) {
                 changes = changes.join(", "),
                 "the rules were reloaded"
             );
-            log_warnings(&problems);
+            log_warnings(&server.book, &problems);
         }
         Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
     }

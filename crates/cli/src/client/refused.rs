@@ -25,7 +25,7 @@ impl Refused {
         let message = match (said, advice(call, status)) {
             (Some(said), Some(advice)) => format!("{said}; {advice}"),
             (Some(said), None) => said,
-            (None, Some(advice)) => advice,
+            (None, Some(advice)) => format!("the server answers {status}; {advice}"),
             (None, None) => call.unlike(status, "does not say why"),
         };
         let problems = body.get("problems").and_then(Value::as_array).cloned();
@@ -41,14 +41,8 @@ impl Refused {
 fn advice(call: &Call, status: u16) -> Option<String> {
     let scope = call.scope();
     match (status, call.has_token) {
-        (401, false) => Some(format!(
+        (401, _) | (403, true) => Some(format!(
             "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN"
-        )),
-        (401, true) => Some(format!(
-            "the server does not know this token; give one with the scope `{scope}` by --token or TIDEGATE_TOKEN"
-        )),
-        (403, true) => Some(format!(
-            "this token does not have the scope `{scope}`; give one that has by --token or TIDEGATE_TOKEN"
         )),
         (403, false) => Some(format!(
             "if the server has tokens, give one with the scope `{scope}` by --token or TIDEGATE_TOKEN"

@@ -74,7 +74,8 @@ pub(super) async fn batch(
         let question: Question<'_> = serde_json::from_str(check.get()).map_err(|error| {
             Problem::bad_request(format!("checks[{index}] is not as it should be: {error}"))
         })?;
-        asked.push(question.attributes(server.trust_timestamps)?);
+        let attributes = question.attributes(server.trust_timestamps);
+        asked.push(attributes.map_err(|problem| problem.in_part(&format!("checks[{index}]")))?);
     }
     let mut out = Vec::with_capacity(16 + asked.len() * 400);
     out.extend_from_slice(br#"{"decisions":["#);

@@ -63,7 +63,7 @@ async fn dispatch(
         Call::RenewLease(id) => counters::renew(server, parts, id).await,
         Call::Health => Ok(probes::health()),
         Call::Readiness => Ok(probes::readiness(server).await),
-        Call::Metrics => Ok(probes::metrics(server)),
+        Call::Metrics => Ok(probes::metrics(server, parts)),
         Call::OpenApi => Ok(probes::openapi()),
     }
 }

@@ -1,12 +1,14 @@
 //! What machines ask about the server itself: alive, ready, metrics, and what the API is.
 
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
 use super::problem::Reply;
 use crate::server::Server;
+use crate::telemetry::plain_text;
 
 /// The description of this API.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -44,11 +46,20 @@ pub(super) async fn readiness(server: &Server) -> Reply {
     super::json(code, body.to_string().into_bytes())
 }
 
-/// `GET /metrics`, for Prometheus.
-pub(super) fn metrics(server: &Server) -> Reply {
-    let mut reply = Response::new(Full::from(server.metrics.encode(server)));
-    let media_type =
-        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+/// `GET /metrics`, for Prometheus: as `OpenMetrics` to those who ask for it, else in the older form.
+pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
+    let accepted = parts.headers.get_all(ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
+    let open_metrics = server.metrics.encode(server);
+    let (text, media_type) = if accepted.any(|list| list.contains("application/openmetrics-text")) {
+        let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        (open_metrics, media_type)
+    } else {
+        let media_type = "text/plain; version=0.0.4; charset=utf-8";
+        (plain_text(&open_metrics), media_type)
+    };
+    let mut reply = Response::new(Full::from(text));
+    let media_type = HeaderValue::from_static(media_type);
     reply.headers_mut().insert(CONTENT_TYPE, media_type);
     reply
 }

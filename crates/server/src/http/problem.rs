@@ -5,7 +5,7 @@ use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
-use tidegate::document::Problems;
+use tidegate::document::{self, Problems};
 use tidegate::gate::ResetError;
 
 use crate::data_dir::DataDirError;
@@ -75,14 +75,39 @@ impl Problem {
 
     /// Rules that cannot be used: what is wrong with which field.
     pub(crate) fn invalid_rules(problems: &Problems) -> Self {
+        Self::invalid(&problems.errors().cloned().collect::<Vec<_>>())
+    }
+
+    /// A rule that was sent alone and cannot be used: its fields are in no list.
+    pub(crate) fn invalid_rule(problems: &Problems) -> Self {
+        let alone = |problem: &document::Problem| {
+            let field = problem.field.strip_prefix("rules[0]");
+            let field = field.unwrap_or(&problem.field).trim_start_matches('.');
+            document::Problem {
+                field: field.to_owned(),
+                ..problem.clone()
+            }
+        };
+        Self::invalid(&problems.errors().map(alone).collect::<Vec<_>>())
+    }
+
+    fn invalid(problems: &[document::Problem]) -> Self {
         let errors: Vec<Value> = problems
-            .errors()
+            .iter()
             .map(|problem| json!({"rule": problem.rule, "field": problem.field, "message": problem.message}))
             .collect();
-        let texts: Vec<String> = problems.errors().map(ToString::to_string).collect();
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Self {
             problems: Some(Value::Array(errors)),
             ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, texts.join("; "))
+        }
+    }
+
+    /// The same problem, in a part of what was sent.
+    pub(crate) fn in_part(self, part: &str) -> Self {
+        Self {
+            detail: format!("{part}: {}", self.detail),
+            ..self
         }
     }
 

@@ -198,7 +198,7 @@ pub(super) async fn roll_back(
 async fn read_rule(server: &Server, body: Incoming) -> Result<Rule, Problem> {
     let document = body::document(&body::read(body, body::LARGE).await?)?;
     let (rule, problems) = RuleSet::rule_from_node(&document, server.book.settings());
-    rule.ok_or_else(|| Problem::invalid_rules(&problems))
+    rule.ok_or_else(|| Problem::invalid_rule(&problems))
 }
 
 /// Makes the change on a thread that may wait for the disk.

@@ -196,10 +196,10 @@ impl RuleBook {
                 return Err(error);
             }
         };
-        *self.problem.write() = None;
+        let was_stale = self.problem.write().take().is_some();
         let changes = change::between(&gate.rules(), &rules);
         if changes.is_empty() {
-            return Ok(Reloaded::Unchanged);
+            return Ok(Reloaded::Unchanged { was_stale });
         }
         gate.replace_rules(rules);
         let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
@@ -225,7 +225,10 @@ impl RuleBook {
 #[derive(Debug)]
 pub enum Reloaded {
     /// It says the same as before.
-    Unchanged,
+    Unchanged {
+        /// Whether it could not be used in between.
+        was_stale: bool,
+    },
     /// It says something else, which is in force now.
     Changed {
         /// The version that it is.

@@ -1,0 +1,158 @@
+//! Who may do what: tokens with scopes, and without any token the operator on this machine.
+
+use serde_json::json;
+
+use crate::server::{Place, Server};
+
+const CHECK: (&str, &str) = ("POST /v1/check", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
+const BATCH: (&str, &str) = ("POST /v1/check/batch", r#"{"checks": []}"#);
+const READ: (&str, &str) = ("GET /v1/rules", "");
+const WRITE: (&str, &str) = (
+    "PUT /v1/rules",
+    r#"{"rules": [{"id": "a", "per": ["ip"], "limit": "1000/minute"}]}"#,
+);
+const RESET: (&str, &str) = ("POST /v1/reset", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
+
+const CONFIG: &str = "
+tokens:
+  - {name: dashboard, token_file: dashboard.token, scopes: [read]}
+  - {name: deployer, token_env: DEPLOYER, scopes: [write]}
+  - {name: edge, token_env: EDGE, scopes: [check]}
+";
+
+fn with_tokens(place: &Place) -> Server {
+    place.write("tidegate.yaml", CONFIG);
+    place.write("dashboard.token", "d-secret\n");
+    let environment = [
+        ("DEPLOYER", "w-secret"),
+        ("EDGE", "e-secret"),
+        ("TIDEGATE_TOKEN", "root-secret"),
+    ];
+    place.serve_with(&["--config", "tidegate.yaml"], &environment)
+}
+
+#[test]
+fn a_token_opens_what_its_scopes_say_and_nothing_else() {
+    let place = Place::new();
+    let server = with_tokens(&place);
+    #[rustfmt::skip]
+    let table = [
+        //                       check batch read write reset
+        ("Bearer d-secret",     [403,  403,  200, 403,  403]),
+        ("Bearer w-secret",     [403,  403,  200, 200,  204]),
+        ("Bearer e-secret",     [200,  200,  403, 403,  403]),
+        ("Bearer root-secret",  [200,  200,  200, 200,  204]),
+        ("bearer root-secret",  [200,  200,  200, 200,  204]),
+        ("Bearer d-secre",      [401,  401,  401, 401,  401]),
+        ("Bearer ",             [401,  401,  401, 401,  401]),
+        ("Basic ZDpzZWNyZXQ=",  [401,  401,  401, 401,  401]),
+    ];
+    for (authorization, expected) in table {
+        let ask = |(call, body): (&str, &str)| {
+            let reply = server.ask_with(call, &[("authorization", authorization)], body);
+            if reply.status >= 400 {
+                let detail = reply.detail();
+                assert!(!detail.contains("secret"), "{detail}");
+            }
+            assert_eq!(
+                reply.header("www-authenticate").is_some(),
+                reply.status == 401
+            );
+            reply.status
+        };
+        let found = [CHECK, BATCH, READ, WRITE, RESET].map(ask);
+        assert_eq!(found, expected, "{authorization}");
+    }
+    for (call, body) in [CHECK, READ, WRITE] {
+        let refused = server.ask(call, body).with_status(401);
+        assert!(
+            refused.detail().contains("Authorization: Bearer"),
+            "{refused:?}"
+        );
+    }
+    for probe in [
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /openapi.json",
+    ] {
+        server.ask(probe, "").with_status(200);
+    }
+}
+
+#[test]
+fn a_change_is_remembered_with_the_name_of_its_token() {
+    let place = Place::new();
+    let server = with_tokens(&place);
+    let writer = [("authorization", "Bearer w-secret")];
+    // From anywhere and through anything: the token says who it is.
+    let far = [
+        writer[0],
+        ("host", "limits.example.com"),
+        ("x-forwarded-for", "203.0.113.7"),
+    ];
+    server.ask_with(WRITE.0, &far, WRITE.1).with_status(200);
+    let history = server.ask_with("GET /v1/rules/history", &writer, "").json();
+    assert_eq!(history["history"][0]["by"], "deployer");
+    let log = server.log.wait_for("the rules were changed");
+    assert!(log.contains("deployer") && !log.contains("secret"), "{log}");
+}
+
+#[test]
+fn without_tokens_only_the_operator_on_this_machine_administrates() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let json = ("content-type", "application/json");
+    let table = [
+        ("a foreign host", vec![("host", "limits.example.com"), json]),
+        ("a proxy", vec![("x-forwarded-for", "203.0.113.7"), json]),
+        (
+            "a proxy that tells the host",
+            vec![("x-forwarded-host", "localhost"), json],
+        ),
+        (
+            "a proxy by the standard",
+            vec![("forwarded", "for=203.0.113.7"), json],
+        ),
+        ("a form of a page", vec![("content-type", "text/plain")]),
+        ("no host", vec![("host", ""), json]),
+    ];
+    for (name, headers) in &table {
+        for (call, body) in [WRITE, RESET] {
+            let refused = server.ask_with(call, headers, body).with_status(403);
+            assert!(
+                refused.detail().contains("TIDEGATE_TOKEN"),
+                "{name}: {refused:?}"
+            );
+        }
+        let checked = server.ask_with(CHECK.0, headers, CHECK.1);
+        assert_eq!(checked.status, 200, "{name}: {checked:?}");
+    }
+    let foreign = [("host", "limits.example.com")];
+    for call in [
+        "GET /v1/rules",
+        "GET /v1/rules/a",
+        "GET /v1/rules/history",
+        "DELETE /v1/rules/a",
+    ] {
+        server
+            .ask_with(call, &foreign, "")
+            .with_status(403)
+            .detail();
+    }
+    let rules = server.ask(READ.0, "").with_status(200).json();
+    assert_eq!(rules, json!({"rules": [], "version": 0}));
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:8080"] {
+        server
+            .ask_with(WRITE.0, &[("host", host)], WRITE.1)
+            .with_status(200);
+    }
+}
+
+#[test]
+fn tokens_that_cannot_be_had_keep_the_server_from_starting() {
+    let place = Place::new();
+    place.write("tidegate.yaml", CONFIG);
+    let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    insta::assert_snapshot!(run.whole());
+}

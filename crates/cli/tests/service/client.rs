@@ -1,0 +1,162 @@
+//! A client that speaks HTTP/1.1 by hand on one connection that it keeps, and sees every byte.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::server::PATIENCE;
+
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+/// What came back, with the names of headers in lower case.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Client {
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        Self::try_to(address).unwrap()
+    }
+
+    pub(crate) fn try_to(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Asks a call such as `POST /v1/check`, as a local client would. An empty body is none.
+    pub(crate) fn ask(&mut self, call: &str, body: &str) -> Reply {
+        self.ask_with(call, &[], body)
+    }
+
+    pub(crate) fn ask_with(&mut self, call: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.try_ask(call, headers, body).unwrap()
+    }
+
+    pub(crate) fn try_ask(
+        &mut self,
+        call: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<Reply> {
+        self.send(&request(call, headers, body))?;
+        self.reply()
+    }
+
+    pub(crate) fn send(&mut self, text: &str) -> io::Result<()> {
+        self.stream.get_mut().write_all(text.as_bytes())
+    }
+
+    /// The next reply; an error if the connection ends before it is whole.
+    pub(crate) fn reply(&mut self) -> io::Result<Reply> {
+        let first = self.line()?;
+        let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("not HTTP: {first:?}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(": ") else {
+                break;
+            };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let reply = Reply {
+            status,
+            headers,
+            body: String::new(),
+        };
+        let length = reply.header("content-length").map_or("0", |text| text);
+        let mut body = vec![0; length.parse().map_err(io::Error::other)?];
+        self.stream.read_exact(&mut body)?;
+        let body = String::from_utf8(body).map_err(io::Error::other)?;
+        Ok(Reply { body, ..reply })
+    }
+
+    /// Whether the other end closes the connection, and has nothing more to say.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]))
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// A request as a local client sends it, but for the headers that are given.
+pub(crate) fn request(call: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut text = format!("{call} HTTP/1.1\r\n");
+    let mut header = |name: &str, value: &str| {
+        let _ = write!(text, "{name}: {value}\r\n");
+    };
+    let is_given = |name: &str| headers.iter().any(|(given, _)| *given == name);
+    if !is_given("host") {
+        header("host", "localhost");
+    }
+    if !body.is_empty() {
+        header("content-length", &body.len().to_string());
+        if !is_given("content-type") {
+            header("content-type", "application/json");
+        }
+    }
+    for (name, value) in headers {
+        header(name, value);
+    }
+    text + "\r\n" + body
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body, which must be JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The detail of a refusal. Every one is problem+json, repeats its status, and says something.
+    pub(crate) fn detail(&self) -> String {
+        let media_type = self.header("content-type");
+        assert_eq!(media_type, Some("application/problem+json"), "{self:?}");
+        let body = self.json();
+        assert_eq!(body["status"], self.status, "{self:?}");
+        assert!(!body["title"].as_str().unwrap().is_empty(), "{self:?}");
+        let detail = body["detail"].as_str().unwrap();
+        assert!(!detail.trim().is_empty(), "{self:?}");
+        detail.to_owned()
+    }
+
+    /// Asserts the status, and returns the reply.
+    #[track_caller]
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// As a person sees it, for a snapshot.
+    pub(crate) fn whole(&self) -> String {
+        let mut text = format!("{}\n", self.status);
+        for name in ["allow", "www-authenticate", "content-type"] {
+            if let Some(value) = self.header(name) {
+                let _ = writeln!(text, "{name}: {value}");
+            }
+        }
+        text + &self.body + "\n"
+    }
+}

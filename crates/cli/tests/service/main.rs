@@ -1,0 +1,27 @@
+//! The service as its users meet it: the program itself, started on a free port in a directory of
+//! its own, asked over real connections, signalled and killed.
+//!
+//! `server.rs` starts and ends it, `client.rs` asks it. Nothing here waits for a time to pass: what is
+//! awaited is an answer, a line of the log, or the end of a process.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod access;
+mod checks;
+mod client;
+mod full_disk;
+mod killed;
+mod logs;
+mod metrics;
+mod mistakes;
+mod random;
+mod refusals;
+mod reload;
+mod rules;
+mod server;
+mod signals;
+mod timelines;
+mod tls;

@@ -1,0 +1,137 @@
+//! Metrics are an interface: their names and labels are held fast, and no client can add to them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::server::{Place, Server};
+
+/// A value that must turn up nowhere.
+const CLIENT: &str = "client-7f3a";
+
+/// A server on which everything has happened once that is counted.
+fn serve_and_ask(place: &Place) -> Server {
+    let server = place.serve(&[]);
+    let mut client = server.client();
+    let rules = json!({"rules": [
+        {"id": "per-user", "per": ["user_id"], "limit": "2/day", "match": {"path": "/v1/**"}},
+        {"id": "tried", "per": ["user_id"], "limit": "1/day", "mode": "shadow", "match": {"path": "/v1/**"}},
+        {"id": "bytes", "per": ["user_id"], "limit": "9/day", "cost": {"attribute": "bytes"}, "match": {"path": "/v1/**"}},
+        {"id": "eu", "per": [], "limit": "9/day", "match": {"when": "attributes[\"none\"] == \"eu\""}},
+        {"id": "jobs", "per": ["user_id"], "limit": 5, "algorithm": "concurrency", "match": {"path": "/jobs"}},
+    ]});
+    client
+        .ask("PUT /v1/rules", &rules.to_string())
+        .with_status(200);
+    for path in ["/v1/a", "/v1/a", "/v1/a", "/jobs", "/none"] {
+        let path = format!("{path}?{CLIENT}");
+        let attributes = json!({"user_id": CLIENT, "path": path, "bytes": CLIENT, "host": CLIENT, CLIENT: CLIENT});
+        client.ask(
+            "POST /v1/check",
+            &json!({ "attributes": attributes }).to_string(),
+        );
+    }
+    client.ask(&format!("GET /{CLIENT}"), "").with_status(404);
+    server
+}
+
+#[test]
+fn names_and_labels_of_metrics_are_an_interface() {
+    let place = Place::new();
+    let reply = serve_and_ask(&place)
+        .ask("GET /metrics", "")
+        .with_status(200);
+    assert!(!reply.body.contains(CLIENT), "{}", reply.body);
+    // Within a metric the order of the lines is nobody's business.
+    let mut lines = BTreeSet::new();
+    let mut page = String::new();
+    for line in reply.body.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            page.extend(std::mem::take(&mut lines));
+            let _ = writeln!(page, "{kind}");
+        } else if !line.starts_with('#') {
+            lines.insert(format!("  {}\n", without_value(line)));
+        }
+    }
+    page.extend(std::mem::take(&mut lines));
+    insta::assert_snapshot!(page);
+}
+
+/// A line without its value, and without the bounds of a histogram.
+fn without_value(line: &str) -> String {
+    let (name, _) = line.rsplit_once(' ').unwrap();
+    match name.split_once("{le=\"") {
+        Some((name, _)) => format!("{name}{{le=\"…\"}}"),
+        None => name.replace(env!("CARGO_PKG_VERSION"), "…"),
+    }
+}
+
+#[test]
+fn what_happened_is_counted() {
+    let place = Place::new();
+    let metrics = serve_and_ask(&place).ask("GET /metrics", "").body;
+    for line in [
+        r#"tidegate_decisions_total{rule="per-user",front_end="http",verdict="allowed"} 2"#,
+        r#"tidegate_decisions_total{rule="per-user",front_end="http",verdict="denied"} 1"#,
+        r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_allowed"} 1"#,
+        r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_denied"} 2"#,
+        "tidegate_unmatched_total 1",
+        "tidegate_rules 5",
+        "tidegate_rules_version 1",
+        "tidegate_leases 1",
+        "tidegate_decision_seconds_count 5",
+    ] {
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
+}
+
+#[test]
+fn metrics_come_in_the_form_that_is_asked_for() {
+    let place = Place::new();
+    let server = serve_and_ask(&place);
+    let plain = server.ask("GET /metrics", "").with_status(200);
+    let media_type = "text/plain; version=0.0.4; charset=utf-8";
+    assert_eq!(plain.header("content-type"), Some(media_type));
+    let line = "# TYPE tidegate_decisions_total counter\n";
+    assert!(plain.body.contains(line), "{}", plain.body);
+
+    let prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let open = server.ask_with("GET /metrics", &[("accept", prometheus)], "");
+    let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type"), Some(media_type));
+    let line = "# TYPE tidegate_decisions counter\n";
+    assert!(open.body.contains(line), "{}", open.body);
+    assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+}
+
+#[test]
+fn promtool_finds_nothing_wrong() {
+    let checking = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut checking) = checking else {
+        println!("promtool is not installed: it is in the Debian package `prometheus`");
+        return;
+    };
+    let place = Place::new();
+    let metrics = serve_and_ask(&place).ask("GET /metrics", "").body;
+    let mut stdin = checking.stdin.take().unwrap();
+    stdin.write_all(metrics.as_bytes()).unwrap();
+    drop(stdin);
+    let output = checking.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{said}\n{metrics}"
+    );
+}
