@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
@@ -11,7 +12,7 @@ use tidegate::store::Request;
 use tidegate::{Attributes, Gate, MemoryStore, Store as _};
 
 use crate::config::Config;
-use crate::http::Access;
+use crate::http::{self, Access};
 use crate::rulebook::RuleBook;
 use crate::telemetry::{DenialLog, Measured, Metrics};
 
@@ -22,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) access: Access,
     pub(crate) headers: HeaderSettings,
     pub(crate) trust_timestamps: bool,
+    /// What the API is, for those who ask it.
+    pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
     denials: DenialLog,
     is_draining: AtomicBool,
@@ -37,6 +40,7 @@ impl Server {
             access: Access::new(config.tokens.clone()),
             headers: config.headers,
             trust_timestamps: config.trust_timestamps,
+            openapi: http::describe(config.trust_timestamps),
             metrics,
             denials: DenialLog::new(),
             is_draining: AtomicBool::new(false),

@@ -72,9 +72,9 @@ fn every_refusal_is_a_problem_that_names_what_is_wrong() {
 fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_soon_as_it_is_seen() {
     let place = Place::new();
     let server = place.serve(&[]);
-    let long = json!({"attributes": {"user_id": "u".repeat(70_000)}}).to_string();
+    let long = json!({"attributes": {"user_id": "u".repeat(1_100_000)}}).to_string();
     let refused = server.ask("POST /v1/check", &long).with_status(413);
-    assert!(refused.detail().contains("65536 bytes"), "{refused:?}");
+    assert!(refused.detail().contains("1048576 bytes"), "{refused:?}");
 
     let length = (9_000_000).to_string();
     let announced = [

@@ -171,15 +171,19 @@ fn a_whole_set_is_replaced_or_nothing_is() {
         .ask("PUT /v1/rules", &good.to_string())
         .with_status(200);
     assert_eq!(first.json(), json!({"rules": good["rules"], "version": 1}));
-    for bad in [
-        json!({"rules": [rule("c", "1/second"), rule("d", "0/second")]}),
-        json!({"rules": [rule("c", "1/second"), rule("c", "1/second")]}),
-        json!({"rules": [rule("c", "1/second")], "rule": []}),
-        json!([rule("c", "1/second")]),
+    let twice = [rule("c", "1/second"), rule("c", "1/second")];
+    for (bad, status) in [
+        (
+            json!({"rules": [rule("c", "1/second"), rule("d", "0/second")]}),
+            422,
+        ),
+        (json!({ "rules": twice }), 409),
+        (json!({"rules": [rule("c", "1/second")], "rule": []}), 422),
+        (json!([rule("c", "1/second")]), 422),
     ] {
         server
             .ask("PUT /v1/rules", &bad.to_string())
-            .with_status(422)
+            .with_status(status)
             .detail();
         assert_eq!(server.ask("GET /v1/rules", "").json(), first.json());
     }

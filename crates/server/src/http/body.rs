@@ -12,7 +12,7 @@ use tidegate::document::Node;
 use super::problem::Problem;
 
 /// How large the body of one check may be, or of a call that names something.
-pub(crate) const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 1 << 20;
 /// How large a batch or a set of rules may be.
 pub(crate) const LARGE: usize = 8 << 20;
 /// How long a client may take to send a body.

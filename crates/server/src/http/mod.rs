@@ -8,6 +8,8 @@ mod answer;
 mod body;
 mod check;
 mod counters;
+mod number;
+mod openapi;
 mod probes;
 mod problem;
 mod question;
@@ -15,6 +17,7 @@ mod route;
 mod rules;
 
 pub(crate) use access::Access;
+pub(crate) use openapi::describe;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -64,12 +67,12 @@ async fn dispatch(
         Call::Health => Ok(probes::health()),
         Call::Readiness => Ok(probes::readiness(server).await),
         Call::Metrics => Ok(probes::metrics(server, parts)),
-        Call::OpenApi => Ok(probes::openapi()),
+        Call::OpenApi => Ok(probes::openapi(server)),
     }
 }
 
-fn json(status: StatusCode, body: Vec<u8>) -> Reply {
-    let mut reply = Response::new(Full::from(Bytes::from(body)));
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::from(body.into()));
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(CONTENT_TYPE, media_type);

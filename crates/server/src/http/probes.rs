@@ -10,9 +10,6 @@ use super::problem::Reply;
 use crate::server::Server;
 use crate::telemetry::plain_text;
 
-/// The description of this API.
-const OPENAPI: &str = include_str!("openapi.json");
-
 /// `GET /healthz`: the process answers.
 pub(super) fn health() -> Reply {
     super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
@@ -65,6 +62,6 @@ pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi() -> Reply {
-    super::json(StatusCode::OK, OPENAPI.as_bytes().to_vec())
+pub(super) fn openapi(server: &Server) -> Reply {
+    super::json(StatusCode::OK, server.openapi.clone())
 }

@@ -111,6 +111,13 @@ impl Problem {
         }
     }
 
+    /// The same with another status, if a condition holds.
+    #[must_use]
+    pub(crate) fn with_status_if(self, holds: bool, status: StatusCode) -> Self {
+        let status = if holds { status } else { self.status };
+        Self { status, ..self }
+    }
+
     pub(crate) fn reply(self) -> Reply {
         let mut body = Map::new();
         let title = self.status.canonical_reason().unwrap_or("Error");

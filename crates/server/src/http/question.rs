@@ -6,12 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use tidegate::{Attributes, Timestamp};
+use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
+use super::number::whole;
 use super::problem::Problem;
-
-/// The largest cost: what every JSON reader can hold exactly.
-const MAX_COST: u64 = (1 << 53) - 1;
 
 /// The body of `POST /v1/check`.
 #[derive(Deserialize)]
@@ -19,8 +17,8 @@ const MAX_COST: u64 = (1 << 53) - 1;
 pub(super) struct Question<'b> {
     #[serde(borrow)]
     attributes: Given<'b>,
-    #[serde(default)]
-    cost: Cost,
+    #[serde(default = "one", deserialize_with = "cost")]
+    cost: u64,
     #[serde(default, borrow)]
     timestamp: Option<&'b RawValue>,
 }
@@ -43,10 +41,18 @@ pub(super) struct Reset<'b> {
     pub(super) rule: Option<Cow<'b, str>>,
 }
 
+fn one() -> u64 {
+    1
+}
+
+fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    whole(deserializer, "cost")
+}
+
 impl<'b> Question<'b> {
     /// What is known of the request that is asked about.
     pub(super) fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, Problem> {
-        let attributes = self.attributes.0.with_cost(self.cost.0);
+        let attributes = self.attributes.0.with_cost(self.cost);
         let Some(timestamp) = self.timestamp else {
             return Ok(attributes);
         };
@@ -56,7 +62,7 @@ impl<'b> Question<'b> {
             ));
         }
         let at = read_timestamp(timestamp.get()).ok_or_else(|| {
-            Problem::bad_request("`timestamp` must be Unix seconds with six decimals at the most, from 0 to 9007199254")
+            Problem::bad_request("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
         })?;
         Ok(attributes.at(at))
     }
@@ -77,7 +83,13 @@ impl<'de> Deserialize<'de> for Given<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut attributes = Attributes::new();
+                let mut given = 0;
                 while let Some(Text(name)) = map.next_key()? {
+                    // Empty ones are not kept, but they were given.
+                    given += 1;
+                    if given > MAX_ATTRIBUTES {
+                        return Err(A::Error::custom(AttributeError::TooMany));
+                    }
                     let value = map.next_value_seed(ValueOf(&name))?;
                     attributes.insert(name, value).map_err(A::Error::custom)?;
                 }
@@ -124,67 +136,27 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
     }
 }
 
-/// How much the request takes.
-struct Cost(u64);
-
-impl Default for Cost {
-    fn default() -> Self {
-        Self(1)
-    }
-}
-
-impl<'de> Deserialize<'de> for Cost {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CostVisitor;
-        impl Visitor<'_> for CostVisitor {
-            type Value = Cost;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a whole number from 0 to {MAX_COST} for `cost`")
-            }
-
-            fn visit_u64<E: Error>(self, cost: u64) -> Result<Cost, E> {
-                if cost > MAX_COST {
-                    return Err(E::invalid_value(
-                        serde::de::Unexpected::Unsigned(cost),
-                        &self,
-                    ));
-                }
-                Ok(Cost(cost))
-            }
-
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_precision_loss,
-                clippy::cast_sign_loss,
-                reason = "a whole number in range, as was just seen"
-            )]
-            fn visit_f64<E: Error>(self, cost: f64) -> Result<Cost, E> {
-                if cost.fract() != 0.0 || !(0.0..=MAX_COST as f64).contains(&cost) {
-                    return Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self));
-                }
-                Ok(Cost(cost as u64))
-            }
-        }
-        deserializer.deserialize_any(CostVisitor)
-    }
-}
-
-/// Unix seconds with up to six decimals, exactly.
+/// Unix seconds, exactly; what is less than a microsecond is cut.
 fn read_timestamp(text: &str) -> Option<Timestamp> {
+    let number: f64 = text.parse().ok()?;
+    if number < 0.0 {
+        return None;
+    }
     let text = if text.contains(['e', 'E']) {
         // Written by a program that prefers this form; exact where a double is.
-        &format!("{:.6}", text.parse::<f64>().ok()?)
+        &format!("{number:.6}")
     } else {
         text
     };
+    // To JSON, minus zero is zero.
+    let text = text.strip_prefix('-').unwrap_or(text);
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let significant = decimals.trim_end_matches('0');
-    if significant.len() > 6 || whole.len() > 10 || whole.starts_with('-') {
+    let decimals = decimals.get(..6).unwrap_or(decimals);
+    if whole.len() > 10 {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    let fraction: u64 = format!("{significant:0<6}").parse().ok()?;
+    let fraction: u64 = format!("{decimals:0<6}").parse().ok()?;
     let micros = whole.checked_mul(1_000_000)?.checked_add(fraction)?;
     let at = Timestamp::from_micros(micros);
     (at.as_micros() == micros).then_some(at)
@@ -204,7 +176,13 @@ mod tests {
             ("0",                   Some(0)),
             ("1.7947700002e9",      Some(1_794_770_000_200_000)),
             ("1794770000.2500000",  Some(1_794_770_000_250_000)),
-            ("1794770000.1234567",  None),
+            ("1794770000.1234567",  Some(1_794_770_000_123_456)),
+            ("1794770000.9999999",  Some(1_794_770_000_999_999)),
+            ("9007199254.740991",   Some(9_007_199_254_740_991)),
+            ("9007199254.740992",   None),
+            ("-0.0",                Some(0)),
+            ("-0.0000001",          None),
+            ("1e-7",                Some(0)),
             ("-1",                  None),
             ("9007199255",          None),
             ("99999999999",         None),
@@ -247,5 +225,17 @@ mod tests {
             let error = error(body);
             assert!(error.contains(expected), "{body}: {error}");
         }
+    }
+
+    #[test]
+    fn empty_attributes_are_counted_too() {
+        let body = |count: usize| {
+            let attributes: Vec<String> = (0..count).map(|n| format!(r#""a{n}": """#)).collect();
+            format!(r#"{{"attributes": {{{}}}}}"#, attributes.join(", "))
+        };
+        let most = body(MAX_ATTRIBUTES);
+        assert!(serde_json::from_str::<Question<'_>>(&most).is_ok());
+        let more = body(MAX_ATTRIBUTES + 1);
+        assert!(serde_json::from_str::<Question<'_>>(&more).is_err());
     }
 }

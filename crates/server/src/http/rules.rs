@@ -1,17 +1,19 @@
 //! Rules through the API: read, changed, and taken back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use hyper::body::Incoming;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use tidegate::Timestamp;
-use tidegate::document::{Node, Problems, Spot, Value};
+use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
+use super::number::whole;
 use super::problem::{Problem, Reply};
 use super::{body, json};
 use crate::rulebook::{Change, Changed, Expected, etag, etag_of};
@@ -78,8 +80,12 @@ pub(super) async fn replace(
     let caller = server.access.may_write(parts)?;
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     let version = take_version(&mut document)?;
+    let given = rules_of(&document)?;
     let (rules, problems) = RuleSet::from_node(&document, server.book.settings());
-    let rules = rules.ok_or_else(|| Problem::invalid_rules(&problems))?;
+    let rules = rules.ok_or_else(|| {
+        let is_all = problems.errors().count() == repeated_ids(given);
+        Problem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
+    })?;
     let expected = Expected {
         version,
         ..expected(&parts.headers)?
@@ -94,7 +100,8 @@ pub(super) async fn create(
     body: Incoming,
 ) -> Result<Reply, Problem> {
     let caller = server.access.may_write(parts)?;
-    let rule = read_rule(server, body).await?;
+    let document = body::document(&body::read(body, body::LARGE).await?)?;
+    let rule = read_rule(server, &document)?;
     let id = rule.id().to_owned();
     let written = rule.written().clone();
     change(
@@ -114,7 +121,9 @@ pub(super) async fn put(
     body: Incoming,
 ) -> Result<Reply, Problem> {
     let caller = server.access.may_write(parts)?;
-    let rule = read_rule(server, body).await?;
+    let mut document = body::document(&body::read(body, body::LARGE).await?)?;
+    name_if_nameless(&mut document, id);
+    let rule = read_rule(server, &document)?;
     if rule.id() != id {
         let detail = format!(
             "the path names rule `{id}` and the body `{}`; make them the same",
@@ -135,6 +144,64 @@ pub(super) async fn put(
     }
     let reply = json(StatusCode::OK, written.to_string().into_bytes());
     Ok(with_header(reply, ETAG, &etag(&written)))
+}
+
+/// The list of rules in a body. Nothing in its place would be a set without rules, and whoever wants
+/// that can say so.
+fn rules_of(document: &Node) -> Result<&[Node], Problem> {
+    let Value::Map(entries) = &document.value else {
+        return Ok(&[]);
+    };
+    match entries.iter().find(|entry| entry.key == "rules") {
+        Some(Entry { value, .. }) => match &value.value {
+            Value::List(rules) => Ok(rules),
+            Value::Null => Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "`rules` must be a list; write `[]` to remove all rules",
+            )),
+            Value::Scalar(_) | Value::Map(_) => Ok(&[]),
+        },
+        None => Ok(&[]),
+    }
+}
+
+/// How many rules have the id of an earlier one.
+fn repeated_ids(rules: &[Node]) -> usize {
+    let id_of = |rule: &Node| {
+        let Value::Map(entries) = &rule.value else {
+            return None;
+        };
+        let id = entries.iter().find(|entry| entry.key == "id")?;
+        match &id.value.value {
+            Value::Scalar(id) => Some(id.text.clone()),
+            Value::Null | Value::List(_) | Value::Map(_) => None,
+        }
+    };
+    let mut seen = HashSet::new();
+    let ids = rules.iter().filter_map(id_of);
+    ids.filter(|id| !seen.insert(id.clone())).count()
+}
+
+/// Gives a rule that does not say its id the one of the path.
+fn name_if_nameless(document: &mut Node, id: &str) {
+    let Value::Map(entries) = &mut document.value else {
+        return;
+    };
+    if entries.iter().all(|entry| entry.key != "id") {
+        let value = Value::Scalar(Scalar {
+            text: id.to_owned(),
+            kind: ScalarKind::Text,
+        });
+        let id = Entry {
+            key: "id".to_owned(),
+            key_place: Place::Nowhere,
+            value: Node {
+                value,
+                place: Place::Nowhere,
+            },
+        };
+        entries.insert(0, id);
+    }
 }
 
 fn created(id: &str, written: &serde_json::Value) -> Reply {
@@ -174,7 +241,12 @@ pub(super) fn history(server: &Server, parts: &Parts) -> Result<Reply, Problem> 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RollBack {
+    #[serde(deserialize_with = "version")]
     version: u64,
+}
+
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    whole(deserializer, "version")
 }
 
 pub(super) async fn roll_back(
@@ -195,9 +267,8 @@ pub(super) async fn roll_back(
     Ok(whole_set(server))
 }
 
-async fn read_rule(server: &Server, body: Incoming) -> Result<Rule, Problem> {
-    let document = body::document(&body::read(body, body::LARGE).await?)?;
-    let (rule, problems) = RuleSet::rule_from_node(&document, server.book.settings());
+fn read_rule(server: &Server, document: &Node) -> Result<Rule, Problem> {
+    let (rule, problems) = RuleSet::rule_from_node(document, server.book.settings());
     rule.ok_or_else(|| Problem::invalid_rule(&problems))
 }
 
@@ -266,4 +337,48 @@ fn with_header(mut reply: Reply, name: HeaderName, value: &str) -> Reply {
         reply.headers_mut().insert(name, value);
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::rules::RuleSettings;
+
+    use super::*;
+
+    fn node(text: &str) -> Node {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_rule_without_an_id_has_that_of_the_path() {
+        let read = |text: &str| {
+            let mut document = node(text);
+            name_if_nameless(&mut document, "of-the-path");
+            let (rule, _) = RuleSet::rule_from_node(&document, RuleSettings::default());
+            rule.map(|rule| rule.written().to_string())
+        };
+        assert_eq!(
+            read(r#"{"per": [], "limit": "1/s"}"#).as_deref(),
+            Some(r#"{"id":"of-the-path","per":[],"limit":"1/s"}"#)
+        );
+        assert_eq!(
+            read(r#"{"per": [], "limit": "1/s", "id": "own"}"#).as_deref(),
+            Some(r#"{"per":[],"limit":"1/s","id":"own"}"#)
+        );
+        assert_eq!(read(r#"{"per": [], "limit": "1/s", "id": null}"#), None);
+        assert_eq!(read("[]"), None);
+    }
+
+    #[test]
+    fn all_rules_go_only_if_that_is_said() {
+        assert!(rules_of(&node(r#"{"rules": []}"#)).is_ok());
+        assert!(rules_of(&node(r#"{"rules": null}"#)).is_err());
+    }
+
+    #[test]
+    fn ids_are_counted_from_their_second_time() {
+        let document =
+            node(r#"{"rules": [{"id": "a"}, {"id": "b"}, {"id": "a"}, {"id": "a"}, {}, 1]}"#);
+        assert_eq!(repeated_ids(rules_of(&document).unwrap()), 2);
+    }
 }

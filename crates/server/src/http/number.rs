@@ -1,0 +1,75 @@
+//! Whole numbers in bodies: to JSON, `3` and `3.0` are the same number.
+
+use std::fmt;
+
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
+
+/// The largest that every JSON reader can hold exactly.
+const MAX: u64 = (1 << 53) - 1;
+
+/// The whole number that is the value of `name`.
+pub(super) fn whole<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    name: &'static str,
+) -> Result<u64, D::Error> {
+    deserializer.deserialize_any(Whole(name))
+}
+
+struct Whole(&'static str);
+
+impl Visitor<'_> for Whole {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 0 to {MAX} for `{}`", self.0)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        if number > MAX {
+            return Err(E::invalid_value(Unexpected::Unsigned(number), &self));
+        }
+        Ok(number)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a whole number in range, as was just seen"
+    )]
+    fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+        if number.fract() != 0.0 || !(0.0..=MAX as f64).contains(&number) {
+            return Err(E::invalid_value(Unexpected::Float(number), &self));
+        }
+        Ok(number as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            ("0",                   Some(0)),
+            ("254",                 Some(254)),
+            ("254.0",               Some(254)),
+            ("-0.0",                Some(0)),
+            ("2e3",                 Some(2_000)),
+            ("9007199254740991",    Some(MAX)),
+            ("9007199254740992",    None),
+            ("9007199254740992.0",  None),
+            ("0.5",                 None),
+            ("-1",                  None),
+            ("\"1\"",               None),
+            ("null",                None),
+            ("true",                None),
+        ];
+        for (text, number) in table {
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            assert_eq!(whole(&mut deserializer, "version").ok(), number, "{text}");
+        }
+    }
+}

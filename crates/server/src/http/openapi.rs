@@ -1,0 +1,163 @@
+//! The description of the API, `openapi.json`, as far as it is true for this server.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+const DOCUMENT: &str = include_str!("openapi.json");
+
+/// The description. Only servers that trust timestamps have a use for `timestamp`.
+pub(crate) fn describe(trust_timestamps: bool) -> Bytes {
+    if trust_timestamps {
+        return Bytes::from_static(DOCUMENT.as_bytes());
+    }
+    let Ok(mut document) = serde_json::from_str::<Value>(DOCUMENT) else {
+        debug_assert!(false, "openapi.json must be JSON");
+        return Bytes::from_static(DOCUMENT.as_bytes());
+    };
+    let properties = document.pointer_mut("/components/schemas/Check/properties");
+    if let Some(Value::Object(properties)) = properties {
+        properties.shift_remove("timestamp");
+    }
+    format!("{document:#}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::route::{self, Call};
+    use super::*;
+    use http::Method;
+    use std::collections::BTreeMap;
+
+    /// One call of each kind.
+    const EVERY: [Call<'_>; 17] = [
+        Call::Check,
+        Call::CheckBatch,
+        Call::ListRules,
+        Call::ReplaceRules,
+        Call::CreateRule,
+        Call::GetRule("x"),
+        Call::PutRule("x"),
+        Call::DeleteRule("x"),
+        Call::History,
+        Call::RollBack,
+        Call::Reset,
+        Call::ReleaseLease("x"),
+        Call::RenewLease("x"),
+        Call::Health,
+        Call::Readiness,
+        Call::Metrics,
+        Call::OpenApi,
+    ];
+
+    /// What the description calls it. Whoever adds a call adds it above and to the description.
+    fn operation(call: Call<'_>) -> &'static str {
+        match call {
+            Call::Check => "check",
+            Call::CheckBatch => "checkBatch",
+            Call::ListRules => "listRules",
+            Call::ReplaceRules => "replaceRules",
+            Call::CreateRule => "createRule",
+            Call::GetRule(_) => "getRule",
+            Call::PutRule(_) => "putRule",
+            Call::DeleteRule(_) => "deleteRule",
+            Call::History => "ruleHistory",
+            Call::RollBack => "rollBackRules",
+            Call::Reset => "reset",
+            Call::ReleaseLease(_) => "releaseLease",
+            Call::RenewLease(_) => "renewLease",
+            Call::Health => "health",
+            Call::Readiness => "readiness",
+            Call::Metrics => "metrics",
+            Call::OpenApi => "openApi",
+        }
+    }
+
+    fn document(trust_timestamps: bool) -> Value {
+        serde_json::from_slice(&describe(trust_timestamps)).unwrap()
+    }
+
+    /// Every operation with its method and its path, by its name.
+    fn described(document: &Value) -> BTreeMap<String, (Method, String, Value)> {
+        let mut operations = BTreeMap::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                let method = method.to_uppercase().parse().unwrap();
+                let entry = (method, path.replace("{id}", "x"), operation.clone());
+                let earlier = operations.insert(id.to_owned(), entry);
+                assert!(earlier.is_none(), "two operations are called {id}");
+            }
+        }
+        operations
+    }
+
+    #[test]
+    fn what_is_described_is_routed_and_what_is_routed_is_described() {
+        let document = document(true);
+        let operations = described(&document);
+        for (id, (method, path, _)) in &operations {
+            let call = route::find(method, path).unwrap();
+            assert_eq!(operation(call), id, "{method} {path}");
+        }
+        for call in EVERY {
+            assert!(operations.contains_key(operation(call)), "{call:?}");
+        }
+        let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
+        for (_, path, _) in operations.values() {
+            for method in methods.map(|method| method.parse::<Method>().unwrap()) {
+                if let Ok(call) = route::find(&method, path) {
+                    let (known, ..) = &operations[operation(call)];
+                    assert_eq!(*known, method, "{path} answers to it");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reply_is_described_and_every_reference_leads_somewhere() {
+        let document = document(true);
+        for (id, (_, _, operation)) in described(&document) {
+            for (status, reply) in operation["responses"].as_object().unwrap() {
+                let reply = match reply["$ref"].as_str() {
+                    Some(reference) => document.pointer(&reference[1..]).unwrap(),
+                    None => reply,
+                };
+                assert!(reply["description"].is_string(), "{id} {status}");
+                let Some(content) = reply["content"].as_object() else {
+                    assert_eq!(status, "204", "{id}");
+                    continue;
+                };
+                for (media_type, body) in content {
+                    let is_json = media_type.ends_with("json");
+                    assert!(is_json || id == "metrics", "{id} {status}: {media_type}");
+                    assert!(body["schema"].is_object(), "{id} {status}");
+                }
+                let is_refusal = status.starts_with('4') && status != "429";
+                let is_problem = content.contains_key("application/problem+json");
+                assert!(is_problem || !is_refusal, "{id} {status}");
+            }
+        }
+        let mut open = vec![&document];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Array(list) => open.extend(list),
+                Value::Object(map) => open.extend(map.values()),
+                _ => {}
+            }
+            if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+                assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
+            }
+        }
+    }
+
+    #[test]
+    fn timestamps_are_described_only_where_they_are_trusted() {
+        let has_timestamp = |trust_timestamps| {
+            let document = document(trust_timestamps);
+            let check = &document["components"]["schemas"]["Check"]["properties"];
+            assert!(check["cost"].is_object());
+            check.get("timestamp").is_some()
+        };
+        assert!(has_timestamp(true) && !has_timestamp(false));
+    }
+}
