@@ -65,7 +65,7 @@ impl DenialLog {
         let key = format!("{:016x}", self.hasher.hash_one(key.as_ref()));
         let seconds = |wait: Micros| {
             let wait = std::time::Duration::from(wait).as_secs_f64();
-            format!("{wait}s")
+            format!("{wait:.6}s")
         };
         let retry_after = headline.outcome.retry.wait().map(seconds);
         tracing::info!(
