@@ -64,6 +64,31 @@ pub trait Store: Send + Sync + 'static {
 
     /// Lets a lease last its whole time again. False if it is unknown or has ended.
     fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// A new name for what a request with these charges will hold.
+    fn lease_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
+        LeaseId::random()
+    }
+
+    /// Whether the store would be asked at all just now. False while it is known to be away.
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    /// How many instances share this store, as far as is known.
+    fn instances(&self) -> Option<u64> {
+        None
+    }
+
+    /// What this store last said that the charge's state has used, as far as that still counts now.
+    /// Told once: for whoever has to go on without the store.
+    fn last_used(&self, _charge: &Charge<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Lets go of what is only remembered here and of what was taken in advance, because the rules
+    /// have changed.
+    fn rules_changed(&self) {}
 }
 
 /// What one request asks of a store.
@@ -127,6 +152,8 @@ pub struct Charge<'a> {
 pub struct Scope {
     name: Box<str>,
     id: u64,
+    has_secret_keys: bool,
+    is_leased: bool,
 }
 
 impl Scope {
@@ -138,7 +165,37 @@ impl Scope {
         Self {
             name: name.into(),
             id,
+            has_secret_keys: false,
+            is_leased: false,
         }
+    }
+
+    /// The same scope, whose keys must not be readable where they are kept.
+    #[must_use]
+    pub fn with_secret_keys(self) -> Self {
+        Self {
+            has_secret_keys: true,
+            ..self
+        }
+    }
+
+    /// The same scope, of whose limits an instance may take some in advance and decide from that.
+    #[must_use]
+    pub fn leased(self) -> Self {
+        Self {
+            is_leased: true,
+            ..self
+        }
+    }
+
+    /// Whether its keys must not be readable where they are kept.
+    pub fn has_secret_keys(&self) -> bool {
+        self.has_secret_keys
+    }
+
+    /// Whether an instance may take some of its limits in advance.
+    pub fn is_leased(&self) -> bool {
+        self.is_leased
     }
 
     /// Its name.

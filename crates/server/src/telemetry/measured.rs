@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quanta::Instant;
-use tidegate::store::{Outcomes, Request, Scope};
+use tidegate::store::{Charge, Outcomes, Request, Scope};
 use tidegate::{LeaseId, Limit, Outcome, Store, StoreError};
 
 use super::Metrics;
@@ -65,5 +65,25 @@ impl<S: Store> Store for Measured<S> {
 
     async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
         self.measure(self.inner.renew(lease)).await
+    }
+
+    fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+        self.inner.lease_for(charges)
+    }
+
+    fn is_up(&self) -> bool {
+        self.inner.is_up()
+    }
+
+    fn instances(&self) -> Option<u64> {
+        self.inner.instances()
+    }
+
+    fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
+        self.inner.last_used(charge)
+    }
+
+    fn rules_changed(&self) {
+        self.inner.rules_changed();
     }
 }
