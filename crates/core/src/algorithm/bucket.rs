@@ -60,6 +60,16 @@ impl Bucket {
         self.burst
     }
 
+    /// How many requests flow back in a window.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// How long an admitted request is held back.
+    pub fn hold(&self) -> Hold {
+        self.hold
+    }
+
     /// The window in which `count` requests flow back.
     pub fn window(&self) -> Micros {
         Micros::new(self.window.get())

@@ -41,6 +41,11 @@ impl Concurrency {
         Self { holders, lease_ttl }
     }
 
+    /// How many may hold a place at once.
+    pub fn holders(&self) -> u64 {
+        self.holders
+    }
+
     /// When a lease that is neither released nor renewed ends.
     pub fn lease_ttl(&self) -> Micros {
         self.lease_ttl

@@ -33,6 +33,11 @@ impl FixedWindow {
         }
     }
 
+    /// What a window admits.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The window.
     pub fn window(&self) -> Window {
         self.window

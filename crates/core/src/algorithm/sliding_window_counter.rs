@@ -30,6 +30,11 @@ impl SlidingCounter {
         Self { count, window }
     }
 
+    /// What a window admits.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The window.
     pub fn window(&self) -> Micros {
         self.window

@@ -48,6 +48,11 @@ impl SlidingLog {
         Self { count, window }
     }
 
+    /// What a window admits.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The window.
     pub fn window(&self) -> Micros {
         self.window

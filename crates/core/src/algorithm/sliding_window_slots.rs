@@ -37,6 +37,11 @@ impl SlidingSlots {
         }
     }
 
+    /// What a window admits.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The window.
     pub fn window(&self) -> Micros {
         self.window

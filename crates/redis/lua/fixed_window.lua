@@ -1,0 +1,96 @@
+-- Fixed window: one counter for each window, all of it back at the window's end.
+-- Mirror of crates/core/src/algorithm/fixed_window.rs: same names, same order.
+--
+-- limit: count, window, from_first (whether the first request opens the window)
+-- state: opened_at, changed_at, used
+
+local fixed_window = {}
+
+local max, min = math.max, math.min
+
+-- The window that is open at `at`: its start, when it was last changed, what was used in it, its end.
+local function current(limit, state, at)
+  local opened_at, ends_at
+  if limit.from_first then
+    opened_at, ends_at = state.opened_at, plus(state.opened_at, limit.window)
+    local is_open = state.used > 0 and at < ends_at
+    if not is_open then
+      opened_at, ends_at = at, plus(at, limit.window)
+    end
+  else
+    opened_at, ends_at = calendar().around(limit.window, at)
+  end
+  local used = state.opened_at == opened_at and state.used or 0
+  return opened_at, max(state.changed_at, opened_at), used, ends_at
+end
+
+-- The state, moved to the present if its clock has been set back since.
+local function present(limit, state, now)
+  local by = set_back(state.changed_at, now, calendar().longest(limit.window))
+  if by == 0 then
+    return state
+  end
+  local opened_at
+  if limit.from_first then
+    opened_at = minus(state.opened_at, by)
+  else
+    opened_at = calendar().around(limit.window, now)
+  end
+  return { opened_at = opened_at, changed_at = now, used = state.used }
+end
+
+function fixed_window.fresh()
+  return { opened_at = 0, changed_at = 0, used = 0 }
+end
+
+-- Decides one charge and returns the state to keep.
+function fixed_window.decide(limit, state, cost, now)
+  state = present(limit, state, now)
+  local at = max(now, state.changed_at)
+  local opened_at, _, used, ends_at = current(limit, state, at)
+
+  local allowed, retry = false, NEVER
+  if cost == 0 or used + cost <= limit.count then
+    allowed, retry = true, NOW
+  elseif cost <= limit.count then
+    retry = minus(ends_at, now)
+  end
+  local next = state
+  if allowed and cost > 0 then
+    used = used + cost
+    next = { opened_at = opened_at, changed_at = at, used = used }
+  end
+  local reset_at = used == 0 and now or ends_at
+  return outcome_of(allowed, retry, limit.count, used, reset_at, at), next
+end
+
+-- Adds a cost that is known only afterwards, up to the limit.
+function fixed_window.settle(limit, state, cost, now)
+  state = present(limit, state, now)
+  local at = max(now, state.changed_at)
+  local opened_at, _, used = current(limit, state, at)
+  cost = min(cost, minus(limit.count, used))
+  return { opened_at = opened_at, changed_at = at, used = used + cost }
+end
+
+-- Takes back `cost` if the window in which it was charged, as of `charged_at`, is still open.
+function fixed_window.give_back(limit, state, cost, charged_at, now)
+  state = present(limit, state, now)
+  local opened_at, changed_at, used, ends_at = current(limit, state, max(now, state.changed_at))
+  if opened_at <= charged_at and charged_at < ends_at then
+    return { opened_at = opened_at, changed_at = changed_at, used = minus(used, cost) }
+  end
+  return state
+end
+
+-- The end of the window that is open at `at`.
+function fixed_window.ends_at(limit, state, at)
+  local _, _, _, ends_at = current(limit, state, at)
+  return ends_at
+end
+
+function fixed_window.is_same(one, other)
+  return one.used == other.used and one.changed_at == other.changed_at and one.opened_at == other.opened_at
+end
+
+return fixed_window

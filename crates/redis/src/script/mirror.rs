@@ -1,0 +1,416 @@
+//! The script's algorithms against those of `tidegate_core`, in this process: the same timelines,
+//! the same answers, to the microsecond.
+
+use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tidegate_core::algorithm::{
+    BucketState, CounterState, FixedWindowState, Form, Hold, Leases, Log, Slots,
+};
+use tidegate_core::{
+    Algorithm, Anchor, LeaseId, Limit, Micros, Outcome, Rate, Retry, Timestamp, Window,
+};
+use tidegate_testkit::timeline::{START, Step, any_limit, steps_for};
+
+/// A key as Rust keeps it.
+enum Key {
+    Bucket(BucketState),
+    FixedWindow(FixedWindowState),
+    Counter(CounterState),
+    Slots(Slots),
+    Log(Log),
+    Leases(Leases),
+}
+
+impl Key {
+    fn fresh(form: &Form) -> Self {
+        match form {
+            Form::Bucket(_) => Self::Bucket(BucketState::default()),
+            Form::FixedWindow(_) => Self::FixedWindow(FixedWindowState::default()),
+            Form::SlidingCounter(_) => Self::Counter(CounterState::default()),
+            Form::SlidingSlots(_) => Self::Slots(Slots::default()),
+            Form::SlidingLog(_) => Self::Log(Log::default()),
+            Form::Concurrency(_) => Self::Leases(Leases::default()),
+        }
+    }
+
+    fn ask(&self, form: &Form, cost: u64, now: Timestamp) -> Outcome {
+        match (form, self) {
+            (Form::Bucket(form), Self::Bucket(state)) => form.decide(*state, cost, now).0,
+            (Form::FixedWindow(form), Self::FixedWindow(state)) => form.decide(*state, cost, now).0,
+            (Form::SlidingCounter(form), Self::Counter(state)) => form.decide(*state, cost, now).0,
+            (Form::SlidingSlots(form), Self::Slots(slots)) => form.decide(slots, cost, now),
+            (Form::SlidingLog(form), Self::Log(log)) => form.decide(log, cost, now),
+            (Form::Concurrency(form), Self::Leases(leases)) => form.decide(leases, cost, now),
+            _ => panic!("a key keeps its form"),
+        }
+    }
+
+    fn charge(&mut self, form: &Form, cost: u64, now: Timestamp, id: LeaseId) -> Outcome {
+        let outcome = self.ask(form, cost, now);
+        let taken = outcome.allowed && cost > 0;
+        match (form, self) {
+            (Form::Bucket(form), Self::Bucket(state)) => *state = form.decide(*state, cost, now).1,
+            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
+                *state = form.decide(*state, cost, now).1;
+            }
+            (Form::SlidingCounter(form), Self::Counter(state)) => {
+                *state = form.decide(*state, cost, now).1;
+            }
+            (Form::SlidingSlots(form), Self::Slots(slots)) if taken => {
+                form.charge(slots, cost, now);
+            }
+            (Form::SlidingLog(form), Self::Log(log)) if taken => form.charge(log, cost, now),
+            (Form::Concurrency(form), Self::Leases(leases)) if taken => {
+                form.charge(leases, id, cost, now, |_| ());
+            }
+            (Form::SlidingSlots(form), Self::Slots(slots)) if !outcome.allowed => {
+                form.mend(slots, now);
+            }
+            (Form::SlidingLog(form), Self::Log(log)) if !outcome.allowed => form.mend(log, now),
+            (Form::Concurrency(form), Self::Leases(leases)) if !outcome.allowed => {
+                form.mend(leases, now);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    fn settle(&mut self, form: &Form, cost: u64, now: Timestamp) {
+        match (form, self) {
+            (Form::Bucket(form), Self::Bucket(state)) => *state = form.settle(*state, cost, now),
+            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
+                *state = form.settle(*state, cost, now);
+            }
+            (Form::SlidingCounter(form), Self::Counter(state)) => {
+                *state = form.settle(*state, cost, now);
+            }
+            (Form::SlidingSlots(form), Self::Slots(slots)) => form.settle(slots, cost, now),
+            (Form::SlidingLog(form), Self::Log(log)) => form.settle(log, cost, now),
+            _ => {}
+        }
+    }
+
+    fn give_back(&mut self, form: &Form, cost: u64, charged_at: Timestamp, now: Timestamp) {
+        match (form, self) {
+            (Form::Bucket(form), Self::Bucket(state)) => {
+                *state = form.give_back(*state, cost, charged_at, now);
+            }
+            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
+                *state = form.give_back(*state, cost, charged_at, now);
+            }
+            (Form::SlidingCounter(form), Self::Counter(state)) => {
+                *state = form.give_back(*state, cost, charged_at, now);
+            }
+            (Form::SlidingSlots(form), Self::Slots(slots)) => {
+                form.give_back(slots, cost, charged_at, now);
+            }
+            (Form::SlidingLog(form), Self::Log(log)) => form.give_back(log, cost, charged_at, now),
+            _ => {}
+        }
+    }
+}
+
+/// The script's functions, and a key as they keep it.
+struct Mirror {
+    lua: Lua,
+    functions: Table,
+}
+
+impl Mirror {
+    fn new() -> Self {
+        let lua = Lua::new();
+        let source = [super::ALGORITHMS, include_str!("mirror.lua")].concat();
+        let functions = lua.load(source).eval().unwrap();
+        Self { lua, functions }
+    }
+
+    fn call<R: mlua::FromLuaMulti>(&self, name: &str, args: impl IntoLuaMulti) -> R {
+        let function: Function = self.functions.get(name).unwrap();
+        function.call(args).unwrap()
+    }
+
+    fn limit(&self, limit: &Limit) -> (Table, &'static str) {
+        let table = self.lua.create_table().unwrap();
+        let set = |name: &str, number: u64| table.set(name, number as f64).unwrap();
+        let name = match limit.form() {
+            Form::Bucket(form) => {
+                set("count", form.count());
+                set("window", form.window().get());
+                set("burst", form.burst());
+                set("to_full", form.to_full().get());
+                match form.hold() {
+                    Hold::UpTo(longest) => set("hold", longest.get()),
+                    Hold::ForWhatIsBefore => table.set("hold", -1).unwrap(),
+                }
+                "bucket"
+            }
+            Form::FixedWindow(form) => {
+                set("count", form.count());
+                match form.window() {
+                    Window::Span(span) => set("window", span.get()),
+                    window => table.set("window", window.to_string()).unwrap(),
+                }
+                table
+                    .set("from_first", form.anchor() == Anchor::FirstRequest)
+                    .unwrap();
+                "fixed_window"
+            }
+            Form::SlidingCounter(form) => {
+                set("count", form.count());
+                set("window", form.window().get());
+                "sliding_window_counter"
+            }
+            Form::SlidingSlots(form) => {
+                set("count", form.count());
+                set("window", form.window().get());
+                set("slot", form.slot().get());
+                set("counted", form.counted());
+                "sliding_window_slots"
+            }
+            Form::SlidingLog(form) => {
+                set("count", form.count());
+                set("window", form.window().get());
+                "sliding_window_log"
+            }
+            Form::Concurrency(form) => {
+                set("holders", form.holders());
+                set("lease_ttl", form.lease_ttl().get());
+                "concurrency"
+            }
+        };
+        (table, name)
+    }
+
+    fn outcome(&self, name: &str, args: impl IntoLuaMulti) -> [f64; 6] {
+        let values: MultiValue = self.call(name, args);
+        let numbers: Vec<f64> = values
+            .iter()
+            .map(|value| value.as_f64().unwrap_or_else(|| value.as_i64().unwrap() as f64))
+            .collect();
+        numbers.try_into().unwrap()
+    }
+}
+
+fn numbers(outcome: Outcome) -> [f64; 6] {
+    let retry = match outcome.retry {
+        Retry::Now => 0.0,
+        Retry::After(wait) => wait.get() as f64,
+        Retry::Never => -1.0,
+    };
+    [
+        f64::from(u8::from(outcome.allowed)),
+        outcome.remaining as f64,
+        retry,
+        outcome.reset_at.as_micros() as f64,
+        outcome.delay.get() as f64,
+        outcome.at.as_micros() as f64,
+    ]
+}
+
+/// What happens at a step, chosen by a number.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    step: Step,
+    choice: u8,
+    back: u64,
+    change: u64,
+}
+
+fn any_limit_or_month() -> impl Strategy<Value = Limit> {
+    let of_calendar = (1..20_u64, any::<bool>()).prop_map(|(count, is_month)| {
+        let window = if is_month { Window::Month } else { Window::Year };
+        let rate = Rate {
+            count,
+            window: Some(window),
+            burst: None,
+        };
+        Limit::new(rate, Algorithm::FIXED_WINDOW).unwrap()
+    });
+    prop_oneof![15 => any_limit(), 1 => of_calendar]
+}
+
+fn any_timeline() -> impl Strategy<Value = (Limit, Vec<Event>)> {
+    any_limit_or_month().prop_flat_map(|limit| {
+        let steps = steps_for(&limit);
+        let chosen = prop::collection::vec((0..40_u8, any::<u64>(), any::<u64>()), 60);
+        (Just(limit), steps, chosen).prop_map(|(limit, steps, chosen)| {
+            let events = steps.into_iter().zip(chosen).map(|(step, chosen)| Event {
+                step,
+                choice: chosen.0,
+                back: chosen.1,
+                change: chosen.2,
+            });
+            (limit, events.collect())
+        })
+    })
+}
+
+/// The same limit with another count and burst, if there is such a limit.
+fn changed(limit: &Limit, change: u64) -> Limit {
+    let mut rate = limit.rate();
+    rate.count = (rate.count / 2 + change % rate.count.max(4)).max(1);
+    rate.burst = rate.burst.map(|burst| (burst / 2 + change % burst.max(4)).max(1));
+    Limit::new(rate, limit.algorithm()).unwrap_or_else(|_| limit.clone())
+}
+
+/// Plays one timeline on both sides.
+fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCaseError> {
+    let mut limit = limit.clone();
+    let (mut table, name) = mirror.limit(&limit);
+    let ours: Table = mirror.call("fresh", name);
+    let mut key = Key::fresh(limit.form());
+    let (mut now, mut ids) = (START, 0_u32);
+    let mut charged: Option<(u64, Outcome, LeaseId)> = None;
+    for event in events {
+        let cost = event.step.cost;
+        now = now + event.step.pause;
+        match event.choice {
+            0 => now = now - Micros::new(event.back % 100_000_000),
+            1 => now = now - Micros::new(event.back % (1 << 51)),
+            2 => now = now + Micros::new(event.back % (1 << 51)),
+            3 | 4 => {
+                limit = changed(&limit, event.change);
+                table = mirror.limit(&limit).0;
+            }
+            _ => {}
+        }
+        let at = now.as_micros() as f64;
+        let form = limit.form();
+        match (event.choice % 10, charged) {
+            (5, Some((cost, outcome, id))) => {
+                let charged_at = outcome.at + outcome.delay;
+                if let Key::Leases(leases) = &mut key {
+                    let released: bool =
+                        mirror.call("release", (&ours, id.to_string(), at));
+                    prop_assert_eq!(leases.release(id, Some(now)), released);
+                } else {
+                    key.give_back(form, cost, charged_at, now);
+                    let args = (&ours, &table, cost as f64, charged_at.as_micros() as f64, at);
+                    let () = mirror.call("give_back", args);
+                }
+                charged = None;
+            }
+            (6, _) if !matches!(form, Form::Concurrency(_)) => {
+                key.settle(form, cost, now);
+                let () = mirror.call("settle", (&ours, &table, cost as f64, at));
+            }
+            (6, Some((_, _, id))) => {
+                let Key::Leases(leases) = &mut key else {
+                    continue;
+                };
+                let without_time = event.back % 4 == 0;
+                let (time, number) = if without_time {
+                    (None, None)
+                } else {
+                    (Some(now), Some(at))
+                };
+                let renewed: bool = mirror.call("renew", (&ours, id.to_string(), number));
+                prop_assert_eq!(leases.renew(id, time), renewed);
+            }
+            _ => {
+                ids += 1;
+                let id = LeaseId::from_u128(u128::from(ids));
+                let outcome = key.charge(form, cost, now, id);
+                let args = (&ours, &table, cost as f64, at, id.to_string());
+                let answer = mirror.outcome("charge", args);
+                prop_assert_eq!(numbers(outcome), answer, "{} {:?}", &limit, event);
+                if outcome.allowed && cost > 0 {
+                    charged = Some((cost, outcome, id));
+                }
+            }
+        }
+        for cost in [0, cost] {
+            let wanted = numbers(key.ask(form, cost, now));
+            let answer = mirror.outcome("ask", (&ours, &table, cost as f64, at));
+            prop_assert_eq!(wanted, answer, "{} after {:?}", &limit, event);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_script_decides_like_the_library() {
+    let mirror = Mirror::new();
+    let mut steps = 0;
+    let mut round = 0;
+    while steps < 100_000 {
+        round += 1;
+        assert!(round < 100, "timelines have steps");
+        let played = std::cell::Cell::new(0);
+        let mut runner = TestRunner::new(Config {
+            cases: 1_000,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        runner
+            .run(&any_timeline(), |(limit, events)| {
+                played.set(played.get() + events.len());
+                play(&mirror, &limit, &events)
+            })
+            .unwrap();
+        steps += played.get();
+    }
+}
+
+/// Numbers below `2^bits`, of every length.
+fn below(bits: u32) -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..bits).prop_map(move |(number, shift)| number >> (64 - bits + shift))
+}
+
+#[test]
+fn wide_products_are_divided_exactly() {
+    let mirror = Mirror::new();
+    let mut runner = TestRunner::new(Config {
+        cases: 20_000,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    const END: u128 = 1 << 53;
+    runner
+        .run(
+            &(below(53), below(45), below(45), below(45)),
+            |(a, b, c, divisor)| {
+                let divisor = divisor.max(1);
+                let product = u128::from(a) * u128::from(b);
+                let args = (a as f64, b as f64, divisor as f64);
+                let (whole, rest): (f64, f64) = mirror.call("mul_div", args);
+                let exact = product / u128::from(divisor);
+                if exact < END {
+                    prop_assert_eq!(whole as u128, exact);
+                    prop_assert_eq!(rest as u128, product % u128::from(divisor));
+                } else {
+                    prop_assert!(whole as u128 >= END);
+                }
+                let args = (a as f64, b as f64, c as f64, divisor as f64);
+                let ceil: f64 = mirror.call("mul_add_div_ceil", args);
+                let exact = (product + u128::from(c)).div_ceil(divisor.into());
+                if exact < END {
+                    prop_assert_eq!(ceil as u128, exact);
+                } else {
+                    prop_assert!(ceil as u128 >= END);
+                }
+                Ok(())
+            },
+        )
+        .unwrap();
+}
+
+#[test]
+fn windows_begin_and_end_where_the_library_says() {
+    let mirror = Mirror::new();
+    for day in (0..104_000_u64).step_by(3) {
+        let at = Timestamp::EPOCH + Micros::DAY.times(day) + Micros::new(day * 7_919);
+        let number = at.as_micros() as f64;
+        let around = |window: Window| {
+            let (start, end) = window.around(at);
+            (start.as_micros() as f64, end.as_micros() as f64)
+        };
+        let month: (f64, f64) = mirror.call("around", ("month", number));
+        let year: (f64, f64) = mirror.call("around", ("year", number));
+        let week: (f64, f64) = mirror.call("around", (Micros::WEEK.get() as f64, number));
+        assert_eq!(month, around(Window::Month), "day {day}");
+        assert_eq!(year, around(Window::Year), "day {day}");
+        assert_eq!(week, around(Micros::WEEK.into()), "day {day}");
+    }
+}
