@@ -214,11 +214,6 @@ function bucket.give_back(limit, state, cost, charged_at, now)
   return after
 end
 
-function bucket.is_same(one, other)
-  -- A state is only ever replaced whole.
-  return one == other
-end
-
 -- The lease with this id, taken out of the list; nil if it is not there.
 local function take_out(state, id)
   for index, lease in ipairs(state.leases or {}) do

@@ -80,9 +80,13 @@ end
 function concurrency.charge(limit, leases, id, cost, now)
   mend(leases, now, limit.lease_ttl)
   local at = max(now, leases.changed_at)
-  for _ = 1, leases.up_to(at) do
-    local _, ended_cost, ended = leases.entry(0)
-    leases.remove(ended, ended_cost)
+  local ended = {}
+  for rank = 0, leases.up_to(at) - 1 do
+    local _, ended_cost, ended_id = leases.entry(rank)
+    ended[ended_id] = ended_cost
+  end
+  for ended_id, ended_cost in pairs(ended) do
+    leases.remove(ended_id, ended_cost)
   end
   leases.changed(at)
   local _, more = leases.find(id)

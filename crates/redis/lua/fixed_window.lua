@@ -89,8 +89,4 @@ function fixed_window.ends_at(limit, state, at)
   return ends_at
 end
 
-function fixed_window.is_same(one, other)
-  return one.used == other.used and one.changed_at == other.changed_at and one.opened_at == other.opened_at
-end
-
 return fixed_window

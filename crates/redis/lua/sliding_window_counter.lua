@@ -123,8 +123,4 @@ function sliding_window_counter.ends_at(limit, _, at)
   return plus(at, limit.window - elapsed_in(limit, at))
 end
 
-function sliding_window_counter.is_same(one, other)
-  return one.changed_at == other.changed_at and one.current == other.current and one.previous == other.previous
-end
-
 return sliding_window_counter

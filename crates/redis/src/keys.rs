@@ -1,1 +1,195 @@
-//! To be written.
+//! The names of Redis keys: readable, apart from each other whatever a client sends, and in the
+//! cluster slot of the key that they belong to.
+
+mod slot;
+
+use std::fmt::Write;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Algorithm, Anchor, LeaseId, Limit, Scope};
+
+pub(crate) use slot::slot_of;
+
+/// A key that is longer than this when written out is hashed.
+const LONGEST: usize = 64;
+
+/// Writes the names of keys.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    prefix: Box<str>,
+    secret: Secret,
+}
+
+/// The secret under which keys are hashed that must not be readable. The same on all instances that
+/// share a Redis, or they do not share what they count.
+#[derive(Clone)]
+pub(crate) struct Secret(Hmac<Sha256>);
+
+/// Where a [`Secret`] comes from, in the order in which it is looked for.
+#[derive(Clone, Copy)]
+pub(crate) enum SecretFrom<'a> {
+    /// What the operator configured for this.
+    Configured(&'a [u8]),
+    /// The password of Redis, which instances share anyway.
+    Password(&'a str),
+    /// A constant that everyone knows: hashes of keys that can be guessed can be told.
+    Public,
+}
+
+impl Secret {
+    pub(crate) fn new(from: SecretFrom<'_>) -> Self {
+        match from {
+            SecretFrom::Configured(secret) => Self::keyed(secret),
+            // Not the password itself: what is derived here is for one purpose only.
+            SecretFrom::Password(password) => {
+                let derived = Self::keyed(password.as_bytes()).hash(b"tidegate key secret");
+                Self::keyed(&derived)
+            }
+            SecretFrom::Public => Self::keyed(b"tidegate: public key secret"),
+        }
+    }
+
+    fn keyed(secret: &[u8]) -> Self {
+        // A key of any length will do; the type does not know that.
+        let keyed = Hmac::new_from_slice(secret);
+        Self(keyed.unwrap_or_else(|_| Hmac::new(&hmac::digest::Key::<Hmac<Sha256>>::default())))
+    }
+
+    fn hash(&self, key: &[u8]) -> [u8; 32] {
+        let mut hash = self.0.clone();
+        hash.update(key);
+        hash.finalize().into_bytes().into()
+    }
+}
+
+impl Keys {
+    /// Names that start with `prefix`.
+    pub(crate) fn new(prefix: &str, secret: Secret) -> Self {
+        let mut encoded = String::with_capacity(prefix.len());
+        encode(prefix, &mut encoded);
+        Self {
+            prefix: encoded.into(),
+            secret,
+        }
+    }
+
+    /// The state of one key under one limit: `tg:{<key>}:<scope>:<shape>`.
+    pub(crate) fn state(&self, scope: &Scope, limit: &Limit, key: &str) -> String {
+        let mut name = String::with_capacity(self.prefix.len() + scope.name().len() + 48);
+        name.push_str(&self.prefix);
+        name.push_str(":{");
+        self.write_key(scope, key, &mut name);
+        name.push_str("}:");
+        encode(scope.name(), &mut name);
+        name.push(':');
+        write_shape(limit, &mut name);
+        name
+    }
+
+    /// What is told of the leases in the state of a concurrency limit.
+    pub(crate) fn companion(state: &str) -> String {
+        [state, ":leases"].concat()
+    }
+
+    /// Where it is written which states a lease holds places of. Its slot is in the lease's name.
+    pub(crate) fn register(&self, lease: LeaseId) -> String {
+        let tag = slot::tag_of(slot_of_lease(lease));
+        format!("{}:{{{tag}}}:lease:{lease}", self.prefix)
+    }
+
+    /// A new name for a lease whose register is to be in the same slot as this state.
+    pub(crate) fn lease_for(state: &str) -> LeaseId {
+        let slot = u128::from(slot_of(state)) << LEASE_BITS;
+        let rest = LeaseId::random().as_u128() & ((1 << LEASE_BITS) - 1);
+        LeaseId::from_u128(slot | rest)
+    }
+
+    fn write_key(&self, scope: &Scope, key: &str, name: &mut String) {
+        if key.is_empty() {
+            // An empty tag would be none: the whole name would choose the slot.
+            name.push('*');
+            return;
+        }
+        if !scope.has_secret_keys() {
+            let start = name.len();
+            encode(key, name);
+            if name.len() - start <= LONGEST {
+                return;
+            }
+            name.truncate(start);
+        }
+        name.push('~');
+        for byte in &self.secret.hash(key.as_bytes())[..16] {
+            push_hex(*byte, name);
+        }
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bits of a lease's name below those that tell its slot.
+const LEASE_BITS: u32 = 128 - 14;
+
+/// The slot of a lease's register.
+pub(crate) fn slot_of_lease(lease: LeaseId) -> u16 {
+    u16::try_from(lease.as_u128() >> LEASE_BITS).unwrap_or(0)
+}
+
+/// Percent-encodes what is not a letter, a digit or one of `._@-`.
+fn encode(text: &str, name: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'@' | b'-') {
+            name.push(char::from(byte));
+        } else {
+            name.push('%');
+            push_hex(byte, name);
+        }
+    }
+}
+
+fn push_hex(byte: u8, name: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for digit in [byte >> 4, byte & 15] {
+        name.push(char::from(DIGITS[usize::from(digit)]));
+    }
+}
+
+/// What [`Limit::shape`] tells apart, to be read by people.
+fn write_shape(limit: &Limit, name: &mut String) {
+    let window = |name: &mut String, kind: &str, window: &dyn std::fmt::Display| {
+        // Writing to a string does not fail.
+        let _ = write!(name, "{kind}:{window}");
+    };
+    match limit.form() {
+        Form::Bucket(form) => {
+            let is_leaky = matches!(limit.algorithm(), Algorithm::LeakyBucket { .. });
+            window(name, if is_leaky { "lb" } else { "tb" }, &form.window());
+        }
+        Form::FixedWindow(form) => {
+            let from_first = form.anchor() == Anchor::FirstRequest;
+            window(name, if from_first { "fwf" } else { "fw" }, &form.window());
+        }
+        Form::SlidingCounter(form) => window(name, "swc", &form.window()),
+        Form::SlidingLog(form) => window(name, "log", &form.window()),
+        Form::SlidingSlots(form) => {
+            let slots = form.window().get() / form.slot().get().max(1);
+            window(name, "sws", &form.window());
+            let _ = write!(name, "/{slots}");
+            if form.counted() > slots {
+                name.push('s');
+            }
+        }
+        Form::Concurrency(_) => name.push_str("con"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,18 @@
 //! The script that decides in Redis: every algorithm, and the shell that reads and writes for them.
 //!
 //! Each algorithm is wrapped in a function of its own, which runs only in calls that need it: Redis
-//! runs the whole script text with each call, and making all functions would take longer than most
-//! decisions.
+//! runs the whole text with each call, and making all functions would take longer than a decision.
+
+use std::sync::LazyLock;
 
 /// Wraps one file into a function that runs it once and returns what it returns.
 macro_rules! module {
-    ($name:literal, $path:literal) => {
+    ($name:literal) => {
         concat!(
             "local ",
             $name,
             "\ndo\nlocal loaded\nlocal function load()\n",
-            include_str!(concat!("../lua/", $path)),
+            include_str!(concat!("../lua/", $name, ".lua")),
             "end\nfunction ",
             $name,
             "()\nloaded = loaded or load()\nreturn loaded\nend\nend\n"
@@ -24,19 +25,35 @@ macro_rules! algorithms {
     () => {
         concat!(
             include_str!("../lua/arithmetic.lua"),
-            module!("calendar", "calendar.lua"),
-            module!("bucket", "bucket.lua"),
-            module!("fixed_window", "fixed_window.lua"),
-            module!("sliding_window_counter", "sliding_window_counter.lua"),
-            module!("sliding_window_slots", "sliding_window_slots.lua"),
-            module!("sliding_window_log", "sliding_window_log.lua"),
-            module!("concurrency", "concurrency.lua"),
+            module!("calendar"),
+            module!("bucket"),
+            module!("fixed_window"),
+            module!("sliding_window_counter"),
+            module!("sliding_window_slots"),
+            module!("sliding_window_log"),
+            module!("concurrency"),
         )
     };
 }
 
+/// The text of the script.
+pub(crate) const SCRIPT: &str = concat!(
+    algorithms!(),
+    include_str!("../lua/shell/call.lua"),
+    include_str!("../lua/shell/inline.lua"),
+    include_str!("../lua/shell/spilled.lua"),
+    include_str!("../lua/shell/leases.lua"),
+    include_str!("../lua/shell/ops.lua"),
+    include_str!("../lua/shell/held.lua"),
+    include_str!("../lua/shell/steps.lua"),
+);
+
+/// The name under which Redis knows the script: its SHA-1, in hexadecimal.
+pub(crate) static SHA1: LazyLock<String> =
+    LazyLock::new(|| sha1_smol::Sha1::from(SCRIPT).digest().to_string());
+
 #[cfg(test)]
-pub(crate) const ALGORITHMS: &str = algorithms!();
+const ALGORITHMS: &str = algorithms!();
 
 #[cfg(test)]
 mod mirror;

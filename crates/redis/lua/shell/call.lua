@@ -1,0 +1,52 @@
+-- The shell around the algorithms: all that reads and writes Redis.
+--
+-- One call carries a list of steps, decided in order. KEYS and ARGV are flat, as wire.rs writes them.
+-- The reply is the time of Redis in microseconds and one answer for each step: a list, or a text that
+-- says why this step failed. A step reads and checks every key first, then decides, then writes;
+-- what one step meets is no concern of the others.
+
+local ceil, max, min = math.ceil, math.max, math.min
+local format, match = string.format, string.match
+
+-- How long state with supplied times is kept: the store's clock cannot tell when it is worth nothing.
+local A_DAY = 86400000
+-- Members are written to a sorted set so many at a time, as a call takes a limited number of values.
+local AT_ONCE = 1000
+
+local function call(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    -- Older servers put the place in the script before the message.
+    error({ text = match(reply.err, '^@[^:]*: ?%d+: %-?(.*)$') or reply.err }, 0)
+  end
+  return reply
+end
+
+local function unreadable(key)
+  error({ text = 'UNREADABLE the value of key `' .. key .. '` is not a state of this limit' }, 0)
+end
+
+-- The whole number that `text` writes, if it is one that a state can hold.
+local function whole_number(text)
+  local number = tonumber(text)
+  return number and number <= MAX and number or nil
+end
+
+-- The milliseconds at which a key that matters until `time` may go.
+local function expiry(time)
+  return ceil(time / 1000) + 1
+end
+
+local function expire(step, key, reset_at)
+  if step.is_supplied then
+    call('PEXPIRE', key, A_DAY)
+  else
+    call('PEXPIREAT', key, expiry(reset_at))
+  end
+end
+
+-- This answer for a request that took nothing: its verdict, over the state as it still is.
+local function over(outcome, untouched)
+  outcome[REMAINING], outcome[RESET_AT] = untouched[REMAINING], untouched[RESET_AT]
+  return outcome
+end

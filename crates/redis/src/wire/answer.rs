@@ -1,0 +1,158 @@
+//! The script's reply, read with doubt: a server may answer anything.
+
+use redis::Value;
+use tidegate_core::{Micros, Outcome, Outcomes, Retry, Timestamp};
+
+use super::{Op, Step, Task};
+
+/// What the script answered to one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// To a charge, a peek and what is settled: one outcome for each charge.
+    Outcomes(Outcomes),
+    /// To a lease: what was taken in advance.
+    Leased(Leased),
+    /// To the release or the renewal of a lease: whether it was live, here; and the states in other
+    /// slots that hold it too.
+    Held {
+        /// Whether one of them was released, or all of them renewed.
+        was_live: bool,
+        /// The names of the other states.
+        there: Vec<String>,
+    },
+    /// To what has no answer.
+    Done,
+}
+
+/// What was taken in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leased {
+    /// The answer to the charge's own cost. Its `at` is what a window's give-back names.
+    pub(crate) outcome: Outcome,
+    /// The units that are out on the lease now: those taken, the charge's cost among them, and what
+    /// was left of the lease before. Zero: there is no lease.
+    pub(crate) units: u64,
+    /// When the lease ends, by the clock of Redis.
+    pub(crate) ends_at: Timestamp,
+}
+
+/// Why one step failed, in the words of the server or the script.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct StepError {
+    text: String,
+}
+
+impl StepError {
+    /// The first word, such as `OOM`, `READONLY`, `WRONGTYPE` or `UNREADABLE`.
+    pub(crate) fn code(&self) -> &str {
+        self.text.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// The reply is not one of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the reply is not of the script's form")]
+pub(crate) struct BadReply;
+
+/// Reads the reply to `steps`: the time of Redis, and an answer for each.
+pub(crate) fn decode(
+    steps: &[&Step],
+    reply: Value,
+) -> Result<(Timestamp, Vec<Result<Answer, StepError>>), BadReply> {
+    let Value::Array(values) = reply else {
+        return Err(BadReply);
+    };
+    let mut values = values.into_iter();
+    let now = time(&values.next().ok_or(BadReply)?)?;
+    if values.len() != steps.len() {
+        return Err(BadReply);
+    }
+    let answers = steps.iter().zip(values).map(|(step, value)| match value {
+        Value::Array(numbers) => step.answer(&numbers).map(Ok),
+        Value::BulkString(text) => Ok(Err(StepError {
+            text: String::from_utf8_lossy(&text).into_owned(),
+        })),
+        Value::SimpleString(text) => Ok(Err(StepError { text })),
+        _ => Err(BadReply),
+    });
+    Ok((now, answers.collect::<Result<_, _>>()?))
+}
+
+impl Step {
+    fn answer(&self, values: &[Value]) -> Result<Answer, BadReply> {
+        match self.op {
+            Op::Charge | Op::Peek | Op::Settle => {
+                let (outcomes, rest) = values.as_chunks::<6>();
+                if !rest.is_empty() || outcomes.len() != self.tasks.len() {
+                    return Err(BadReply);
+                }
+                let outcomes = self
+                    .tasks
+                    .iter()
+                    .zip(outcomes)
+                    .map(|(task, values)| task.outcome(values));
+                Ok(Answer::Outcomes(outcomes.collect::<Result<_, _>>()?))
+            }
+            Op::Lease => {
+                let ([outcome], [units, ends_at]) = values.as_chunks::<6>() else {
+                    return Err(BadReply);
+                };
+                let [task] = &self.tasks[..] else {
+                    return Err(BadReply);
+                };
+                Ok(Answer::Leased(Leased {
+                    outcome: task.outcome(outcome)?,
+                    units: number(units)?,
+                    ends_at: time(ends_at)?,
+                }))
+            }
+            Op::Release | Op::Renew | Op::ReleaseThere | Op::RenewThere => {
+                let (was_live, there) = values.split_first().ok_or(BadReply)?;
+                let there = there.iter().map(|key| match key {
+                    Value::BulkString(key) => {
+                        String::from_utf8(key.clone()).map_err(|_| BadReply)
+                    }
+                    _ => Err(BadReply),
+                });
+                Ok(Answer::Held {
+                    was_live: number(was_live)? == 1,
+                    there: there.collect::<Result<_, _>>()?,
+                })
+            }
+            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(Answer::Done),
+        }
+    }
+}
+
+impl Task {
+    fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
+        let [allowed, remaining, retry, reset_at, delay, at] = values;
+        let allowed = number(allowed)? == 1;
+        let retry = match retry {
+            _ if allowed => Retry::Now,
+            Value::Int(-1) => Retry::Never,
+            wait => Retry::After(Micros::new(number(wait)?)),
+        };
+        Ok(Outcome {
+            allowed,
+            limit: self.capacity(),
+            remaining: number(remaining)?,
+            retry,
+            reset_at: time(reset_at)?,
+            delay: Micros::new(number(delay)?),
+            at: time(at)?,
+        })
+    }
+}
+
+fn number(value: &Value) -> Result<u64, BadReply> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| BadReply),
+        _ => Err(BadReply),
+    }
+}
+
+fn time(value: &Value) -> Result<Timestamp, BadReply> {
+    number(value).map(Timestamp::from_micros)
+}
