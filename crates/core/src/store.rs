@@ -219,6 +219,9 @@ pub enum StoreError {
     /// No answer came in time. The charge may have happened.
     #[error("the store did not answer within {0:?}")]
     TimedOut(Duration),
+    /// The connection was lost on the way. The charge may have happened.
+    #[error("the connection to the store was lost")]
+    Lost(#[source] Box<dyn Error + Send + Sync>),
     /// The answer was not of the agreed form: a bug here, or a foreign value there.
     #[error("the store gave an unreadable answer")]
     BadReply(#[source] Box<dyn Error + Send + Sync>),
@@ -227,6 +230,9 @@ pub enum StoreError {
 impl StoreError {
     /// Whether trying again could help without any change by the operator.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::TimedOut(_))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::TimedOut(_) | Self::Lost(_)
+        )
     }
 }

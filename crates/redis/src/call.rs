@@ -1,0 +1,145 @@
+//! A question on its way to a server, and what can come of it.
+
+use std::sync::Arc;
+
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use tidegate_core::Timestamp;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::url::Node;
+use crate::wire::{Answer, Step};
+
+/// A question with a deadline, and where its answer goes.
+pub(crate) struct Job {
+    pub(crate) work: Work,
+    /// Whether the server is to answer for a slot that it is about to get.
+    pub(crate) is_asking: bool,
+    pub(crate) deadline: Instant,
+    pub(crate) reply: oneshot::Sender<Result<Reply, CallError>>,
+}
+
+/// What is asked.
+#[derive(Clone)]
+pub(crate) enum Work {
+    /// A step of the script, which goes with others in one call.
+    Step(Arc<Step>),
+    /// A command on its own.
+    Command(Arc<Cmd>),
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Step(StepReply),
+    Command(Value),
+}
+
+/// The answer to a step.
+#[derive(Debug)]
+pub(crate) struct StepReply {
+    pub(crate) answer: Answer,
+    /// The server's time when it decided.
+    pub(crate) now: Timestamp,
+    /// When the question was sent.
+    pub(crate) sent_at: Instant,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Nothing ran: somebody else answers for the slot.
+    #[error("the slot has moved to {0}")]
+    Moved(Node),
+    /// Nothing ran: somebody else answers for this key, for now.
+    #[error("{0} is to be asked")]
+    Ask(Node),
+    /// Nothing ran, and a moment later it may.
+    #[error("{0}")]
+    NotNow(String),
+    /// Nothing was sent.
+    #[error("{0}")]
+    Down(String),
+    /// Nothing ran, and it will not until somebody changes something.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody knows whether it ran.
+    #[error("the connection was lost: {0}")]
+    Lost(String),
+    /// Nobody knows whether it ran.
+    #[error("no answer came in time")]
+    Late,
+    /// It was answered, and not as agreed.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl CallError {
+    /// Whether the server itself said this, so that it is alive and was understood.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Moved(_) | Self::Ask(_) | Self::NotNow(_) | Self::Refused(_) => true,
+            Self::Down(_) | Self::Lost(_) | Self::Late | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// Reads an error reply by its first word, as the script hands it on from a command of its own.
+    pub(crate) fn of_text(text: &str) -> Self {
+        match text.split_whitespace().next().unwrap_or_default() {
+            "OOM" | "READONLY" | "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => {
+                Self::NotNow(text.to_owned())
+            }
+            "MISCONF" | "NOREPLICAS" | "NOPERM" | "NOAUTH" => Self::Refused(text.to_owned()),
+            _ => Self::Unreadable(text.to_owned()),
+        }
+    }
+}
+
+/// Whether the script has to be sent whole.
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Whether the server no longer takes writes.
+pub(crate) fn is_read_only(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+impl From<&RedisError> for CallError {
+    fn from(error: &RedisError) -> Self {
+        let redirect = || {
+            let (host, port) = error.redirect_node()?;
+            let host = host.to_owned();
+            Some(Node::Tcp { host, port })
+        };
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => {
+                redirect().map_or_else(|| Self::NotNow(error.to_string()), Self::Moved)
+            }
+            ErrorKind::Server(ServerErrorKind::Ask) => {
+                redirect().map_or_else(|| Self::NotNow(error.to_string()), Self::Ask)
+            }
+            ErrorKind::Server(
+                ServerErrorKind::TryAgain
+                | ServerErrorKind::BusyLoading
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::NoScript,
+            ) => Self::NotNow(error.to_string()),
+            ErrorKind::Server(_) => match error.code() {
+                Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
+                _ => Self::Refused(error.to_string()),
+            },
+            ErrorKind::AuthenticationFailed => Self::Refused(error.to_string()),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+                Self::Unreadable(error.to_string())
+            }
+            _ if error.code().is_some() => match error.code() {
+                Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
+                _ => Self::Refused(error.to_string()),
+            },
+            _ => Self::Lost(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What this instance remembers of what Redis said: denials that still hold, and how much was used.
+//!
+//! All of it is only a hint and may be forgotten at any time: denials that are remembered save a question,
+//! and what was used is where local counters begin when Redis is away.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Limit, Micros, Outcome, Retry};
+use tokio::time::Instant;
+
+/// How long a denial is remembered at the most.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// The same where a charge that is given back a moment later may have caused it.
+pub(crate) const LONGEST_ACROSS_SLOTS: Duration = Duration::from_millis(20);
+/// How many states each part remembers before the older half goes.
+const YOUNG: usize = 4_096;
+const PARTS: usize = 16;
+
+/// A name for a state that no two states share, as far as anybody can arrange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StateName(u64, u64);
+
+/// What is remembered. Bounded: the states that were heard of longest ago go first.
+pub(crate) struct Hints {
+    hashers: [RandomState; 2],
+    parts: [Mutex<Part>; PARTS],
+}
+
+#[derive(Default)]
+struct Part {
+    young: HashMap<StateName, Hint, foldhash::fast::RandomState>,
+    old: HashMap<StateName, Hint, foldhash::fast::RandomState>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hint {
+    heard_at: Instant,
+    outcome: Outcome,
+    /// Whether what was used flows back all the time, and not at the end of something.
+    flows: bool,
+    denial: Option<Denial>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Denial {
+    /// Of a limit with these numbers.
+    count: u64,
+    capacity: u64,
+    cost: u64,
+    sent_at: Instant,
+    until: Instant,
+    outcome: Outcome,
+}
+
+impl Hints {
+    pub(crate) fn new() -> Self {
+        Self {
+            hashers: [RandomState::default(), RandomState::default()],
+            parts: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// The name of the state with this key.
+    pub(crate) fn name(&self, key: &[u8]) -> StateName {
+        let [first, second] = self.hashers.each_ref().map(|hasher| {
+            let mut hasher = hasher.build_hasher();
+            hasher.write(key);
+            hasher.finish()
+        });
+        StateName(first, second)
+    }
+
+    /// The denial that a charge of `cost` would meet, if one is remembered.
+    pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
+        let denial = self.with(name, |hint| hint.denial).flatten()?;
+        let now = Instant::now();
+        let is_same = (denial.count, denial.capacity) == (limit.rate().count, limit.capacity());
+        if !is_same || cost < denial.cost || now >= denial.until {
+            return None;
+        }
+        let waited = Micros::from(now - denial.sent_at);
+        let retry = match denial.outcome.retry {
+            Retry::After(wait) if waited < wait => Retry::After(wait - waited),
+            Retry::After(_) | Retry::Now => return None,
+            Retry::Never => Retry::Never,
+        };
+        Some(Outcome {
+            retry,
+            ..denial.outcome
+        })
+    }
+
+    /// Remembers what was said about a charge of `cost`. A denial is remembered for at most `longest`.
+    pub(crate) fn heard(
+        &self,
+        name: StateName,
+        limit: &Limit,
+        cost: u64,
+        outcome: &Outcome,
+        sent_at: Instant,
+        longest: Duration,
+    ) {
+        let is_concurrency = matches!(limit.form(), Form::Concurrency(_));
+        let hold = match outcome.retry {
+            Retry::After(wait) => Duration::from(wait).min(longest),
+            Retry::Never => longest,
+            Retry::Now => Duration::ZERO,
+        };
+        let denial = (!outcome.allowed && !is_concurrency && !hold.is_zero()).then(|| Denial {
+            count: limit.rate().count,
+            capacity: limit.capacity(),
+            cost,
+            sent_at,
+            until: sent_at + hold,
+            outcome: *outcome,
+        });
+        let hint = Hint {
+            heard_at: sent_at,
+            outcome: *outcome,
+            flows: matches!(limit.form(), Form::Bucket(_)),
+            denial,
+        };
+        let mut part = self.part(name).lock();
+        if part.young.len() >= YOUNG && !part.young.contains_key(&name) {
+            part.old = std::mem::take(&mut part.young);
+        }
+        part.young.insert(name, hint);
+    }
+
+    /// What was last said to remain.
+    pub(crate) fn remaining(&self, name: StateName) -> Option<u64> {
+        self.with(name, |hint| hint.outcome.remaining)
+    }
+
+    /// What was last said of it all, if that is no older than `age`.
+    pub(crate) fn recent(&self, name: StateName, age: Duration) -> Option<Outcome> {
+        let (outcome, heard_at) = self.with(name, |hint| (hint.outcome, hint.heard_at))?;
+        (heard_at.elapsed() <= age).then_some(outcome)
+    }
+
+    /// What was last said to be used, as far as that still counts. Told once.
+    pub(crate) fn take_used(&self, name: StateName) -> Option<u64> {
+        let mut part = self.part(name).lock();
+        let young = part.young.remove(&name);
+        let hint = part.old.remove(&name).filter(|_| young.is_none());
+        let hint = young.or(hint)?;
+        drop(part);
+        let used = hint.outcome.limit.saturating_sub(hint.outcome.remaining);
+        let whole = hint.outcome.reset_at.since(hint.outcome.at).get();
+        let passed = Micros::from(hint.heard_at.elapsed()).get();
+        if passed >= whole {
+            return None;
+        }
+        if !hint.flows {
+            return Some(used);
+        }
+        let left = u128::from(used) * u128::from(whole - passed);
+        u64::try_from(left.div_ceil(u128::from(whole))).ok()
+    }
+
+    /// Forgets one state.
+    pub(crate) fn forget(&self, name: StateName) {
+        let mut part = self.part(name).lock();
+        part.young.remove(&name);
+        part.old.remove(&name);
+    }
+
+    /// Forgets every denial.
+    pub(crate) fn forget_denials(&self) {
+        for part in &self.parts {
+            let mut part = part.lock();
+            let Part { young, old } = &mut *part;
+            for hint in young.values_mut().chain(old.values_mut()) {
+                hint.denial = None;
+            }
+        }
+    }
+
+    fn with<T>(&self, name: StateName, read: impl FnOnce(&Hint) -> T) -> Option<T> {
+        let part = self.part(name).lock();
+        part.young
+            .get(&name)
+            .or_else(|| part.old.get(&name))
+            .map(read)
+    }
+
+    fn part(&self, name: StateName) -> &Mutex<Part> {
+        &self.parts[usize::try_from(name.0 % PARTS as u64).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::{Algorithm, Rate, Timestamp};
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new(Rate::per_minute(10), algorithm).unwrap()
+    }
+
+    fn denied(wait: u64) -> Outcome {
+        let at = Timestamp::from_seconds(1_000);
+        Outcome {
+            allowed: false,
+            limit: 10,
+            remaining: 2,
+            retry: Retry::After(Micros::new(wait)),
+            reset_at: at + Micros::MINUTE,
+            delay: Micros::ZERO,
+            at,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denial_serves_costs_as_large_until_it_ends() {
+        let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
+        let name = hints.name(b"key");
+        hints.heard(name, &limit, 3, &denied(500_000), Instant::now(), LONGEST);
+        assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
+        assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
+        let more: Limit = "11/minute".parse().unwrap();
+        assert_eq!(hints.denied(name, &more, 3), None, "another limit");
+        tokio::time::advance(Duration::from_millis(200)).await;
+        let told = hints.denied(name, &limit, 4).unwrap();
+        assert_eq!(told.retry, Retry::After(Micros::new(300_000)));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(hints.denied(name, &limit, 4), None, "it has ended");
+
+        hints.heard(name, &limit, 3, &denied(9_000_000), Instant::now(), LONGEST);
+        tokio::time::advance(Duration::from_millis(999)).await;
+        assert!(hints.denied(name, &limit, 3).is_some());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(hints.denied(name, &limit, 3), None, "never for longer");
+
+        hints.heard(name, &limit, 3, &denied(9_000_000), Instant::now(), LONGEST);
+        hints.forget_denials();
+        assert_eq!(hints.denied(name, &limit, 3), None);
+        let holders = Limit::concurrent(10).unwrap();
+        hints.heard(name, &holders, 3, &denied(900_000), Instant::now(), LONGEST);
+        assert_eq!(hints.denied(name, &holders, 3), None, "never of holders");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_used_is_told_once_and_fades() {
+        let hints = Hints::new();
+        let name = hints.name(b"key");
+        let hear = |algorithm| {
+            hints.heard(
+                name,
+                &limit(algorithm),
+                1,
+                &denied(1),
+                Instant::now(),
+                LONGEST,
+            );
+        };
+        hear(Algorithm::TOKEN_BUCKET);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(hints.take_used(name), Some(4), "half of 8 has flowed back");
+        assert_eq!(hints.take_used(name), None, "once");
+        hear(Algorithm::FIXED_WINDOW);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(hints.take_used(name), Some(8), "until the window ends");
+        hear(Algorithm::FIXED_WINDOW);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(hints.take_used(name), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
+        for key in 0..PARTS * YOUNG * 5 {
+            let name = hints.name(&key.to_ne_bytes());
+            hints.heard(name, &limit, 3, &denied(500_000), Instant::now(), LONGEST);
+        }
+        let kept: usize = hints
+            .parts
+            .iter()
+            .map(|part| part.lock().young.len() + part.lock().old.len())
+            .sum();
+        assert!(kept <= PARTS * YOUNG * 2, "{kept}");
+    }
+}

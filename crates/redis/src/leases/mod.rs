@@ -1,0 +1,66 @@
+//! What this instance took in advance of `sync: leased` limits, and serves from (`pool.rs`).
+
+mod pool;
+
+pub(crate) use pool::{Grant, Lease, Pool, Unused};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::hints::StateName;
+
+/// A pool for each state, made when it is first asked for.
+#[derive(Default)]
+pub(crate) struct Pools {
+    pools: Mutex<HashMap<StateName, Arc<SharedPool>, foldhash::fast::RandomState>>,
+}
+
+/// A pool, and who may fill it: one at a time, while the others wait for what comes.
+pub(crate) struct SharedPool {
+    pub(crate) pool: Mutex<Pool>,
+    pub(crate) filling: tokio::sync::Mutex<()>,
+}
+
+impl Pools {
+    /// The pool of a state, made with `new` if there is none.
+    pub(crate) fn of(&self, name: StateName, new: impl FnOnce() -> Pool) -> Arc<SharedPool> {
+        let mut pools = self.pools.lock();
+        let pool = pools.entry(name).or_insert_with(|| {
+            Arc::new(SharedPool {
+                pool: Mutex::new(new()),
+                filling: tokio::sync::Mutex::new(()),
+            })
+        });
+        Arc::clone(pool)
+    }
+
+    /// The pool of a state, if there is one.
+    pub(crate) fn get(&self, name: StateName) -> Option<Arc<SharedPool>> {
+        self.pools.lock().get(&name).cloned()
+    }
+
+    /// Takes out of every pool what `chosen` picks, and forgets the pools that nobody has used for a while.
+    pub(crate) fn drain(&self, chosen: impl Fn(&Pool) -> bool) -> Vec<Unused> {
+        let mut unused = Vec::new();
+        self.pools.lock().retain(|_, shared| {
+            let mut pool = shared.pool.lock();
+            if chosen(&pool) {
+                unused.extend(pool.empty());
+            }
+            // Whoever still holds it is about to use it.
+            !pool.is_forgotten() || Arc::strong_count(shared) > 1
+        });
+        unused
+    }
+
+    /// How many units are out on lease here.
+    pub(crate) fn units(&self) -> u64 {
+        let pools = self.pools.lock();
+        pools
+            .values()
+            .map(|shared| shared.pool.lock().units())
+            .sum()
+    }
+}

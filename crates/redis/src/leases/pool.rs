@@ -1,0 +1,219 @@
+//! A pool of units that were charged in advance, of one state.
+
+use std::time::Duration;
+
+use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
+use tokio::time::Instant;
+
+/// For how long a pool should last when it is filled.
+const LASTS: Duration = Duration::from_millis(100);
+/// How long a pool may lie idle before its units go back.
+const IDLE: Duration = Duration::from_millis(200);
+/// How long before its end a lease goes back, so that it arrives in time.
+const BEFORE_END: Duration = Duration::from_millis(100);
+/// How long an empty pool is kept for what was learned about its demand.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+/// A lease is not used for the last moment before its end.
+const MARGIN: Duration = Duration::from_millis(1);
+
+/// Units that were charged in advance, and how fast they go.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    scope: tidegate_core::Scope,
+    limit: Limit,
+    key: Box<str>,
+    lease: Option<Held>,
+    /// How much to ask for next time.
+    batch: u64,
+    used_at: Instant,
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    /// How many it was for in all.
+    granted: u64,
+    /// How many are left.
+    units: u64,
+    filled_at: Instant,
+    ends_at: Instant,
+    /// What Redis said when it was taken.
+    outcome: Outcome,
+}
+
+/// What a lease is called where it was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
+    /// The instant at which its units were charged.
+    pub(crate) charged_at: Timestamp,
+}
+
+/// What Redis granted.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) lease: Lease,
+    /// How many units it added to what was left.
+    pub(crate) taken: u64,
+    /// How long it lasts from the instant of its decision.
+    pub(crate) lasts: Micros,
+    pub(crate) sent_at: Instant,
+    pub(crate) outcome: Outcome,
+    /// How many that were left of the lease before belong to this one.
+    pub(crate) carried: u64,
+}
+
+/// What a pool would have to be filled with.
+#[derive(Debug)]
+pub(crate) struct Want {
+    /// Less is of no use.
+    pub(crate) least: u64,
+    /// What would be good to have.
+    pub(crate) most: u64,
+    /// The lease that is still running, and how much of it is used and left.
+    pub(crate) before: Option<(Lease, u64, u64)>,
+}
+
+/// Units that go back.
+#[derive(Debug)]
+pub(crate) struct Unused {
+    pub(crate) scope: tidegate_core::Scope,
+    pub(crate) limit: Limit,
+    pub(crate) key: Box<str>,
+    pub(crate) lease: Lease,
+    pub(crate) units: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(scope: &tidegate_core::Scope, limit: &Limit, key: &str) -> Self {
+        Self {
+            scope: scope.clone(),
+            limit: limit.clone(),
+            key: key.into(),
+            lease: None,
+            batch: 1,
+            used_at: Instant::now(),
+        }
+    }
+
+    /// Serves `cost`, if there is that much.
+    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<Outcome> {
+        let now = Instant::now();
+        self.used_at = now;
+        // What was taken under other numbers does not speak for these.
+        if *limit != self.limit {
+            return None;
+        }
+        let held = self.lease.as_mut().filter(|held| now < held.ends_at)?;
+        if held.units < cost {
+            return None;
+        }
+        held.units -= cost;
+        let remaining = held.outcome.remaining.saturating_add(held.units);
+        Some(Outcome {
+            allowed: true,
+            remaining: remaining.min(held.outcome.limit),
+            retry: Retry::Now,
+            delay: Micros::ZERO,
+            ..held.outcome
+        })
+    }
+
+    /// Puts back what was served and is not needed. False if its lease has gone.
+    pub(crate) fn put_back(&mut self, cost: u64, charged_at: Timestamp) -> bool {
+        let now = Instant::now();
+        let is_same = |held: &&mut Held| {
+            let used = held.granted.saturating_sub(held.units);
+            now < held.ends_at && held.lease.charged_at == charged_at && used >= cost
+        };
+        match self.lease.as_mut().filter(is_same) {
+            Some(held) => {
+                held.units += cost;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What is missing to serve `cost`; no more than `share`, if less is enough.
+    pub(crate) fn wants(&self, cost: u64, share: u64) -> Want {
+        let now = Instant::now();
+        let held = self.lease.as_ref().filter(|held| now < held.ends_at);
+        let left = held.map_or(0, |held| held.units);
+        let least = cost.saturating_sub(left).max(1);
+        Want {
+            least,
+            most: self.batch.min(share).max(least),
+            before: held.map(|held| {
+                let used = held.granted.saturating_sub(held.units);
+                (held.lease, used, held.units)
+            }),
+        }
+    }
+
+    /// Takes in what was granted, and learns how fast it goes.
+    pub(crate) fn fill(&mut self, limit: &Limit, grant: Grant) {
+        let now = Instant::now();
+        if *limit != self.limit {
+            self.limit = limit.clone();
+            self.lease = None;
+        }
+        if let Some(held) = &self.lease {
+            let lasted = now.saturating_duration_since(held.filled_at);
+            if lasted < LASTS {
+                self.batch = self.batch.saturating_mul(2);
+            } else if lasted > LASTS * 2 {
+                self.batch = (self.batch / 2).max(1);
+            }
+        }
+        self.batch = self.batch.min(self.limit.capacity());
+        let left = match &self.lease {
+            // Some may have gone since the question was sent.
+            Some(held) => held.units.min(grant.carried),
+            None => 0,
+        };
+        let lasts = Duration::from(grant.lasts).saturating_sub(MARGIN);
+        self.lease = Some(Held {
+            lease: grant.lease,
+            granted: grant.carried.saturating_add(grant.taken),
+            units: left.saturating_add(grant.taken),
+            filled_at: now,
+            ends_at: grant.sent_at + lasts,
+            outcome: grant.outcome,
+        });
+    }
+
+    /// Takes out what is left, to give it back.
+    pub(crate) fn empty(&mut self) -> Option<Unused> {
+        let held = self.lease.take()?;
+        let is_worth = held.units > 0 && Instant::now() < held.ends_at;
+        is_worth.then(|| Unused {
+            scope: self.scope.clone(),
+            limit: self.limit.clone(),
+            key: self.key.clone(),
+            lease: held.lease,
+            units: held.units,
+        })
+    }
+
+    /// Whether its units should go back: nobody takes them, or their end is near.
+    pub(crate) fn is_idle(&self) -> bool {
+        let now = Instant::now();
+        self.lease.as_ref().is_some_and(|held| {
+            let ends_soon = now + BEFORE_END >= held.ends_at && now < held.ends_at;
+            held.units > 0 && (now >= self.used_at + IDLE || ends_soon)
+        })
+    }
+
+    /// Whether nothing is in it and nobody has asked for a while.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.units() == 0 && self.used_at.elapsed() > FORGOTTEN
+    }
+
+    /// How many units it holds.
+    pub(crate) fn units(&self) -> u64 {
+        let now = Instant::now();
+        let held = self.lease.as_ref().filter(|held| now < held.ends_at);
+        held.map_or(0, |held| held.units)
+    }
+}

@@ -1,0 +1,98 @@
+//! What goes together: the jobs at the head of the queue, put into calls.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use redis::Cmd;
+use tokio::time::Instant;
+
+use super::BATCH;
+use crate::call::{CallError, Job, Work};
+use crate::wire::Step;
+
+/// Jobs that share one call.
+pub(super) struct Batch {
+    pub(super) question: Question,
+    pub(super) jobs: Vec<Job>,
+}
+
+/// What is sent.
+pub(super) enum Question {
+    /// Steps, one for each job.
+    Steps {
+        steps: Vec<Arc<Step>>,
+        is_asking: bool,
+    },
+    /// A command, for a single job.
+    Command { command: Arc<Cmd>, is_asking: bool },
+}
+
+impl Batch {
+    /// The latest time at which somebody still waits for it.
+    pub(super) fn deadline(&self) -> Instant {
+        let deadlines = self.jobs.iter().map(|job| job.deadline);
+        deadlines.max().unwrap_or_else(Instant::now)
+    }
+}
+
+/// Takes jobs from the head of the queue: as many as fit into one call, or in a cluster into one call for
+/// each slot. Jobs that could not be answered before their deadline are told so instead.
+pub(super) fn take(
+    queue: &mut VecDeque<Job>,
+    is_cluster: bool,
+    earliest_answer: Instant,
+) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut slots: Vec<Option<u16>> = Vec::new();
+    let mut taken = 0;
+    while taken < BATCH
+        && let Some(job) = queue.pop_front()
+    {
+        if job.deadline < earliest_answer {
+            let late = CallError::Down("it could not be answered in time".to_owned());
+            let _ = job.reply.send(Err(late));
+            continue;
+        }
+        if job.reply.is_closed() {
+            continue;
+        }
+        taken += 1;
+        let is_asking = job.is_asking;
+        let step = match &job.work {
+            Work::Step(step) => Arc::clone(step),
+            Work::Command(command) => {
+                let command = Arc::clone(command);
+                batches.push(Batch {
+                    question: Question::Command { command, is_asking },
+                    jobs: vec![job],
+                });
+                slots.push(None);
+                continue;
+            }
+        };
+        let slot = if is_cluster { step.slot() } else { Some(0) };
+        let fits = |batch: &Batch| match &batch.question {
+            Question::Steps { is_asking: is, .. } => *is == is_asking,
+            Question::Command { .. } => false,
+        };
+        let place = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
+        match place.map(|place| &mut batches[place]) {
+            Some(Batch {
+                question: Question::Steps { steps, .. },
+                jobs,
+            }) => {
+                steps.push(step);
+                jobs.push(job);
+            }
+            _ => {
+                let steps = vec![step];
+                batches.push(Batch {
+                    question: Question::Steps { steps, is_asking },
+                    jobs: vec![job],
+                });
+                slots.push(slot);
+            }
+        }
+    }
+    batches
+}

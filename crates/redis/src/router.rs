@@ -1,0 +1,215 @@
+//! From a question to the server that answers it, and again where nothing has run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use tidegate_core::StoreError;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::call::{CallError, Reply, StepReply, Work};
+use crate::cluster::Cluster;
+use crate::dial::{Dialer, Role};
+use crate::keys::slot_of;
+use crate::link::{Link, LinkSettings, Target};
+use crate::sentinel::{self, Sentinels};
+use crate::settings::RedisSettings;
+use crate::stats::Stats;
+use crate::url::{Node, Topology};
+use crate::wire::Step;
+
+/// How long to wait before a question is asked again that could not be answered just then.
+const AGAIN: Duration = Duration::from_millis(1);
+
+/// The servers of a store, whatever their topology.
+pub(crate) struct Router {
+    servers: Servers,
+    dialer: Dialer,
+    deadline: Duration,
+}
+
+enum Servers {
+    One {
+        link: Arc<Link>,
+        /// Follows the sentinels, if there are any.
+        follower: Option<JoinHandle<()>>,
+    },
+    Cluster(Cluster),
+}
+
+impl Router {
+    /// Begins to connect. Must be called within a runtime.
+    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>) -> Self {
+        let dialer = Dialer::new(Arc::clone(settings));
+        let deadline = settings.deadline;
+        let link = |target| {
+            Arc::new(Link::open(LinkSettings {
+                target,
+                dialer: dialer.clone(),
+                deadline,
+                is_cluster: false,
+                stats: Arc::clone(stats),
+            }))
+        };
+        let servers = match settings.url.topology.clone() {
+            Topology::One(node) => Servers::One {
+                link: link(Target::Node(node)),
+                follower: None,
+            },
+            Topology::Sentinel { sentinels, name } => {
+                let sentinels = Arc::new(Sentinels::new(sentinels, name, dialer.clone()));
+                let link = link(Target::MasterOf(Arc::clone(&sentinels)));
+                let follower = tokio::spawn(sentinel::follow(sentinels, Arc::downgrade(&link)));
+                Servers::One {
+                    link,
+                    follower: Some(follower),
+                }
+            }
+            Topology::Cluster { seeds } => {
+                let stats = Arc::clone(stats);
+                Servers::Cluster(Cluster::open(seeds, dialer.clone(), deadline, stats))
+            }
+        };
+        Self {
+            servers,
+            dialer,
+            deadline,
+        }
+    }
+
+    /// Whether keys in different slots cannot be decided in one step.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
+    }
+
+    /// When a question that is asked now has to be answered.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// Takes a step where its keys are. All of them share a slot.
+    pub(crate) async fn step(
+        &self,
+        step: Step,
+        deadline: Instant,
+    ) -> Result<StepReply, StoreError> {
+        let slot = step.slot().unwrap_or(0);
+        let work = Work::Step(Arc::new(step));
+        match self.ask(slot, work, deadline).await? {
+            Reply::Step(reply) => Ok(reply),
+            Reply::Command(_) => Err(unreadable("a step was answered like a command")),
+        }
+    }
+
+    /// Sends a command to the server that answers for `key`.
+    pub(crate) async fn command(
+        &self,
+        key: &str,
+        command: redis::Cmd,
+        deadline: Instant,
+    ) -> Result<redis::Value, StoreError> {
+        let work = Work::Command(Arc::new(command));
+        match self.ask(slot_of(key), work, deadline).await? {
+            Reply::Command(value) => Ok(value),
+            Reply::Step(_) => Err(unreadable("a command was answered like a step")),
+        }
+    }
+
+    /// A connection of its own to the server that answers for `key`, for what may keep others waiting.
+    pub(crate) async fn dial(&self, key: &str) -> Result<MultiplexedConnection, StoreError> {
+        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let dialed = self.dialer.dial(&node, Role::Server).await;
+        dialed.map_err(|error| StoreError::Unreachable(error.into()))
+    }
+
+    /// A connection that hears messages.
+    pub(crate) async fn listen(&self, key: &str) -> Result<PubSub, StoreError> {
+        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let dialed = self.dialer.listen(&node, Role::Server).await;
+        dialed.map_err(|error| StoreError::Unreachable(error.into()))
+    }
+
+    fn node_of(&self, key: &str) -> Option<Node> {
+        match &self.servers {
+            Servers::One { link, .. } => link.connected_to(),
+            Servers::Cluster(cluster) => cluster.node_of(slot_of(key)),
+        }
+    }
+
+    fn away(&self) -> StoreError {
+        let problem = self.problem();
+        StoreError::Unreachable(problem.unwrap_or_else(|| "it is away".to_owned()).into())
+    }
+
+    async fn ask(&self, slot: u16, work: Work, deadline: Instant) -> Result<Reply, StoreError> {
+        loop {
+            let answer = match &self.servers {
+                Servers::One { link, .. } => link.call(work.clone(), false, deadline).await,
+                Servers::Cluster(cluster) => cluster.call(slot, work.clone(), deadline).await,
+            };
+            match answer {
+                Ok(reply) => return Ok(reply),
+                // Nothing has run, and a moment later it may.
+                Err(CallError::NotNow(_)) if Instant::now() + AGAIN < deadline => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return Err(self.told(error)),
+            }
+        }
+    }
+
+    fn told(&self, error: CallError) -> StoreError {
+        match error {
+            CallError::Late => StoreError::TimedOut(self.deadline),
+            CallError::Lost(_) => StoreError::Lost(error.into()),
+            CallError::Unreadable(_) => StoreError::BadReply(error.into()),
+            CallError::Moved(_)
+            | CallError::Ask(_)
+            | CallError::NotNow(_)
+            | CallError::Down(_)
+            | CallError::Refused(_) => StoreError::Unreachable(error.into()),
+        }
+    }
+
+    /// Whether the store would be asked at all just now.
+    pub(crate) fn is_up(&self) -> bool {
+        match &self.servers {
+            Servers::One { link, .. } => link.is_up(),
+            Servers::Cluster(cluster) => cluster.is_up(),
+        }
+    }
+
+    /// What keeps it from answering, if anything does.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match &self.servers {
+            Servers::One { link, .. } if link.is_up() => None,
+            Servers::One { link, .. } => Some(link.problem()),
+            Servers::Cluster(cluster) => cluster.problem(),
+        }
+    }
+
+    /// How many questions wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        match &self.servers {
+            Servers::One { link, .. } => link.waiting(),
+            Servers::Cluster(cluster) => cluster.waiting(),
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if let Servers::One {
+            follower: Some(follower),
+            ..
+        } = &self.servers
+        {
+            follower.abort();
+        }
+    }
+}
+
+fn unreadable(what: &str) -> StoreError {
+    StoreError::BadReply(what.into())
+}

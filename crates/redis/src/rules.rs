@@ -1,0 +1,194 @@
+//! The rules of all instances, kept in Redis: versions, compare-and-set, and a hint when they change.
+//!
+//! What a text says is the caller's affair. A hint may be lost, so whoever follows also asks for the
+//! version now and then.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, ToRedisArgs as _, Value, from_redis_value};
+use tidegate_core::StoreError;
+use tokio::time::Instant;
+
+use crate::RedisStore;
+use crate::backoff::Backoff;
+use crate::dial::within;
+
+/// A hash: the version in force.
+const CURRENT: &str = "tg:{rules}";
+/// A hash: version → the rules, as text.
+const TEXTS: &str = "tg:{rules}:texts";
+/// A hash: version → who made it, when, and what was changed, as text.
+const ROWS: &str = "tg:{rules}:rows";
+/// Where each new version is announced.
+const CHANNEL: &str = "tg:rules";
+/// How long an answer may take. Nobody's request waits for these.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a replica has to take over what was written.
+const REPLICA: Duration = Duration::from_millis(500);
+
+const WRITE: &str = "
+local version = tonumber(redis.call('HGET', KEYS[1], 'version') or '0')
+if version ~= tonumber(ARGV[1]) then
+  return {0, version}
+end
+version = version + 1
+redis.call('HSET', KEYS[2], version, ARGV[2])
+redis.call('HSET', KEYS[3], version, ARGV[3])
+redis.call('HSET', KEYS[1], 'version', version)
+local oldest = version - tonumber(ARGV[4])
+for _, key in ipairs({KEYS[2], KEYS[3]}) do
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if tonumber(field) <= oldest then
+      redis.call('HDEL', key, field)
+    end
+  end
+end
+redis.call('PUBLISH', ARGV[5], version)
+return {1, version}
+";
+
+/// A version that is to follow another.
+#[derive(Debug, Clone, Copy)]
+pub struct NewRules<'a> {
+    /// The version that it was made from; zero if there was none.
+    pub after: u64,
+    /// The rules.
+    pub text: &'a str,
+    /// Who made it, when, and what was changed.
+    pub row: &'a str,
+    /// How many versions are kept.
+    pub keep: usize,
+}
+
+/// What came of writing rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// They are of this version now.
+    Version(u64),
+    /// Somebody else was faster: they are of this version, and nothing was written.
+    Stale(u64),
+}
+
+impl RedisStore {
+    /// The version of the rules that all instances share; zero if there are none.
+    pub async fn rules_version(&self) -> Result<u64, StoreError> {
+        let mut command = redis::cmd("HGET");
+        command.arg(CURRENT).arg("version");
+        let version: Option<u64> = read(self.rules_command(command).await?)?;
+        Ok(version.unwrap_or(0))
+    }
+
+    /// The rules of a version; none if it is not kept.
+    pub async fn rules_text(&self, version: u64) -> Result<Option<String>, StoreError> {
+        let mut command = redis::cmd("HGET");
+        command.arg(TEXTS).arg(version);
+        read(self.rules_command(command).await?)
+    }
+
+    /// What is told of each version that is kept, newest first.
+    pub async fn rules_history(&self) -> Result<Vec<(u64, String)>, StoreError> {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(ROWS);
+        let rows: std::collections::HashMap<u64, String> =
+            read(self.rules_command(command).await?)?;
+        let mut rows: Vec<(u64, String)> = rows.into_iter().collect();
+        rows.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+        Ok(rows)
+    }
+
+    /// Writes rules, if they follow the version in force. Where there are replicas, waits until one has
+    /// them; that it did not come to that in time is logged and no error.
+    pub async fn write_rules(&self, new: NewRules<'_>) -> Result<Written, StoreError> {
+        // On a connection of its own: waiting for a replica keeps all others on it waiting.
+        let mut connection = self.router().dial(CURRENT).await?;
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(WRITE)
+            .arg(3)
+            .arg(CURRENT)
+            .arg(TEXTS)
+            .arg(ROWS)
+            .arg(new.after)
+            .arg(new.text)
+            .arg(new.row)
+            .arg(new.keep.max(1))
+            .arg(CHANNEL);
+        let written = within(PATIENCE, command.query_async(&mut connection)).await;
+        let (is_written, version): (u64, u64) = written.map_err(|error| told(&error))?;
+        if is_written == 0 {
+            return Ok(Written::Stale(version));
+        }
+        if let Err(problem) = wait_for_replica(&mut connection).await {
+            tracing::warn!(
+                version,
+                problem,
+                "the rules are written, and no replica has confirmed them; a failover now would lose them"
+            );
+        }
+        Ok(Written::Version(version))
+    }
+
+    /// Calls `changed` whenever Redis announces other rules, and when it was not heard for a while.
+    /// Never ends.
+    pub async fn follow_rules(&self, changed: impl Fn()) {
+        let mut backoff = Backoff::new();
+        loop {
+            if let Ok(mut messages) = self.router().listen(CURRENT).await
+                && messages.subscribe(CHANNEL).await.is_ok()
+            {
+                backoff = Backoff::new();
+                changed();
+                let mut messages = messages.into_on_message();
+                while messages.next().await.is_some() {
+                    changed();
+                }
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+
+    async fn rules_command(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        self.router().command(CURRENT, command, deadline).await
+    }
+}
+
+fn read<T: redis::FromRedisValue>(value: Value) -> Result<T, StoreError> {
+    from_redis_value(value).map_err(|error| StoreError::BadReply(error.into()))
+}
+
+fn told(error: &RedisError) -> StoreError {
+    let is_lost = error.is_io_error();
+    let error = Box::new(error.clone());
+    if is_lost {
+        StoreError::Lost(error)
+    } else {
+        StoreError::Unreachable(error)
+    }
+}
+
+async fn wait_for_replica(connection: &mut MultiplexedConnection) -> Result<(), String> {
+    let mut command = redis::cmd("INFO");
+    command.arg("replication");
+    let info: Result<String, RedisError> = within(PATIENCE, command.query_async(connection)).await;
+    let info = info.map_err(|error| error.to_string())?;
+    let replicas = info
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("connected_slaves:"))
+        .and_then(|count| count.parse::<u64>().ok());
+    if replicas.unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    let millis = u64::try_from(REPLICA.as_millis()).unwrap_or(u64::MAX);
+    let mut command = redis::cmd("WAIT");
+    command.arg(1).arg(millis.to_redis_args());
+    let confirmed: Result<u64, RedisError> =
+        within(PATIENCE, command.query_async(connection)).await;
+    match confirmed {
+        Ok(0) => Err(format!("none answered within {REPLICA:?}")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,76 @@
+//! How a Redis store is set up.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::url::RedisUrl;
+
+/// How a Redis store is set up. What is not said has the defaults that the documentation names.
+#[derive(Clone)]
+pub struct RedisSettings {
+    /// Where Redis is.
+    pub url: RedisUrl,
+    /// The user to log in as, instead of the one in the URL.
+    pub user: Option<String>,
+    /// The password to log in with, instead of the one in the URL.
+    pub password: Option<String>,
+    /// The user of the sentinels, if they ask for one.
+    pub sentinel_user: Option<String>,
+    /// The password of the sentinels, if they ask for one.
+    pub sentinel_password: Option<String>,
+    /// Certificates for TLS.
+    pub tls: RedisTls,
+    /// The secret under which keys are hashed; the same on every instance.
+    pub key_secret: Option<Vec<u8>>,
+    /// How long a decision waits for Redis, redirects included.
+    pub deadline: Duration,
+    /// How long a connection may take to be made, TLS and login included.
+    pub connect_timeout: Duration,
+}
+
+/// Certificates for TLS, as the text of PEM files.
+#[derive(Clone, Default)]
+pub struct RedisTls {
+    /// Who is trusted; the usual authorities if nothing is said.
+    pub ca: Option<Vec<u8>>,
+    /// The certificate to show.
+    pub cert: Option<Vec<u8>>,
+    /// Its private key.
+    pub key: Option<Vec<u8>>,
+}
+
+impl RedisSettings {
+    /// The settings for this URL, all else as it is when nothing is said.
+    pub fn new(url: RedisUrl) -> Self {
+        Self {
+            url,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            tls: RedisTls::default(),
+            key_secret: None,
+            deadline: Duration::from_millis(15),
+            connect_timeout: Duration::from_millis(500),
+        }
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref().or(self.url.user.as_deref())
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.password.as_deref().or(self.url.password.as_deref())
+    }
+}
+
+/// Without secrets.
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSettings")
+            .field("url", &self.url)
+            .field("deadline", &self.deadline)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}

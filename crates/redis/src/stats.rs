@@ -1,0 +1,39 @@
+//! What a store counts about itself, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a store counts about itself, since it was opened. Plain counters; nothing here is exact in order.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Calls that were sent.
+    pub calls: AtomicU64,
+    /// Steps that went with them.
+    pub steps: AtomicU64,
+    /// Calls that failed or were late.
+    pub failures: AtomicU64,
+    /// Questions that were not sent, because they could not have been answered in time.
+    pub shed: AtomicU64,
+    /// Connections that were made.
+    pub connects: AtomicU64,
+    /// How often a link went from up to down.
+    pub falls: AtomicU64,
+    /// Denials that were answered from memory.
+    pub remembered_denials: AtomicU64,
+    /// Decisions that were answered from what was taken in advance.
+    pub leased_decisions: AtomicU64,
+    /// Charges that were given back, because another slot denied.
+    pub given_back: AtomicU64,
+    /// Times that a slot was somewhere else than thought.
+    pub redirects: AtomicU64,
+}
+
+impl Stats {
+    pub(crate) fn add(&self, counter: &AtomicU64) {
+        self.add_many(counter, 1);
+    }
+
+    #[expect(clippy::unused_self, reason = "a counter of these stats")]
+    pub(crate) fn add_many(&self, counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}

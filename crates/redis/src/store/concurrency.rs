@@ -1,0 +1,133 @@
+//! The leases of concurrency limits: named so that their name leads to where they are held.
+
+use smallvec::SmallVec;
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Charge, LeaseId, Micros, Request, StoreError};
+use tokio::time::Instant;
+
+use super::{Inner, Placed};
+use crate::keys::{Keys, slot_of_lease};
+use crate::wire::{Answer, Step};
+
+impl Inner {
+    /// A new name, whose register is beside the first state that it will hold a place of.
+    pub(super) fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+        let holds = |charge: &&Charge<'_>| matches!(charge.limit.form(), Form::Concurrency(_));
+        match charges.iter().find(holds) {
+            Some(charge) => {
+                let state = self.keys.state(charge.scope, charge.limit, charge.key);
+                Keys::lease_for(&state)
+            }
+            None => LeaseId::random(),
+        }
+    }
+
+    /// Releases a lease wherever it is held.
+    pub(super) async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        let (mut was_live, there) = self.held(Step::release(&self.keys, lease)).await?;
+        for state in there {
+            let (was_live_there, _) = self.held(Step::release_there(state, lease)).await?;
+            was_live |= was_live_there;
+        }
+        Ok(was_live)
+    }
+
+    /// Renews a lease wherever it is held.
+    pub(super) async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        let (mut was_live, there) = self.held(Step::renew(&self.keys, lease)).await?;
+        // A lease that is held only in other slots has nothing here to renew.
+        was_live |= !there.is_empty() && self.is_held_elsewhere(lease, &there);
+        for state in there {
+            let (was_live_there, _) = self.held(Step::renew_there(state, lease)).await?;
+            was_live &= was_live_there;
+        }
+        Ok(was_live)
+    }
+
+    fn is_held_elsewhere(&self, lease: LeaseId, there: &[String]) -> bool {
+        let slot = slot_of_lease(lease);
+        self.router.is_cluster()
+            && there
+                .iter()
+                .all(|state| crate::keys::slot_of(state) != slot)
+    }
+
+    async fn held(&self, step: Step) -> Result<(bool, Vec<String>), StoreError> {
+        let deadline = self.router.deadline();
+        match self.router.step(step, deadline).await?.answer {
+            Answer::Held { was_live, there } => Ok((was_live, there)),
+            _ => Err(StoreError::BadReply("a lease was expected".into())),
+        }
+    }
+
+    /// The step with its lease's register; where that is in another slot, written there first.
+    pub(super) async fn with_register(
+        &self,
+        step: Step,
+        request: &Request<'_>,
+        deadline: Instant,
+    ) -> Result<Step, StoreError> {
+        let Some(lease) = request.lease else {
+            return Ok(step);
+        };
+        let there: Vec<(String, Micros)> = step
+            .holds()
+            .map(|(state, ttl)| (state.to_owned(), ttl))
+            .collect();
+        if there.is_empty() || !self.is_far(&there, lease) {
+            return Ok(step);
+        }
+        let register = Step::register(&self.keys, lease, request.at, there);
+        self.router.step(register, deadline).await?;
+        Ok(step.registered_elsewhere())
+    }
+
+    /// Writes the register of a lease that will hold places in several slots.
+    pub(super) async fn register_across(
+        &self,
+        request: &Request<'_>,
+        placed: &[Placed<'_>],
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let Some(lease) = request.lease else {
+            return Ok(());
+        };
+        let held: SmallVec<[(String, Micros); 4]> = placed
+            .iter()
+            .filter(|placed| placed.cost > 0)
+            .filter_map(|placed| match placed.charge.limit.form() {
+                Form::Concurrency(form) => {
+                    let charge = &placed.charge;
+                    let state = self.keys.state(charge.scope, charge.limit, charge.key);
+                    Some((state, form.lease_ttl()))
+                }
+                _ => None,
+            })
+            .collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let register = Step::register(&self.keys, lease, request.at, held.into_vec());
+        self.router.step(register, deadline).await.map(drop)
+    }
+
+    /// The step without its lease's register, where that is in another slot.
+    pub(super) fn without_far_register(&self, step: Step, request: &Request<'_>) -> Step {
+        let held: Vec<(String, Micros)> = step
+            .holds()
+            .map(|(state, ttl)| (state.to_owned(), ttl))
+            .collect();
+        match request.lease {
+            Some(lease) if self.is_far(&held, lease) => step.registered_elsewhere(),
+            _ => step,
+        }
+    }
+
+    fn is_far(&self, held: &[(String, Micros)], lease: LeaseId) -> bool {
+        let slot = slot_of_lease(lease);
+        self.router.is_cluster()
+            && held
+                .iter()
+                .any(|(state, _)| crate::keys::slot_of(state) != slot)
+    }
+}

@@ -1,0 +1,264 @@
+//! The store: what a request asks, put to Redis and remembered.
+//!
+//! `exact.rs` puts charges to Redis, `across.rs` those of one request in several slots of a cluster,
+//! `leased.rs` serves what was taken in advance, `concurrency.rs` holds places.
+
+mod across;
+mod concurrency;
+mod exact;
+mod leased;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, Store, StoreError};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::hints::{Hints, StateName};
+use crate::instances::{self, Instances};
+use crate::keys::{Keys, Secret, SecretFrom};
+use crate::leases::Pools;
+use crate::router::Router;
+use crate::settings::RedisSettings;
+use crate::stats::Stats;
+
+/// Holds the state of every limit in Redis or Valkey, where all instances share it.
+///
+/// Made at once, whether Redis answers or not: while it does not, every question fails at once with
+/// [`StoreError::Unreachable`]. Cheap to clone; ends its connections with the last clone.
+#[derive(Clone)]
+pub struct RedisStore {
+    inner: Arc<Inner>,
+    _chores: Arc<Chores>,
+}
+
+struct Inner {
+    keys: Keys,
+    router: Router,
+    hints: Hints,
+    pools: Pools,
+    instances: Instances,
+    /// Scopes that were charged together with others in other slots.
+    across: parking_lot::RwLock<std::collections::HashSet<u64>>,
+    stats: Arc<Stats>,
+    runtime: Handle,
+}
+
+/// Tasks that end with the store.
+struct Chores(Vec<JoinHandle<()>>);
+
+impl Drop for Chores {
+    fn drop(&mut self) {
+        for chore in &self.0 {
+            chore.abort();
+        }
+    }
+}
+
+/// A charge and where its state is.
+struct Placed<'a> {
+    charge: Charge<'a>,
+    name: StateName,
+    slot: u16,
+    /// What all charges of the request on this state take together.
+    cost: u64,
+}
+
+impl Placed<'_> {
+    fn again(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+fn secret_of(settings: &RedisSettings) -> Secret {
+    let from = match (&settings.key_secret, settings.password()) {
+        (Some(secret), _) => SecretFrom::Configured(secret),
+        (None, Some(password)) => SecretFrom::Password(password),
+        (None, None) => SecretFrom::Public,
+    };
+    Secret::new(from)
+}
+
+impl RedisStore {
+    /// Begins to connect. Must be called within a runtime, which then does the work.
+    pub fn open(settings: RedisSettings) -> Self {
+        if settings.key_secret.is_none() && settings.password().is_none() {
+            tracing::warn!(
+                "keys of clients are hashed in Redis under a secret that everybody knows; set `key_secret`, the same on every instance"
+            );
+        }
+        let settings = Arc::new(settings);
+        let stats = Arc::new(Stats::default());
+        let inner = Arc::new(Inner {
+            keys: Keys::new("tg", secret_of(&settings)),
+            router: Router::open(&settings, &stats),
+            hints: Hints::new(),
+            pools: Pools::default(),
+            instances: Instances::new(),
+            across: parking_lot::RwLock::default(),
+            stats,
+            runtime: Handle::current(),
+        });
+        let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &Inner| {
+            (&inner.instances, &inner.router)
+        });
+        let returning = leased::keep_returning(Arc::downgrade(&inner));
+        let chores = vec![tokio::spawn(counting), tokio::spawn(returning)];
+        Self {
+            inner,
+            _chores: Arc::new(Chores(chores)),
+        }
+    }
+
+    /// Waits until Redis answers, but no longer than `patience`. Tells what is wrong if it does not.
+    pub async fn connected(&self, patience: Duration) -> Result<(), String> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.problem() {
+                None => return Ok(()),
+                Some(problem) if Instant::now() >= end => return Err(problem),
+                Some(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// What keeps Redis from answering, if anything does.
+    pub fn problem(&self) -> Option<String> {
+        self.inner.router.problem()
+    }
+
+    /// What is counted since the store was opened.
+    pub fn stats(&self) -> &Stats {
+        &self.inner.stats
+    }
+
+    /// How many questions wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.inner.router.waiting()
+    }
+
+    /// How many units this instance has taken in advance and not used.
+    pub fn units_on_lease(&self) -> u64 {
+        self.inner.pools.units()
+    }
+
+    /// Gives back what was taken in advance, and says that this instance is gone. For the end of a
+    /// program; the store goes on working.
+    pub async fn leave(&self) {
+        self.inner.return_leases(|_| true).await;
+        self.inner.instances.leave(&self.inner.router).await;
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.inner.router
+    }
+}
+
+impl Inner {
+    /// Where the states of these charges are, and what each takes in all.
+    fn placed<'a>(&self, charges: &[Charge<'a>]) -> smallvec::SmallVec<[Placed<'a>; 4]> {
+        let mut placed: smallvec::SmallVec<[Placed<'a>; 4]> = charges
+            .iter()
+            .map(|charge| {
+                let key = self.keys.state(charge.scope, charge.limit, charge.key);
+                Placed {
+                    charge: *charge,
+                    name: self.hints.name(key.as_bytes()),
+                    slot: crate::keys::slot_of(&key),
+                    cost: charge.cost,
+                }
+            })
+            .collect();
+        for index in 0..placed.len() {
+            let name = placed[index].name;
+            let same = placed.iter().filter(|other| other.name == name);
+            let cost = same.fold(0_u64, |sum, other| sum.saturating_add(other.charge.cost));
+            placed[index].cost = cost;
+        }
+        placed
+    }
+}
+
+impl Store for RedisStore {
+    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let inner = &self.inner;
+        let placed = inner.placed(request.charges);
+        // A request with a time of its own is a replay: nothing that is remembered speaks for it.
+        if request.at.is_some() {
+            return inner.charge_exact(request, &placed).await;
+        }
+        if let Some(outcomes) = inner.remembered_denial(&placed) {
+            inner.stats.add(&inner.stats.remembered_denials);
+            return Ok(outcomes);
+        }
+        if placed.iter().any(|placed| placed.charge.scope.is_leased()) {
+            return inner.charge_leased(request, &placed).await;
+        }
+        inner.charge_exact(request, &placed).await
+    }
+
+    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let placed = self.inner.placed(request.charges);
+        self.inner.peek(request, &placed).await
+    }
+
+    async fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        let placed = self.inner.placed(request.charges);
+        self.inner.give_back(request, &placed, outcomes).await
+    }
+
+    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let placed = self.inner.placed(request.charges);
+        self.inner.settle(request, &placed).await
+    }
+
+    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
+        self.inner.forget(scope, limit, key).await
+    }
+
+    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.inner.release(lease).await
+    }
+
+    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.inner.renew(lease).await
+    }
+
+    fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+        self.inner.lease_for(charges)
+    }
+
+    fn is_up(&self) -> bool {
+        self.inner.router.is_up()
+    }
+
+    fn instances(&self) -> Option<u64> {
+        self.inner.instances.count()
+    }
+
+    fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
+        let placed = self.inner.placed(std::slice::from_ref(charge));
+        self.inner.hints.take_used(placed.first()?.name)
+    }
+
+    fn rules_changed(&self) {
+        self.inner.hints.forget_denials();
+        let inner = Arc::clone(&self.inner);
+        let returning = async move { inner.return_leases(|_| true).await };
+        self.inner.runtime.spawn(returning);
+    }
+}
+
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("problem", &self.problem())
+            .finish_non_exhaustive()
+    }
+}
