@@ -11,12 +11,19 @@
 )]
 
 mod certificates;
+mod cluster;
+mod connect;
 mod options;
 mod process;
 mod program;
+mod promotion;
+mod sentinel;
 mod server;
 
 pub use certificates::Certificates;
+pub use cluster::{Cluster, Migration, SLOTS, slot_of, tag_of};
 pub use options::{ClientCertificates, RedisOptions};
 pub use program::Program;
+pub use promotion::Promotion;
+pub use sentinel::Sentinel;
 pub use server::RedisServer;

@@ -7,10 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{
-    Client, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult,
-};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -20,7 +16,7 @@ use super::{Certificates, RedisOptions};
 use crate::port::ReservedPort;
 use crate::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ATTEMPTS: usize = 10;
 
 /// A Redis or Valkey process of this test's own: empty, without persistence.
@@ -36,7 +32,7 @@ const ATTEMPTS: usize = 10;
 /// ```
 #[derive(Debug)]
 pub struct RedisServer {
-    options: RedisOptions,
+    pub(super) options: RedisOptions,
     process: Mutex<Process>,
     port: Option<ReservedPort>,
     certificates: Option<Certificates>,
@@ -130,67 +126,6 @@ impl RedisServer {
     /// The certificates of a server with TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
-    }
-
-    /// `redis://`, `rediss://` or, on a Unix socket only, `redis+unix://`; with user and password.
-    pub fn url(&self) -> String {
-        let user = self.options.user.as_deref().unwrap_or_default();
-        let password = self.options.password.as_deref();
-        let scheme = match self.options.listen {
-            Listen::Tcp => "redis",
-            Listen::Tls(_) => "rediss",
-            Listen::UnixOnly => {
-                let query = password.map(|password| format!("?user={user}&pass={password}"));
-                let query = query.unwrap_or_default().replace("user=&", "");
-                return format!("redis+unix://{}{query}", self.socket().display());
-            }
-        };
-        let login = password.map(|password| format!("{user}:{password}@"));
-        format!("{scheme}://{}{}", login.unwrap_or_default(), self.address())
-    }
-
-    /// A client by [`url`](Self::url), with the client's certificate where there is TLS.
-    pub fn client(&self) -> Client {
-        let client = match &self.certificates {
-            None => Client::open(self.url()),
-            Some(certificates) => {
-                let provider = rustls::crypto::aws_lc_rs::default_provider();
-                let _ = provider.install_default();
-                Client::build_with_tls(self.url(), certificates.with_client())
-            }
-        };
-        client.expect("a URL that the client can read")
-    }
-
-    /// Runs one command by the Unix socket and waits for its reply, an error included.
-    pub fn try_query<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
-        let mut words = command.iter();
-        let mut command = redis::cmd(words.next().copied().unwrap_or_default());
-        for word in words {
-            command.arg(*word);
-        }
-        command.query(&mut self.control()?)
-    }
-
-    /// Runs one command by the Unix socket, and panics unless the reply is what was asked for.
-    pub fn query<T: FromRedisValue>(&self, command: &[&str]) -> T {
-        self.try_query(command)
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"))
-    }
-
-    fn control(&self) -> RedisResult<Connection> {
-        let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-        if let Some(user) = &self.options.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &self.options.password {
-            settings = settings.set_password(password);
-        }
-        let address: ConnectionInfo = ConnectionAddr::Unix(self.socket()).into_connection_info()?;
-        let client = Client::open(address.set_redis_settings(settings))?;
-        let connection = client.get_connection_with_timeout(Duration::from_secs(2))?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        Ok(connection)
     }
 
     /// The id of its process.
