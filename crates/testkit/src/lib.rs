@@ -1,9 +1,15 @@
 //! What Tidegate's own tests share: the contract of a store, known answers of other limiters, random
-//! limits and timelines.
+//! limits and timelines, real Redis processes and a proxy that breaks the network in front of them.
 
 mod block_on;
 pub mod conformance;
+pub mod fault_proxy;
+mod port;
+pub mod redis;
 pub mod timeline;
 pub mod vectors;
+mod wait;
 
 pub use block_on::block_on;
+pub use fault_proxy::FaultProxy;
+pub use wait::{now, wait_until};

@@ -1,0 +1,52 @@
+//! What one node of a cluster thinks of all: the reply of `CLUSTER NODES`.
+
+use std::net::SocketAddr;
+
+/// A line of the reply.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) address: SocketAddr,
+    pub(super) is_myself: bool,
+    pub(super) is_master: bool,
+    /// The id of the master, of a replica.
+    pub(super) follows: Option<String>,
+    is_linked: bool,
+    slots: Vec<(u16, u16)>,
+}
+
+impl Seen {
+    pub(super) fn serves(&self, slot: u16) -> bool {
+        let mut slots = self.slots.iter();
+        self.is_master && slots.any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+
+    /// Whether the node that told it can reach this one and knows what it is.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_myself || self.is_linked
+    }
+
+    fn read(line: &str) -> Option<Self> {
+        let mut fields = line.split(' ').skip(1);
+        let address = fields.next()?.split('@').next()?.parse().ok()?;
+        let flags: Vec<_> = fields.next()?.split(',').collect();
+        let follows = fields.next().filter(|id| *id != "-").map(str::to_owned);
+        let link = fields.nth(3)?;
+        let slots = fields.filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        Some(Self {
+            address,
+            is_myself: flags.contains(&"myself"),
+            is_master: flags.contains(&"master"),
+            follows,
+            is_linked: link == "connected" && !flags.contains(&"handshake"),
+            slots: slots.collect(),
+        })
+    }
+}
+
+/// All lines of the reply that name an address.
+pub(super) fn read(reply: &str) -> Vec<Seen> {
+    reply.lines().filter_map(Seen::read).collect()
+}
