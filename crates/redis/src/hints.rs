@@ -281,7 +281,10 @@ mod tests {
         let kept: usize = hints
             .parts
             .iter()
-            .map(|part| part.lock().young.len() + part.lock().old.len())
+            .map(|part| {
+                let part = part.lock();
+                part.young.len() + part.old.len()
+            })
             .sum();
         assert!(kept <= PARTS * YOUNG * 2, "{kept}");
     }

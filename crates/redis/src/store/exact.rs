@@ -72,12 +72,19 @@ impl Inner {
     ) -> Result<Outcomes, StoreError> {
         let deadline = self.router.deadline();
         let groups = self.groups(placed);
-        let settled = try_join_all(groups.iter().map(|group| async {
+        let mut settled = Vec::with_capacity(groups.len());
+        for group in &groups {
             let charges = charges_of(request, group);
             let step = Step::settle(&self.keys, &part_of(request, &charges));
-            outcomes(self.router.step(step, deadline).await?)
-        }))
-        .await?;
+            match self.router.step(step, deadline).await {
+                Ok(reply) => settled.push(outcomes(reply)?),
+                // Some of it is charged already, so it must not be taken for nothing.
+                Err(StoreError::Unreachable(source)) if !settled.is_empty() => {
+                    return Err(StoreError::Lost(source));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(in_order(request.charges.len(), &groups, &settled))
     }
 

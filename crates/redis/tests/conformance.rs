@@ -1,0 +1,52 @@
+//! The contract of a store, on real servers of every topology.
+
+use std::time::Duration;
+
+use tidegate_redis::{RedisSettings, RedisStore};
+use tidegate_testkit::conformance;
+use tidegate_testkit::redis::{Cluster, Program, RedisServer, Sentinel};
+
+async fn store(url: &str) -> RedisStore {
+    let mut settings = RedisSettings::new(url.parse().unwrap());
+    // Other tests run beside this one.
+    settings.deadline = Duration::from_secs(2);
+    let store = RedisStore::open(settings);
+    store.connected(Duration::from_secs(10)).await.unwrap();
+    store
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standalone() {
+    let server = RedisServer::start();
+    conformance::run_all(&store(&server.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn valkey() {
+    let server = RedisServer::options().program(Program::Valkey).start();
+    conformance::run_all(&store(&server.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket() {
+    let server = RedisServer::options().unix_only().start();
+    conformance::run_all(&store(&server.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinel() {
+    let sentinel = Sentinel::start();
+    conformance::run_all(&store(&sentinel.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster() {
+    let cluster = Cluster::start();
+    conformance::run_all(&store(&cluster.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_of_valkey() {
+    let cluster = Cluster::start_with(0, &RedisServer::options().program(Program::Valkey));
+    conformance::run_all(&store(&cluster.url()).await).await;
+}
