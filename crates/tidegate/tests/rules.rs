@@ -10,7 +10,10 @@ use tidegate::document::{Node, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Attributes, Gate, MemoryStore};
 
-const SETTINGS: RuleSettings = RuleSettings { ipv6_prefix: 64 };
+const SETTINGS: RuleSettings = RuleSettings {
+    ipv6_prefix: 64,
+    secret_attributes: Vec::new(),
+};
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
     let source = Source::new("rules.yaml", text);

@@ -79,7 +79,7 @@ impl RuleBook {
         path: PathBuf,
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
-        let (rules, problems) = file::load(&path, settings)?;
+        let (rules, problems) = file::load(&path, settings.clone())?;
         let rows = vec![Row {
             version: 1,
             at: SystemClock.now(),
@@ -115,7 +115,7 @@ impl RuleBook {
             return Ok((book, RuleSet::empty(), Problems::new()));
         };
         let version = current.version;
-        let (rules, problems) = read_list(&current.rules, settings);
+        let (rules, problems) = read_list(&current.rules, settings.clone());
         let Some(rules) = rules else {
             let errors: Vec<String> = problems.errors().map(ToString::to_string).collect();
             return Err(OpenError::Unusable {
@@ -152,7 +152,7 @@ impl RuleBook {
 
     /// Settings that rules are read with.
     pub fn settings(&self) -> RuleSettings {
-        self.settings
+        self.settings.clone()
     }
 
     /// The version in force; zero before the first.
@@ -188,7 +188,7 @@ impl RuleBook {
         };
         let _changing = self.changing.lock();
         self.reloads.fetch_add(1, Ordering::Relaxed);
-        let (rules, problems) = match file::load(path, self.settings) {
+        let (rules, problems) = match file::load(path, self.settings.clone()) {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);

@@ -4,9 +4,11 @@
 
 mod charging;
 mod failure;
+mod local;
 mod matching;
 mod oracle;
 mod replacing;
+mod switched;
 
 use tidegate::document::Source;
 use tidegate::gate::Decision;

@@ -24,6 +24,8 @@ impl SettingsArgs {
     pub(super) fn settings(&self) -> RuleSettings {
         RuleSettings {
             ipv6_prefix: self.ipv6_prefix,
+            // Where values may be read makes no difference to what a rule says.
+            ..RuleSettings::default()
         }
     }
 }
