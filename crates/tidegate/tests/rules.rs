@@ -520,3 +520,34 @@ fn a_gate_decides_by_whatever_was_read() {
         )
         .unwrap();
 }
+
+#[test]
+fn a_scope_says_what_a_store_must_know_of_a_rule() {
+    let settings = RuleSettings {
+        secret_attributes: vec!["session".to_owned()],
+        ..RuleSettings::default()
+    };
+    #[rustfmt::skip]
+    let table = [
+        // rule                                             secret  leased
+        ("per: [user_id]",                                  false,  false),
+        ("per: []",                                         false,  false),
+        ("per: [api_key]",                                  true,   false),
+        ("per: [user_id, session]",                         true,   false),
+        ("per: [user_id], sync: leased",                    false,  true),
+        ("per: [session], sync: leased",                    true,   true),
+        ("per: [user_id], sync: leased, mode: shadow",      false,  false),
+    ];
+    for (rule, is_secret, is_leased) in table {
+        let text = format!("rules:\n- {{id: r, limit: 1/s, {rule}}}");
+        let source = Source::new("rules.yaml", text);
+        let (rules, _) = RuleSet::read(&source, settings.clone());
+        let rules = rules.unwrap();
+        let scope = rules.get("r").unwrap().scope();
+        assert_eq!(
+            (scope.has_secret_keys(), scope.is_leased(), scope.name()),
+            (is_secret, is_leased, "r"),
+            "{rule}"
+        );
+    }
+}

@@ -131,7 +131,7 @@ fn a_key_goes_on_with_its_share_of_what_the_store_last_said() {
             (0,             2,          0,                  5),
             (1,             2,          0,                  4),
             (4,             2,          0,                  3),
-            (4,             2,          1,                  2), // 1 here, raised to 2
+            (4,             2,          1,                  3), // 1 here, raised to 2
             (4,             2,          4,                  1), // more than 2 is used here already
             (10,            2,          0,                  0),
             (99,            2,          0,                  0),
@@ -176,15 +176,26 @@ fn holders_are_not_raised_and_not_settled() {
 fn a_store_that_comes_and_goes_grants_nothing_twice() {
     for algorithm in COUNTING {
         let list = format!("- {{id: r, per: [user_id], limit: 10/minute, algorithm: {algorithm}}}");
-        let gate = gate(&list);
-        let mut all = 0;
-        for _ in 0..5 {
-            gate.store().switch(State::Away);
-            all += admitted(&gate, 2, Some(NOW));
-            gate.store().switch(State::Up);
-            all += admitted(&gate, 2, Some(NOW));
+        for remembers in [true, false] {
+            let gate = gate(&list);
+            gate.store().remembers.store(remembers, Ordering::Relaxed);
+            let (mut alone, mut together) = (0, 0);
+            for _ in 0..9 {
+                gate.store().switch(State::Away);
+                alone += admitted(&gate, 2, Some(NOW));
+                gate.store().switch(State::Up);
+                together += admitted(&gate, 2, Some(NOW));
+            }
+            assert!(alone <= 10, "{algorithm}: {alone}");
+            if remembers {
+                assert_eq!(alone + together, 10, "{algorithm}");
+            } else {
+                assert!(
+                    together < 10,
+                    "{algorithm}: what was settled is not granted again"
+                );
+            }
         }
-        assert_eq!(all, 10, "{algorithm}");
     }
 }
 
@@ -360,4 +371,23 @@ fn very_many_keys_are_settled() {
     let unsettled = gate.unsettled();
     assert_eq!((unsettled.waiting, unsettled.lost), (0, 0));
     assert_eq!(gate.store().settled().len(), 1_000);
+}
+
+#[test]
+fn no_thread_comes_before_what_the_store_last_said() {
+    for _ in 0..50 {
+        let gate = gate(WINDOW);
+        gate.store().switch(State::Away);
+        *gate.store().last_used.lock().unwrap() = Some(7);
+        let all: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| admitted(&gate, 4, Some(NOW))))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(all, 3);
+    }
 }

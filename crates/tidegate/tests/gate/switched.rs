@@ -9,7 +9,7 @@ use tidegate_core::{Charge, Outcomes, Request, Scope};
 
 /// What a store that fails says, and does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     Up,
     /// Nothing is done, and it is known.
     Away,
@@ -17,17 +17,20 @@ pub enum State {
     Silent,
 }
 
-pub struct Switched {
-    pub store: Arc<MemoryStore>,
+pub(super) struct Switched {
+    pub(super) store: Arc<MemoryStore>,
     state: Mutex<State>,
-    pub is_down: AtomicBool,
+    pub(super) is_down: AtomicBool,
     /// Zero if nobody knows.
-    pub instances: AtomicU64,
-    pub last_used: Mutex<Option<u64>>,
+    pub(super) instances: AtomicU64,
+    /// What it would say that was used, of any key.
+    pub(super) last_used: Mutex<Option<u64>>,
+    /// Whether it remembers that by itself.
+    pub(super) remembers: AtomicBool,
     /// The costs that it was asked to settle.
-    pub settled: Mutex<Vec<(String, u64)>>,
-    pub leases_named: Mutex<Vec<usize>>,
-    pub rules_changed: AtomicUsize,
+    pub(super) settled: Mutex<Vec<(String, u64)>>,
+    pub(super) leases_named: Mutex<Vec<usize>>,
+    pub(super) rules_changed: AtomicUsize,
 }
 
 impl Default for Switched {
@@ -37,24 +40,25 @@ impl Default for Switched {
 }
 
 impl Switched {
-    pub fn over(store: Arc<MemoryStore>) -> Self {
+    pub(super) fn over(store: Arc<MemoryStore>) -> Self {
         Self {
             store,
             state: Mutex::new(State::Up),
             is_down: AtomicBool::default(),
             instances: AtomicU64::default(),
             last_used: Mutex::default(),
+            remembers: AtomicBool::default(),
             settled: Mutex::default(),
             leases_named: Mutex::default(),
             rules_changed: AtomicUsize::default(),
         }
     }
 
-    pub fn switch(&self, state: State) {
+    pub(super) fn switch(&self, state: State) {
         *self.state.lock().unwrap() = state;
     }
 
-    pub fn settled(&self) -> Vec<(String, u64)> {
+    pub(super) fn settled(&self) -> Vec<(String, u64)> {
         std::mem::take(&mut self.settled.lock().unwrap())
     }
 
@@ -72,7 +76,11 @@ impl Switched {
 
 impl Store for Switched {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.charge(request))
+        let outcomes = self.ask(|store| store.charge(request))?;
+        if let (Some(outcome), true) = (outcomes.first(), self.remembers.load(Ordering::Relaxed)) {
+            *self.last_used.lock().unwrap() = Some(outcome.limit - outcome.remaining);
+        }
+        Ok(outcomes)
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
