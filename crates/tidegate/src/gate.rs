@@ -42,7 +42,7 @@ use local::{Local, is_concurrency};
 /// rules:
 ///   - {id: per-user, match: {path: /v1/**}, per: [user_id], missing: deny, limit: 1/minute}
 /// ");
-/// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+/// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
 /// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
 ///
 /// let mut attributes = Attributes::new();

@@ -17,13 +17,13 @@ const SETTINGS: RuleSettings = RuleSettings {
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
     let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, SETTINGS);
+    let (rules, problems) = RuleSet::read(&source, &SETTINGS);
     rules.ok_or_else(|| problems.render(&source))
 }
 
 fn from_body(body: &str) -> Result<RuleSet, String> {
     let node: Node = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
     rules.ok_or_else(|| problems.render(&Source::new("body", "")))
 }
 
@@ -348,7 +348,7 @@ proptest! {
                 text.insert_str(at, insert);
             }
             let source = Source::new("rules.yaml", text.as_str());
-            let (rules, problems) = RuleSet::read(&source, SETTINGS);
+            let (rules, problems) = RuleSet::read(&source, &SETTINGS);
             prop_assert_eq!(rules.is_none(), problems.has_errors());
             problems.render(&source);
         }
@@ -364,9 +364,9 @@ proptest! {
         rule[KEYS[key]] = value.clone();
         for body in [value.to_string(), body(&value), body(&json!([value])), body(&json!([rule]))] {
             let node: Node = serde_json::from_str(&body).unwrap();
-            let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+            let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
             prop_assert_eq!(rules.is_none(), problems.has_errors());
-            let _ = RuleSet::rule_from_node(&node, SETTINGS);
+            let _ = RuleSet::rule_from_node(&node, &SETTINGS);
         }
     }
 }
@@ -541,7 +541,7 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
     for (rule, is_secret, is_leased) in table {
         let text = format!("rules:\n- {{id: r, limit: 1/s, {rule}}}");
         let source = Source::new("rules.yaml", text);
-        let (rules, _) = RuleSet::read(&source, settings.clone());
+        let (rules, _) = RuleSet::read(&source, &settings);
         let rules = rules.unwrap();
         let scope = rules.get("r").unwrap().scope();
         assert_eq!(

@@ -150,7 +150,7 @@ mod tests {
         ];
         for (list, status, allowed, rule, limit, remaining, retry_after) in table {
             let source = Source::new("rules.yaml", format!("rules:\n{}", list.concat()));
-            let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+            let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
             let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
             let gate = Gate::new(Away, rules).with_instances(2);
             let decision = gate.decide(&Attributes::new()).await;

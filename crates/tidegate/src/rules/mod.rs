@@ -91,29 +91,29 @@ impl RuleSet {
     ///     per: [user_id]
     ///     limit: 100/fortnight
     /// ");
-    /// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    /// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     /// assert!(rules.is_none());
     /// assert!(problems.render(&source).contains("error: rules.yaml:5:12: rule `per-user`, field `limit`:"));
     /// ```
-    pub fn read(source: &Source, settings: RuleSettings) -> (Option<Self>, Problems) {
+    pub fn read(source: &Source, settings: &RuleSettings) -> (Option<Self>, Problems) {
         let mut problems = Problems::new();
         let node = source.read(&mut problems);
-        let rules = node.and_then(|node| read::rules(&node, &settings, &mut problems));
+        let rules = node.and_then(|node| read::rules(&node, settings, &mut problems));
         problems.sort();
         (rules.map(Self::new), problems)
     }
 
     /// The rules of a document that was read already, of the form `{"rules": [...]}`.
-    pub fn from_node(node: &Node, settings: RuleSettings) -> (Option<Self>, Problems) {
+    pub fn from_node(node: &Node, settings: &RuleSettings) -> (Option<Self>, Problems) {
         let mut problems = Problems::new();
-        let rules = read::rules(node, &settings, &mut problems);
+        let rules = read::rules(node, settings, &mut problems);
         (rules.map(Self::new), problems)
     }
 
     /// One rule of a document that was read already.
-    pub fn rule_from_node(node: &Node, settings: RuleSettings) -> (Option<Rule>, Problems) {
+    pub fn rule_from_node(node: &Node, settings: &RuleSettings) -> (Option<Rule>, Problems) {
         let mut problems = Problems::new();
-        let rule = read_rule::rule(node, 0, &settings, &mut problems);
+        let rule = read_rule::rule(node, 0, settings, &mut problems);
         (rule.filter(|_| !problems.has_errors()), problems)
     }
 

@@ -22,7 +22,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
 /// The rules of a list in YAML.
 fn rules(list: &str) -> RuleSet {
     let source = Source::new("rules.yaml", format!("rules:\n{list}"));
-    let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     assert!(!problems.has_errors(), "{}", problems.render(&source));
     rules.unwrap()
 }
