@@ -57,7 +57,7 @@ fn every_rule_that_is_shown_can_be_used() {
     assert!(blocks.len() > 20, "only {} were found", blocks.len());
     for (place, text) in blocks {
         let source = Source::new(&place, text);
-        let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+        let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
         assert!(rules.is_some(), "{}", problems.render(&source));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{RuleSet, Sync};
 use tokio::net::TcpListener;
+use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -18,6 +19,9 @@ use crate::watch::Watch;
 
 /// How often keys that are as good as new are looked for, for times without traffic.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// How often the store is told what was admitted without it, once it is back.
+const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
 #[derive(Debug)]
@@ -143,6 +147,7 @@ impl Service {
                 handle.clone(),
             )),
             tokio::spawn(sweep(Arc::clone(&server))),
+            tokio::spawn(settle(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
@@ -168,13 +173,14 @@ impl Service {
 
 fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
     let (book, rules, problems) = if let Some(file) = &config.rules {
-        RuleBook::of_file(file.clone(), config.rule_settings)?
+        RuleBook::of_file(file.clone(), config.rule_settings.clone())?
     } else {
         let data_dir = DataDir::open(&config.data_dir)?.keep(config.history);
         for warning in data_dir.warnings() {
             tracing::warn!("{warning}");
         }
-        RuleBook::of_data_dir(data_dir, config.data_dir.clone(), config.rule_settings)?
+        let settings = config.rule_settings.clone();
+        RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
     };
     log_warnings(&book, &problems);
     for rule in rules.iter().filter(|rule| rule.sync() == Sync::Leased) {
@@ -259,6 +265,19 @@ async fn sweep(server: Arc<Server>) {
     loop {
         times.tick().await;
         let server = Arc::clone(&server);
-        let _ = tokio::task::spawn_blocking(move || server.gate.store().inner().sweep()).await;
+        let sweeping = move || {
+            server.gate.store().inner().sweep();
+            server.gate.sweep();
+        };
+        let _ = tokio::task::spawn_blocking(sweeping).await;
+    }
+}
+
+async fn settle(server: Arc<Server>) {
+    let mut times = tokio::time::interval(SETTLE_EVERY);
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        times.tick().await;
+        server.gate.settle_back().await;
     }
 }

@@ -34,8 +34,9 @@ impl Server {
     pub(crate) fn new(config: &Config, book: RuleBook, rules: RuleSet) -> Self {
         let metrics = Arc::new(Metrics::new());
         let store = MemoryStore::builder().max_keys(config.max_keys).build();
+        let store = Measured::new(store, Arc::clone(&metrics));
         Self {
-            gate: Gate::new(Measured::new(store, Arc::clone(&metrics)), rules),
+            gate: Gate::new(store, rules).with_instances(config.instances),
             book,
             access: Access::new(config.tokens.clone()),
             headers: config.headers,

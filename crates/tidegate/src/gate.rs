@@ -5,10 +5,14 @@
 
 mod decision;
 mod failure;
+mod local;
+mod owed;
 mod reset;
+mod settle;
 
 pub use decision::{Answer, Decision};
 pub use reset::ResetError;
+pub use settle::Unsettled;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +20,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Retry,
-    Store, StoreError, SystemClock, Timestamp,
+    Charge, Clock, LeaseId, Limit, Outcome, Outcomes, Request, Retry, Store, StoreError,
+    SystemClock, Timestamp,
 };
 
 use crate::attributes::Attributes;
 use crate::rules::{Facts, Grant, Key, Mode, RuleSet, add_one};
 use decision::Slot;
 use failure::Without;
+use local::{Local, is_concurrency};
 
 /// Decides requests by rules, over a store.
 ///
@@ -37,7 +42,7 @@ use failure::Without;
 /// rules:
 ///   - {id: per-user, match: {path: /v1/**}, per: [user_id], missing: deny, limit: 1/minute}
 /// ");
-/// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+/// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
 /// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
 ///
 /// let mut attributes = Attributes::new();
@@ -51,9 +56,10 @@ use failure::Without;
 pub struct Gate<S> {
     store: S,
     /// Counts for rules that go on by themselves while the store cannot answer.
-    local: MemoryStore,
+    local: Local,
     rules: ArcSwap<RuleSet>,
     clock: Arc<dyn Clock>,
+    instances: u64,
 }
 
 /// What one rule asks of a request.
@@ -84,12 +90,22 @@ impl<S: Store> Gate<S> {
 
     /// A gate that reads the time, where it needs one of its own, from `clock`.
     pub fn with_clock(store: S, rules: RuleSet, clock: impl Clock) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
         Self {
             store,
-            local: MemoryStore::new(),
+            local: Local::new(Arc::clone(&clock)),
             rules: ArcSwap::from_pointee(rules),
-            clock: Arc::new(clock),
+            clock,
+            instances: 1,
         }
+    }
+
+    /// The same gate, one of so many that share the store. Needed while the store itself does not know
+    /// how many there are: by [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) each then
+    /// grants its part of a limit.
+    #[must_use]
+    pub fn with_instances(self, instances: u64) -> Self {
+        Self { instances, ..self }
     }
 
     /// Decides a request: charges every limit that applies to it, or none.
@@ -97,7 +113,7 @@ impl<S: Store> Gate<S> {
         let rules = self.rules.load_full();
         let now = attributes.time().unwrap_or_else(|| self.clock.now());
         let claims = claims(&rules, attributes, now);
-        let lease = takes_lease(&rules, &claims).then(LeaseId::random);
+        let lease = self.new_lease(&rules, &claims);
 
         let mut slots = open_slots(&rules, &claims, now);
         self.ask_enforced(&rules, &claims, &mut slots, attributes, lease)
@@ -139,10 +155,10 @@ impl<S: Store> Gate<S> {
         let is_blocked = claims
             .iter()
             .any(|claim| !claim.is_shadow && matches!(claim.demand, Demand::Nothing));
-        let answered = if is_blocked {
-            self.store.peek(&request).await
-        } else {
-            self.store.charge(&request).await
+        let answered = match self.settle_before(&request).await {
+            Ok(()) if is_blocked => self.store.peek(&request).await,
+            Ok(()) => self.store.charge(&request).await,
+            Err(error) => Err(error),
         };
         let mine = |slot: &Slot| slot.is_charged && !slot.is_shadow;
         if let Ok(outcomes) = answered {
@@ -178,7 +194,11 @@ impl<S: Store> Gate<S> {
                 lease,
             };
             let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
-            if let Ok(outcomes) = self.store.charge(&request).await {
+            let answered = match self.settle_before(&request).await {
+                Ok(()) => self.store.charge(&request).await,
+                Err(error) => Err(error),
+            };
+            if let Ok(outcomes) = answered {
                 fill(slots, mine, &outcomes);
             } else {
                 let without = Without {
@@ -192,6 +212,14 @@ impl<S: Store> Gate<S> {
         }
     }
 
+    /// A name for what a request will hold, if a limit on holders is to be taken and not only asked.
+    fn new_lease(&self, rules: &RuleSet, claims: &Claims<'_>) -> Option<LeaseId> {
+        let holds = |claim: &Claim<'_>| limits(rules, claim).iter().any(is_concurrency);
+        let mut held = charges(rules, claims, holds);
+        held.retain(|charge| charge.cost > 0 && is_concurrency(charge.limit));
+        (!held.is_empty()).then(|| self.store.lease_for(&held))
+    }
+
     /// The rules in force.
     pub fn rules(&self) -> Arc<RuleSet> {
         self.rules.load_full()
@@ -202,6 +230,7 @@ impl<S: Store> Gate<S> {
     pub fn replace_rules(&self, rules: RuleSet) {
         let rules = rules.counting_on(&self.rules.load());
         self.rules.store(Arc::new(rules));
+        self.store.rules_changed();
     }
 
     /// The store that is asked.
@@ -210,13 +239,31 @@ impl<S: Store> Gate<S> {
     }
 
     /// Releases a lease. False if it is unknown or has ended.
+    ///
+    /// One that was taken without the store ends without it.
     pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        Ok(self.local.release(lease) || self.store.release(lease).await?)
+        let is_local = self.local.release(lease);
+        // The store may hold it too: for another rule, or because it was charged and could not say so.
+        if is_local && !self.store.is_up() {
+            return Ok(true);
+        }
+        let released = self.store.release(lease).await;
+        if is_local { Ok(true) } else { released }
     }
 
     /// Lets a lease last its whole time again. False if it is unknown or has ended.
     pub async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        Ok(self.local.renew(lease) || self.store.renew(lease).await?)
+        let is_local = self.local.renew(lease);
+        if is_local && !self.store.is_up() {
+            return Ok(true);
+        }
+        let renewed = self.store.renew(lease).await;
+        if is_local { Ok(true) } else { renewed }
+    }
+
+    /// Frees the memory of what this instance counted by itself and nobody needs any more.
+    pub fn sweep(&self) {
+        self.local.sweep();
     }
 }
 
@@ -268,17 +315,6 @@ fn limits<'r>(rules: &'r RuleSet, claim: &Claim<'_>) -> &'r [Limit] {
     }
 }
 
-/// Whether a limit on holders is to be taken, and not only asked.
-fn takes_lease(rules: &RuleSet, claims: &Claims<'_>) -> bool {
-    claims.iter().any(|claim| {
-        let takes = matches!(claim.demand, Demand::Charge { cost, .. } if cost > 0);
-        takes
-            && limits(rules, claim)
-                .iter()
-                .any(|limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. }))
-    })
-}
-
 /// A place for the answer of each limit, and the answers of those that deny everything.
 fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
     let mut slots = Slots::new();
@@ -293,6 +329,7 @@ fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
                 is_charged: !limits.is_empty(),
                 is_shadow: claim.is_shadow,
                 is_degraded: false,
+                share: None,
             });
         }
     }

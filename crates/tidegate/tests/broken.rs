@@ -41,7 +41,7 @@ fn every_mistake_is_told_in_words_that_help() {
     let mut fine = Vec::new();
     for name in names("broken", "", ".yaml") {
         let source = source(&name);
-        let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+        let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
         if problems.is_empty() {
             fine.push(name);
             continue;
@@ -59,7 +59,7 @@ fn every_mistake_is_told_in_words_that_help() {
 fn every_mistake_is_told_once() {
     for name in names("broken", "", ".yaml") {
         let source = source(&name);
-        let (_, problems) = RuleSet::read(&source, RuleSettings::default());
+        let (_, problems) = RuleSet::read(&source, &RuleSettings::default());
         let expected = match name.as_str() {
             "all_missing" => 3,
             "merge_key_and_defaults" | "override_limit_bad" | "slots_do_not_divide_with_tiers" => 2,

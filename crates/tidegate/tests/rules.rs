@@ -10,17 +10,20 @@ use tidegate::document::{Node, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Attributes, Gate, MemoryStore};
 
-const SETTINGS: RuleSettings = RuleSettings { ipv6_prefix: 64 };
+const SETTINGS: RuleSettings = RuleSettings {
+    ipv6_prefix: 64,
+    secret_attributes: Vec::new(),
+};
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
     let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, SETTINGS);
+    let (rules, problems) = RuleSet::read(&source, &SETTINGS);
     rules.ok_or_else(|| problems.render(&source))
 }
 
 fn from_body(body: &str) -> Result<RuleSet, String> {
     let node: Node = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
     rules.ok_or_else(|| problems.render(&Source::new("body", "")))
 }
 
@@ -345,7 +348,7 @@ proptest! {
                 text.insert_str(at, insert);
             }
             let source = Source::new("rules.yaml", text.as_str());
-            let (rules, problems) = RuleSet::read(&source, SETTINGS);
+            let (rules, problems) = RuleSet::read(&source, &SETTINGS);
             prop_assert_eq!(rules.is_none(), problems.has_errors());
             problems.render(&source);
         }
@@ -361,9 +364,9 @@ proptest! {
         rule[KEYS[key]] = value.clone();
         for body in [value.to_string(), body(&value), body(&json!([value])), body(&json!([rule]))] {
             let node: Node = serde_json::from_str(&body).unwrap();
-            let (rules, problems) = RuleSet::from_node(&node, SETTINGS);
+            let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
             prop_assert_eq!(rules.is_none(), problems.has_errors());
-            let _ = RuleSet::rule_from_node(&node, SETTINGS);
+            let _ = RuleSet::rule_from_node(&node, &SETTINGS);
         }
     }
 }
@@ -516,4 +519,35 @@ fn a_gate_decides_by_whatever_was_read() {
             },
         )
         .unwrap();
+}
+
+#[test]
+fn a_scope_says_what_a_store_must_know_of_a_rule() {
+    let settings = RuleSettings {
+        secret_attributes: vec!["session".to_owned()],
+        ..RuleSettings::default()
+    };
+    #[rustfmt::skip]
+    let table = [
+        // rule                                             secret  leased
+        ("per: [user_id]",                                  false,  false),
+        ("per: []",                                         false,  false),
+        ("per: [api_key]",                                  true,   false),
+        ("per: [user_id, session]",                         true,   false),
+        ("per: [user_id], sync: leased",                    false,  true),
+        ("per: [session], sync: leased",                    true,   true),
+        ("per: [user_id], sync: leased, mode: shadow",      false,  false),
+    ];
+    for (rule, is_secret, is_leased) in table {
+        let text = format!("rules:\n- {{id: r, limit: 1/s, {rule}}}");
+        let source = Source::new("rules.yaml", text);
+        let (rules, _) = RuleSet::read(&source, &settings);
+        let rules = rules.unwrap();
+        let scope = rules.get("r").unwrap().scope();
+        assert_eq!(
+            (scope.has_secret_keys(), scope.is_leased(), scope.name()),
+            (is_secret, is_leased, "r"),
+            "{rule}"
+        );
+    }
 }

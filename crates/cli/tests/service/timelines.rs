@@ -117,7 +117,7 @@ fn question(step: &Step, now: Timestamp) -> String {
 
 fn gate(document: &Value) -> Gate<MemoryStore> {
     let node = Node::deserialize(document).unwrap();
-    let (rules, problems) = RuleSet::from_node(&node, RuleSettings::default());
+    let (rules, problems) = RuleSet::from_node(&node, &RuleSettings::default());
     Gate::new(
         MemoryStore::new(),
         rules.unwrap_or_else(|| panic!("{problems:?}")),

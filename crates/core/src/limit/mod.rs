@@ -6,6 +6,7 @@
 mod error;
 mod parse;
 mod rate;
+mod share;
 mod window;
 
 pub use error::LimitError;

@@ -34,6 +34,8 @@ pub struct Config {
     pub max_keys: usize,
     /// Settings that rules are read with.
     pub rule_settings: RuleSettings,
+    /// How many servers share a store, as long as the store has not told.
+    pub instances: u64,
     /// Whose word about the client's address counts.
     pub trusted_proxies: TrustedProxies,
     /// Which headers tell clients about a decision.

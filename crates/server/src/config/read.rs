@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tidegate::Micros;
 use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::rules::RuleSettings;
+use tidegate::{Attributes, Micros};
 
 use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token};
+
+/// More servers than anybody has; a larger number is a mistake.
+const MAX_INSTANCES: u64 = 1_000_000;
 
 type Taken<'n> = Option<(Spot, &'n Node)>;
 
@@ -32,6 +35,10 @@ pub(super) fn config(
     let trust_timestamps = trust_timestamps.and_then(|(spot, node)| spot.boolean(node, problems));
     let max_keys = number(fields.take("max_keys"), 1, 1 << 40, problems);
     let ipv6_prefix = number(fields.take("ipv6_prefix"), 1, 128, problems);
+    let secret_attributes = names(fields.take("secret_attributes"), problems);
+    let instances = fields.take("instances");
+    let instances =
+        instances.and_then(|(spot, node)| spot.integer(node, 1, MAX_INSTANCES, problems));
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
     let headers = headers(
         fields.take("headers"),
@@ -57,7 +64,9 @@ pub(super) fn config(
             ipv6_prefix: ipv6_prefix
                 .and_then(|prefix| u8::try_from(prefix).ok())
                 .unwrap_or(64),
+            secret_attributes,
         },
+        instances: instances.unwrap_or(1),
         trusted_proxies,
         headers,
         tokens,
@@ -110,7 +119,7 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
 
 /// Lists are written with commas outside of a file.
 fn outside_value(key: &str, name: &str, value: &str) -> Node {
-    if !matches!(key, "trusted_proxies" | "headers") {
+    if !matches!(key, "trusted_proxies" | "secret_attributes" | "headers") {
         return Node::setting(name, value);
     }
     let items = value
@@ -173,6 +182,25 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 fn span(text: &str) -> Result<Micros, String> {
     text.parse()
         .map_err(|error: tidegate::LimitError| error.to_string())
+}
+
+fn names(taken: Taken<'_>, problems: &mut Problems) -> Vec<String> {
+    let Some((spot, node)) = taken else {
+        return Vec::new();
+    };
+    let items = spot.items(node, problems);
+    let name = |(spot, node): (Spot, &Node)| spot.parsed(node, attribute_name, problems);
+    items.into_iter().filter_map(name).collect()
+}
+
+/// A name in the form that attributes have in rules.
+fn attribute_name(text: &str) -> Result<String, String> {
+    let mut attributes = Attributes::new();
+    match attributes.insert(text, "") {
+        Ok(()) if text.starts_with("header.") => Ok(text.to_ascii_lowercase()),
+        Ok(()) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn networks(taken: Taken<'_>, problems: &mut Problems) -> TrustedProxies {

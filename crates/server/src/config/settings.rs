@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 24] = [
+pub const SETTINGS: [Setting; 26] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -100,6 +100,18 @@ pub const SETTINGS: [Setting; 24] = [
         Some("TIDEGATE_IPV6_PREFIX"),
         None,
         "how many bits of an IPv6 address make a key; 64",
+    ),
+    setting(
+        "secret_attributes",
+        Some("TIDEGATE_SECRET_ATTRIBUTES"),
+        None,
+        "attributes whose values nobody may read in a shared store, beside api_key; []",
+    ),
+    setting(
+        "instances",
+        Some("TIDEGATE_INSTANCES"),
+        None,
+        "how many servers share a store, until the store tells; 1",
     ),
     setting(
         "trusted_proxies",

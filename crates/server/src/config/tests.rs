@@ -101,3 +101,31 @@ fn every_setting_is_read() {
         );
     }
 }
+
+#[test]
+fn what_is_secret_and_how_many_instances_there_are() {
+    let config = load("", &[], &[]).unwrap();
+    assert!(config.rule_settings.secret_attributes.is_empty());
+    assert_eq!(config.instances, 1);
+    let yaml = "secret_attributes: [session, header.Authorization]\ninstances: 3\n";
+    let config = load(yaml, &[], &[]).unwrap();
+    let secret = config.rule_settings.secret_attributes;
+    assert_eq!(secret, ["session", "header.authorization"]);
+    assert_eq!(config.instances, 3);
+    let environment = [
+        ("TIDEGATE_SECRET_ATTRIBUTES", "session, cookie"),
+        ("TIDEGATE_INSTANCES", "5"),
+    ];
+    let config = load(yaml, &environment, &[]).unwrap();
+    let secret = config.rule_settings.secret_attributes;
+    assert_eq!(secret, ["session", "cookie"]);
+    assert_eq!(config.instances, 5);
+    let yaml = "secret_attributes: [a b]\ninstances: 0\n";
+    let problems = load(yaml, &[], &[]).unwrap_err();
+    for expected in [
+        "tidegate.yaml:1:21: field `secret_attributes[0]`: `a b` cannot be the name",
+        "tidegate.yaml:2:12: field `instances`:",
+    ] {
+        assert!(problems.contains(expected), "{expected}\n---\n{problems}");
+    }
+}

@@ -8,6 +8,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate::Attributes;
 use tidegate::gate::Decision;
+use tidegate::headers::HeaderSettings;
 
 use super::problem::{Problem, Reply};
 use super::question::{Batch, Question};
@@ -29,10 +30,10 @@ pub(super) async fn check(
     let question: Question<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let decision = server.decide(&attributes).await;
-    Ok(reply(server, &decision))
+    Ok(reply(server.headers, &decision))
 }
 
-fn reply(server: &Server, decision: &Decision) -> Reply {
+fn reply(settings: HeaderSettings, decision: &Decision) -> Reply {
     let mut body = Vec::with_capacity(512);
     answer::write(&mut body, decision);
     let mut reply = Response::new(Full::from(Bytes::from(body)));
@@ -45,7 +46,7 @@ fn reply(server: &Server, decision: &Decision) -> Reply {
     };
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in decision.headers(&server.headers) {
+    for (name, value) in decision.headers(&settings) {
         // Every value is printable ASCII, so none is lost here.
         if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
             headers.insert(HeaderName::from_static(name), value);
@@ -90,4 +91,82 @@ pub(super) async fn batch(
     }
     out.extend_from_slice(b"]}");
     Ok(super::json(StatusCode::OK, out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt as _;
+    use tidegate::document::Source;
+    use tidegate::rules::{RuleSet, RuleSettings};
+    use tidegate::store::{Outcomes, Request, Scope, Store};
+    use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
+
+    /// A store that is away.
+    struct Away;
+
+    fn away<T>() -> Result<T, StoreError> {
+        Err(StoreError::Unreachable("it is away".into()))
+    }
+
+    impl Store for Away {
+        async fn charge(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
+            away()
+        }
+        async fn peek(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
+            away()
+        }
+        async fn give_back(&self, _: &Request<'_>, _: &[Outcome]) -> Result<(), StoreError> {
+            away()
+        }
+        async fn settle(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
+            away()
+        }
+        async fn forget(&self, _: &Scope, _: &Limit, _: &str) -> Result<(), StoreError> {
+            away()
+        }
+        async fn release(&self, _: LeaseId) -> Result<bool, StoreError> {
+            away()
+        }
+        async fn renew(&self, _: LeaseId) -> Result<bool, StoreError> {
+            away()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_decision_without_the_store_has_the_shape_of_every_other() {
+        let allow = "- {id: allow, per: [], limit: 5/minute, on_store_failure: allow}\n";
+        let deny = "- {id: deny, per: [], limit: 5/minute, on_store_failure: deny}\n";
+        let local = "- {id: local, per: [], limit: 4/minute}\n";
+        let shadow = "- {id: s, mode: shadow, per: [], limit: 5/minute, on_store_failure: deny}\n";
+        #[rustfmt::skip]
+        let table = [
+            // rules                    status  allowed rule        limit   remaining   retry after
+            (vec![allow],               200,    true,   "allow",    5,      5,          None),
+            (vec![local],               200,    true,   "local",    2,      1,          None),
+            (vec![local, shadow],       200,    true,   "local",    2,      1,          None),
+            (vec![deny],                503,    false,  "deny",     5,      0,          Some("1")),
+            (vec![allow, deny, local],  503,    false,  "deny",     5,      0,          Some("1")),
+        ];
+        for (list, status, allowed, rule, limit, remaining, retry_after) in table {
+            let source = Source::new("rules.yaml", format!("rules:\n{}", list.concat()));
+            let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
+            let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+            let gate = Gate::new(Away, rules).with_instances(2);
+            let decision = gate.decide(&Attributes::new()).await;
+            let reply = reply(HeaderSettings::default(), &decision);
+            assert_eq!(reply.status().as_u16(), status, "{list:?}");
+            let wait = reply.headers().get("retry-after");
+            assert_eq!(wait.map(|wait| wait.to_str().unwrap()), retry_after);
+            let body = reply.into_body().collect().await.unwrap().to_bytes();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let expected = serde_json::json!({
+                "allowed": allowed, "rule": rule, "limit": limit, "remaining": remaining, "degraded": true,
+            });
+            for (name, value) in expected.as_object().unwrap() {
+                assert_eq!(&body[name], value, "{name} of {list:?}");
+            }
+            assert_eq!(body["limits"].as_array().unwrap().len(), list.len());
+        }
+    }
 }

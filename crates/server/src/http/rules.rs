@@ -354,7 +354,7 @@ mod tests {
         let read = |text: &str| {
             let mut document = node(text);
             name_if_nameless(&mut document, "of-the-path");
-            let (rule, _) = RuleSet::rule_from_node(&document, RuleSettings::default());
+            let (rule, _) = RuleSet::rule_from_node(&document, &RuleSettings::default());
             rule.map(|rule| rule.written().to_string())
         };
         assert_eq!(

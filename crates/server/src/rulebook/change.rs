@@ -148,7 +148,7 @@ impl RuleBook {
                 let earlier = data_dir
                     .read(version)?
                     .ok_or(ChangeError::NoSuchVersion(version))?;
-                let (set, problems) = read_list(&earlier.rules, self.settings);
+                let (set, problems) = read_list(&earlier.rules, &self.settings);
                 rules = set
                     .ok_or(ChangeError::Invalid(problems))?
                     .iter()

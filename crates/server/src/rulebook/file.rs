@@ -71,7 +71,7 @@ fn brief(path: &Path, problems: &Problems) -> String {
     )
 }
 
-pub(super) fn load(path: &Path, settings: RuleSettings) -> Result<(RuleSet, Problems), LoadError> {
+pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Problems), LoadError> {
     let text = read(path).map_err(|source| LoadError::Unreadable {
         path: path.to_path_buf(),
         source,

@@ -79,7 +79,7 @@ impl RuleBook {
         path: PathBuf,
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
-        let (rules, problems) = file::load(&path, settings)?;
+        let (rules, problems) = file::load(&path, &settings)?;
         let rows = vec![Row {
             version: 1,
             at: SystemClock.now(),
@@ -115,7 +115,7 @@ impl RuleBook {
             return Ok((book, RuleSet::empty(), Problems::new()));
         };
         let version = current.version;
-        let (rules, problems) = read_list(&current.rules, settings);
+        let (rules, problems) = read_list(&current.rules, &settings);
         let Some(rules) = rules else {
             let errors: Vec<String> = problems.errors().map(ToString::to_string).collect();
             return Err(OpenError::Unusable {
@@ -151,8 +151,8 @@ impl RuleBook {
     }
 
     /// Settings that rules are read with.
-    pub fn settings(&self) -> RuleSettings {
-        self.settings
+    pub fn settings(&self) -> &RuleSettings {
+        &self.settings
     }
 
     /// The version in force; zero before the first.
@@ -188,7 +188,7 @@ impl RuleBook {
         };
         let _changing = self.changing.lock();
         self.reloads.fetch_add(1, Ordering::Relaxed);
-        let (rules, problems) = match file::load(path, self.settings) {
+        let (rules, problems) = match file::load(path, &self.settings) {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ pub fn etag_of(rule: &Rule) -> String {
 }
 
 /// The rules of a JSON list.
-fn read_list(list: &Value, settings: RuleSettings) -> (Option<RuleSet>, Problems) {
+fn read_list(list: &Value, settings: &RuleSettings) -> (Option<RuleSet>, Problems) {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
         Ok(node) => RuleSet::from_node(&node, settings),

@@ -256,4 +256,15 @@ fn register_store(registry: &mut Registry, server: &Server) {
         "Keys that had to go for others, each of which got its whole limit back",
         counter(stats.evicted),
     );
+    let unsettled = server.gate.unsettled();
+    registry.register(
+        "unsettled",
+        "Counters with something admitted without the store that is still to be settled in it",
+        gauge(unsettled.waiting as u64),
+    );
+    registry.register(
+        "unsettled_lost",
+        "Counters of which that was forgotten, because too many waited",
+        counter(unsettled.lost),
+    );
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Item, limit_name};
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome};
+use tidegate_core::{LeaseId, Limit, Micros, Outcome};
 
 use super::Slots;
+use super::local::is_concurrency;
 use crate::decision::deciding;
-use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet, Verdict};
+use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet, Share, Verdict};
 
 /// The answer of one limit, by its place in the rules.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(super) struct Slot {
     pub(super) is_charged: bool,
     pub(super) is_shadow: bool,
     pub(super) is_degraded: bool,
+    /// What this instance granted of the limit by itself, if it did.
+    pub(super) share: Option<Arc<Share>>,
 }
 
 /// Whether a request may go on, and what its caller should know.
@@ -39,7 +42,8 @@ pub struct Decision {
 pub struct Answer<'d> {
     /// The rule.
     pub rule: &'d Rule,
-    /// The limit in force; none if the rule denies everything to this request.
+    /// The limit in force, or this instance's share of it if it had to decide by itself; none if the
+    /// rule denies everything to this request.
     pub limit: Option<&'d Limit>,
     /// Which of the rule's limits it is.
     pub index: usize,
@@ -78,8 +82,6 @@ impl Decision {
             let mut of_rule = self
                 .answers()
                 .filter(|other| std::ptr::eq(other.rule, answer.rule));
-            let is_concurrency =
-                |limit: &Limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. });
             answer.limit.is_some_and(is_concurrency)
                 && is_taken
                 && of_rule.all(|other| other.outcome.allowed)
@@ -146,8 +148,9 @@ impl Decision {
 
     fn answer<'d>(&'d self, slot: &'d Slot) -> Answer<'d> {
         let rule = self.rules.at(slot.rule);
-        let limit = match &rule.grants()[slot.grant] {
-            Grant::Limits(limits) if slot.is_charged => limits.get(slot.limit),
+        let limit = match (&rule.grants()[slot.grant], &slot.share) {
+            (_, Some(share)) => Some(&share.part),
+            (Grant::Limits(limits), None) if slot.is_charged => limits.get(slot.limit),
             _ => None,
         };
         Answer {

@@ -1,9 +1,13 @@
 //! What happens to a request while the store cannot answer: what each of its rules says.
 
-use tidegate_core::{LeaseId, Limit, Micros, Outcome, Request, Retry, Store, Timestamp};
+use std::sync::Arc;
 
-use super::{Claim, Claims, Demand, Gate, Slot, Slots, charges, fill};
-use crate::rules::{Grant, OnStoreFailure, RuleSet, add_one};
+use smallvec::SmallVec;
+use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Store, Timestamp};
+
+use super::local::{LocalCharge, LocalRequest};
+use super::{Claim, Claims, Demand, Gate, Slot, Slots, fill};
+use crate::rules::{Grant, OnStoreFailure, RuleSet, Shares, add_one};
 
 /// When a client should try again that was denied because nobody could decide.
 const TRY_AGAIN: Micros = Micros::SECOND;
@@ -38,17 +42,19 @@ impl<S: Store> Gate<S> {
             add_one(&rules.at(claim.rule).counts().degraded[choice(claim.rule) as usize]);
         }
         let is_local = |rule| choice(rule) == OnStoreFailure::Local;
-        let charges = charges(rules, claims, |claim| chosen(claim) && is_local(claim.rule));
-        let request = Request {
+        let shares = rules.shares(self.instances());
+        let local = claims
+            .iter()
+            .filter(|claim| chosen(claim) && is_local(claim.rule));
+        let charges: SmallVec<[LocalCharge<'_>; 4]> =
+            local.flat_map(|claim| charges(&shares, claim)).collect();
+        let request = LocalRequest {
             charges: &charges,
             at: without.at,
             lease: without.lease,
+            is_denied,
         };
-        let outcomes = if is_denied {
-            self.local.peek(&request)
-        } else {
-            self.local.charge(&request)
-        };
+        let outcomes = self.local.charge(&request, &self.store);
         let is_mine = |slot: &Slot| {
             let is_asked = |claim: &Claim<'_>| claim.rule == slot.rule && chosen(claim);
             slot.is_charged && claims.iter().any(is_asked)
@@ -65,13 +71,34 @@ impl<S: Store> Gate<S> {
                 Grant::Unlimited | Grant::Blocked => None,
             };
             let capacity = limit.map_or(0, Limit::capacity);
+            let share = || shares.limits(slot.rule, slot.grant).get(slot.limit);
             match choice(slot.rule) {
                 OnStoreFailure::Allow => slot.outcome = unknown(true, capacity, now),
                 OnStoreFailure::Deny => slot.outcome = unknown(false, capacity, now),
-                OnStoreFailure::Local => {}
+                OnStoreFailure::Local => slot.share = share().map(Arc::clone),
             }
         }
     }
+
+    /// How many instances share the store: as it last said, else as this gate was told.
+    fn instances(&self) -> u64 {
+        let known = self.store.instances();
+        known.unwrap_or(self.instances).max(1)
+    }
+}
+
+/// The charges of one claim on this instance's shares, in the order of its limits.
+fn charges<'c>(
+    shares: &'c Shares,
+    claim: &'c Claim<'_>,
+) -> impl Iterator<Item = LocalCharge<'c>> + use<'c> {
+    let (shares, key, cost): (_, &str, _) = match &claim.demand {
+        Demand::Charge { key, cost } => (shares.limits(claim.rule, claim.grant), key, *cost),
+        Demand::Nothing => (&[][..], "", 0),
+    };
+    shares
+        .iter()
+        .map(move |share| LocalCharge { share, key, cost })
 }
 
 /// The answer of a limit of which nobody knows what was used.

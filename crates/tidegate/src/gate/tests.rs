@@ -18,7 +18,7 @@ fn rules(matching: Matching) -> RuleSet {
         text.push_str(&line);
     }
     let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     rules.unwrap_or_else(|| panic!("{}", problems.render(&source)))
 }
 

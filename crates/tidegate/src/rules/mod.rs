@@ -14,6 +14,7 @@ mod read_match;
 mod read_rule;
 mod regexes;
 mod rule;
+mod shares;
 mod warnings;
 mod write;
 
@@ -24,10 +25,12 @@ pub use counts::{FrontEnd, RuleCounts, Verdict};
 pub use pattern::{HostPattern, PathPattern};
 pub(crate) use rule::Key;
 pub use rule::{Cost, Grant, Match, Missing, Mode, OnStoreFailure, Rule, Sync};
+pub(crate) use shares::{Share, Shares};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
@@ -36,15 +39,27 @@ use crate::attributes::Attributes;
 use crate::document::{Node, Problems, Source};
 
 /// Settings of the server that rules are read with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,
+    /// The attributes whose values must not be readable in a store, beside `api_key`.
+    pub secret_attributes: Vec<String>,
 }
 
 impl Default for RuleSettings {
     fn default() -> Self {
-        Self { ipv6_prefix: 64 }
+        Self {
+            ipv6_prefix: 64,
+            secret_attributes: Vec::new(),
+        }
+    }
+}
+
+impl RuleSettings {
+    /// Whether the values of this attribute must not be readable in a store.
+    fn is_secret(&self, attribute: &String) -> bool {
+        attribute == "api_key" || self.secret_attributes.contains(attribute)
     }
 }
 
@@ -54,6 +69,8 @@ pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
     by_id: HashMap<String, usize, RandomState>,
     index: Index,
+    /// The shares that were last asked for.
+    shares: ArcSwapOption<Shares>,
 }
 
 impl RuleSet {
@@ -74,11 +91,11 @@ impl RuleSet {
     ///     per: [user_id]
     ///     limit: 100/fortnight
     /// ");
-    /// let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    /// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     /// assert!(rules.is_none());
     /// assert!(problems.render(&source).contains("error: rules.yaml:5:12: rule `per-user`, field `limit`:"));
     /// ```
-    pub fn read(source: &Source, settings: RuleSettings) -> (Option<Self>, Problems) {
+    pub fn read(source: &Source, settings: &RuleSettings) -> (Option<Self>, Problems) {
         let mut problems = Problems::new();
         let node = source.read(&mut problems);
         let rules = node.and_then(|node| read::rules(&node, settings, &mut problems));
@@ -87,14 +104,14 @@ impl RuleSet {
     }
 
     /// The rules of a document that was read already, of the form `{"rules": [...]}`.
-    pub fn from_node(node: &Node, settings: RuleSettings) -> (Option<Self>, Problems) {
+    pub fn from_node(node: &Node, settings: &RuleSettings) -> (Option<Self>, Problems) {
         let mut problems = Problems::new();
         let rules = read::rules(node, settings, &mut problems);
         (rules.map(Self::new), problems)
     }
 
     /// One rule of a document that was read already.
-    pub fn rule_from_node(node: &Node, settings: RuleSettings) -> (Option<Rule>, Problems) {
+    pub fn rule_from_node(node: &Node, settings: &RuleSettings) -> (Option<Rule>, Problems) {
         let mut problems = Problems::new();
         let rule = read_rule::rule(node, 0, settings, &mut problems);
         (rule.filter(|_| !problems.has_errors()), problems)
@@ -109,6 +126,7 @@ impl RuleSet {
             rules,
             by_id,
             index,
+            shares: ArcSwapOption::empty(),
         }
     }
 
@@ -147,6 +165,18 @@ impl RuleSet {
     /// The rule at this place.
     pub(crate) fn at(&self, place: usize) -> &Rule {
         &self.rules[place]
+    }
+
+    /// What one of so many instances may grant of each limit by itself.
+    pub(crate) fn shares(&self, instances: u64) -> Arc<Shares> {
+        if let Some(shares) = &*self.shares.load()
+            && shares.instances == instances
+        {
+            return Arc::clone(shares);
+        }
+        let shares = Arc::new(Shares::of(&self.rules, instances));
+        self.shares.store(Some(Arc::clone(&shares)));
+        shares
     }
 
     /// The places of the rules that may apply to a request, in their order: all that do are among

@@ -35,7 +35,7 @@ const RULE_KEYS: [&str; 20] = [
 /// The rules of a document, or nothing if there is an error.
 pub(super) fn rules(
     node: &Node,
-    settings: RuleSettings,
+    settings: &RuleSettings,
     problems: &mut Problems,
 ) -> Option<Vec<Arc<Rule>>> {
     let document = Spot::document();

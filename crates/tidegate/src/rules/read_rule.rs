@@ -17,7 +17,7 @@ use crate::document::{Fields, Node, Problems, Spot, Value};
 pub(super) fn rule(
     node: &Node,
     index: usize,
-    settings: RuleSettings,
+    settings: &RuleSettings,
     problems: &mut Problems,
 ) -> Option<Rule> {
     let spot = match id_of(node) {
@@ -79,13 +79,21 @@ pub(super) fn rule(
     if problems.error_count() > before {
         return None;
     }
-    let id = id?;
+    let (id, per) = (id?, per.unwrap_or_default());
+    let mut scope = Scope::new(&id);
+    if per.iter().any(|name| settings.is_secret(name)) {
+        scope = scope.with_secret_keys();
+    }
+    // Who only counts has no need to decide fast.
+    if sync == Sync::Leased && mode == Mode::Enforce {
+        scope = scope.leased();
+    }
     let rule = Rule {
-        scope: Scope::new(&id),
+        scope,
         id,
         description: description.map(str::to_owned),
         matches: matches.unwrap_or_default(),
-        per: per.unwrap_or_default(),
+        per,
         missing,
         grants,
         tiers,
@@ -325,7 +333,7 @@ pub(super) fn attribute_name(name: &str) -> Result<String, String> {
 fn override_key(
     per: Option<&[String]>,
     value: &str,
-    settings: RuleSettings,
+    settings: &RuleSettings,
 ) -> Result<String, String> {
     let Some(per) = per else {
         // What is wrong with `per` is said already.

@@ -1,62 +1,10 @@
 //! A store that cannot answer: each rule says what happens.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use super::switched::{State, Switched};
 use super::{NOW, decide, left, request, rules};
 use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Gate, LeaseId, Limit, MemoryStore, Outcome, Retry, Store, StoreError};
-use tidegate_core::{Outcomes, Request, Scope};
+use tidegate::{Gate, LeaseId, Retry, StoreError};
 use tidegate_testkit::block_on;
-
-/// A store that can be switched off.
-#[derive(Default)]
-struct Switched {
-    store: MemoryStore,
-    is_off: AtomicBool,
-}
-
-impl Switched {
-    fn ask<T>(&self, answer: impl FnOnce(&MemoryStore) -> T) -> Result<T, StoreError> {
-        if self.is_off.load(Ordering::Relaxed) {
-            return Err(StoreError::Unreachable("switched off".into()));
-        }
-        Ok(answer(&self.store))
-    }
-}
-
-impl Store for Switched {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.charge(request))
-    }
-
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.peek(request))
-    }
-
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        self.ask(|store| store.give_back(request, outcomes))
-    }
-
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.settle(request))
-    }
-
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.ask(|store| store.forget(scope, limit, key))
-    }
-
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.release(lease))
-    }
-
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.renew(lease))
-    }
-}
 
 const ALLOW: &str = "- {id: allow, per: [], limit: 5/minute, on_store_failure: allow}\n";
 const DENY: &str = "- {id: deny, per: [], limit: 5/minute, on_store_failure: deny}\n";
@@ -68,7 +16,8 @@ fn gate(list: &str) -> Gate<Switched> {
 }
 
 fn switch(gate: &Gate<Switched>, is_off: bool) {
-    gate.store().is_off.store(is_off, Ordering::Relaxed);
+    gate.store()
+        .switch(if is_off { State::Away } else { State::Up });
 }
 
 #[test]
@@ -105,15 +54,19 @@ fn each_rule_says_what_happens_while_the_store_fails() {
             "{list}"
         );
         switch(&gate, false);
-        for (answer, full) in decide(&gate, &request("z=1").with_cost(0))
+        let admitted = expected.iter().filter(|allowed| **allowed).count() as u64;
+        let asked = decide(&gate, &request("z=1").with_cost(0));
+        for answer in asked
             .answers()
-            .zip([5, 5])
+            .filter(|answer| answer.rule.id() != "blocked")
         {
-            let is_blocked = answer.rule.id() == "blocked";
-            assert!(
-                is_blocked || answer.outcome.remaining == full.min(answer.outcome.limit),
-                "{list}: the store was not charged"
-            );
+            let settled = if answer.rule.id() == "local" {
+                admitted
+            } else {
+                0
+            };
+            let outcome = answer.outcome;
+            assert_eq!(outcome.limit - outcome.remaining, settled, "{list}");
             assert!(!answer.is_degraded);
         }
     }
@@ -178,18 +131,67 @@ fn a_shadow_rule_says_what_it_would_have_done_without_the_store() {
 }
 
 #[test]
-fn a_lease_of_this_instance_is_released_here() {
+fn a_lease_of_this_instance_ends_here() {
     let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
     switch(&gate, true);
     let lease = decide(&gate, &request("z=1")).lease().unwrap();
     assert!(decide(&gate, &request("z=1")).is_denied());
+    assert!(block_on(gate.renew(lease)).unwrap(), "without the store");
+    switch(&gate, false);
+    assert!(block_on(gate.renew(lease)).unwrap(), "and beside it");
+    switch(&gate, true);
+    assert!(block_on(gate.release(lease)).unwrap(), "without the store");
+    assert!(decide(&gate, &request("z=1").at(NOW)).is_allowed());
+    for asked in [
+        block_on(gate.release(lease)),
+        block_on(gate.renew(LeaseId::random())),
+    ] {
+        assert!(
+            matches!(asked, Err(StoreError::Unreachable(_))),
+            "who cannot ask does not know"
+        );
+    }
+    switch(&gate, false);
+    assert!(!block_on(gate.release(lease)).unwrap());
+}
+
+#[test]
+fn a_lease_of_the_store_is_not_released_without_it() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    let lease = decide(&gate, &request("z=1")).lease().unwrap();
+    switch(&gate, true);
+    assert!(block_on(gate.release(lease)).is_err());
+    assert!(block_on(gate.renew(lease)).is_err());
     switch(&gate, false);
     assert!(block_on(gate.release(lease)).unwrap());
-    switch(&gate, true);
-    assert!(decide(&gate, &request("z=1").at(NOW)).is_allowed());
-    let unknown = LeaseId::random();
-    assert!(
-        block_on(gate.release(unknown)).is_err(),
-        "who cannot ask does not know"
+}
+
+#[test]
+fn a_lease_that_the_store_took_in_silence_is_released_there_too() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    gate.store().switch(State::Silent);
+    let decision = decide(&gate, &request("z=1"));
+    assert!(decision.is_degraded());
+    switch(&gate, false);
+    assert!(decide(&gate, &request("z=1")).is_denied());
+    assert!(block_on(gate.release(decision.lease().unwrap())).unwrap());
+    assert!(decide(&gate, &request("z=1")).is_allowed());
+}
+
+#[test]
+fn the_store_names_leases_and_hears_of_other_rules() {
+    let gate = gate(
+        "- {id: a, per: [], limit: 9/minute}
+- {id: b, per: [], limit: 1, algorithm: concurrency}
+- {id: c, mode: shadow, per: [], limit: 1, algorithm: concurrency}",
     );
+    decide(&gate, &request("z=1").with_cost(0));
+    assert!(gate.store().leases_named.lock().unwrap().is_empty());
+    decide(&gate, &request("z=1"));
+    assert_eq!(*gate.store().leases_named.lock().unwrap(), [2]);
+    gate.replace_rules(rules(LOCAL));
+    decide(&gate, &request("z=1"));
+    let told = &gate.store().rules_changed;
+    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(*gate.store().leases_named.lock().unwrap(), [2]);
 }

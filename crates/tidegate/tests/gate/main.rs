@@ -4,9 +4,11 @@
 
 mod charging;
 mod failure;
+mod local;
 mod matching;
 mod oracle;
 mod replacing;
+mod switched;
 
 use tidegate::document::Source;
 use tidegate::gate::Decision;
@@ -20,7 +22,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
 /// The rules of a list in YAML.
 fn rules(list: &str) -> RuleSet {
     let source = Source::new("rules.yaml", format!("rules:\n{list}"));
-    let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     assert!(!problems.has_errors(), "{}", problems.render(&source));
     rules.unwrap()
 }

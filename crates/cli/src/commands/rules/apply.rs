@@ -38,7 +38,7 @@ pub(super) fn run(args: &ApplyArgs, client: &Client, json: bool) -> anyhow::Resu
             merged(&remote.rules, &rules)
         };
         let settings = args.file.settings.settings();
-        let changes = Changes::between(&remote.rules, &wanted, settings);
+        let changes = Changes::between(&remote.rules, &wanted, &settings);
         if changes.is_empty() || args.dry_run {
             report(&changes, args.dry_run, remote.version, json)?;
             return Ok(Answer::Yes);
@@ -110,7 +110,7 @@ mod tests {
         let rule = |id: &str, limit: &str| json!({"id": id, "per": ["ip"], "limit": limit});
         let before = [rule("a", "1/s"), rule("b", "1/s"), rule("c", "1/s")];
         let after = [rule("c", "1/s"), rule("b", "2/s"), rule("d", "1/s")];
-        let changes = Changes::between(&before, &after, RuleSettings::default());
+        let changes = Changes::between(&before, &after, &RuleSettings::default());
         let done = report_text(&changes, false, Some(8));
         insta::assert_snapshot!(anstream::adapter::strip_str(&done));
         let planned = report_text(&changes, true, Some(7));

@@ -18,7 +18,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn between(before: &[Value], after: &[Value], settings: RuleSettings) -> Self {
+    pub(super) fn between(before: &[Value], after: &[Value], settings: &RuleSettings) -> Self {
         let canonical = |rules: &[Value]| -> Vec<Value> {
             rules.iter().map(|rule| canonical(rule, settings)).collect()
         };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn between(before: &[Value], after: &[Value]) -> Changes {
-        Changes::between(before, after, RuleSettings::default())
+        Changes::between(before, after, &RuleSettings::default())
     }
 
     #[test]

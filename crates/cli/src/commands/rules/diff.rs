@@ -22,7 +22,7 @@ pub(super) struct DiffArgs {
 pub(super) fn run(args: &DiffArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
     let (rules, name) = file::rules(&args.file, json)?;
     let remote = Remote::read(client)?;
-    let changes = Changes::between(&remote.rules, &rules, args.file.settings.settings());
+    let changes = Changes::between(&remote.rules, &rules, &args.file.settings.settings());
     if json {
         output::print_json(&as_json(&changes))?;
     } else if changes.is_empty() {
@@ -121,7 +121,7 @@ mod tests {
                    "match": {"path": ["/v1/**", "/login"]}, "missing": "deny", "tiers": {"pro": "1000/minute"}}),
             json!({"id": "new", "per": ["ip"], "limit": "1/day", "mode": "shadow"}),
         ];
-        Changes::between(&before, &after, RuleSettings::default())
+        Changes::between(&before, &after, &RuleSettings::default())
     }
 
     #[test]

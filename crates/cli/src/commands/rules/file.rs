@@ -24,6 +24,8 @@ impl SettingsArgs {
     pub(super) fn settings(&self) -> RuleSettings {
         RuleSettings {
             ipv6_prefix: self.ipv6_prefix,
+            // Where values may be read makes no difference to what a rule says.
+            ..RuleSettings::default()
         }
     }
 }
@@ -59,7 +61,7 @@ pub(super) fn source(file: &str) -> anyhow::Result<Source> {
 /// or into the error if all is to be JSON; with errors there are no rules.
 pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
     let source = source(&args.file)?;
-    let (rules, problems) = RuleSet::read(&source, args.settings.settings());
+    let (rules, problems) = RuleSet::read(&source, &args.settings.settings());
     if !json {
         output::note(&rendered(&problems, &source))?;
     }

@@ -27,7 +27,7 @@ pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
 fn table(rules: &[Value]) -> String {
     let mut table = Table::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
     for rule in rules {
-        let read = understood(rule, RuleSettings::default());
+        let read = understood(rule, &RuleSettings::default());
         let canonical = read.as_ref().map(Rule::to_json);
         let rule = canonical.as_ref().unwrap_or(rule);
         let text = |key: &str| rule.get(key).map(words);

@@ -41,13 +41,13 @@ impl Remote {
 }
 
 /// A rule as this program understands it. None if the server is newer and has other rules.
-pub(super) fn understood(rule: &Value, settings: RuleSettings) -> Option<Rule> {
+pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
     RuleSet::rule_from_node(&node, settings).0
 }
 
 /// A rule in its canonical form; as it is, if it is not understood.
-pub(super) fn canonical(rule: &Value, settings: RuleSettings) -> Value {
+pub(super) fn canonical(rule: &Value, settings: &RuleSettings) -> Value {
     understood(rule, settings).map_or_else(|| rule.clone(), |rule| rule.to_json())
 }
 
@@ -93,8 +93,8 @@ mod tests {
         let long = json!({"id": "a", "per": "ip", "limit": {"requests": 60, "window": "60s"}, "mode": "enforce"});
         let short = json!({"id": "a", "per": ["ip"], "limit": "60/minute"});
         let settings = RuleSettings::default();
-        assert_eq!(canonical(&long, settings), canonical(&short, settings));
+        assert_eq!(canonical(&long, &settings), canonical(&short, &settings));
         let strange = json!({"id": "a", "colour": "red"});
-        assert_eq!(canonical(&strange, settings), strange);
+        assert_eq!(canonical(&strange, &settings), strange);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
                 continue;
             }
         };
-        let (rules, problems) = RuleSet::read(&source, args.settings.settings());
+        let (rules, problems) = RuleSet::read(&source, &args.settings.settings());
         if problems.has_errors() || (args.deny_warnings && !problems.is_empty()) {
             answer = Answer::No;
         }

@@ -1,0 +1,205 @@
+//! The counters of this instance alone, for rules that go on by themselves without the store.
+//!
+//! What is used here stays used until it expires, also when the store is back in between, so that a
+//! store that comes and goes grants nothing twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tidegate_core::{
+    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcomes, Request, Scope, Store,
+    Timestamp,
+};
+
+use super::owed::{Debt, Owed};
+use crate::rules::Share;
+
+/// The counters, and what of them the store has not heard of.
+pub(super) struct Local {
+    counters: MemoryStore,
+    /// Locked while a request is charged here: a key that nobody has charged is first raised to what
+    /// the store said, and no other request may come between.
+    owed: Mutex<Owed>,
+    /// How many keys owe something, for those who only want to know whether any does.
+    waiting: AtomicUsize,
+}
+
+/// A limit asked to pay for a request with what this instance may grant of it.
+pub(super) struct LocalCharge<'a> {
+    pub(super) share: &'a Arc<Share>,
+    pub(super) key: &'a str,
+    pub(super) cost: u64,
+}
+
+/// A request that the store could not answer.
+pub(super) struct LocalRequest<'a> {
+    pub(super) charges: &'a [LocalCharge<'a>],
+    pub(super) at: Option<Timestamp>,
+    pub(super) lease: Option<LeaseId>,
+    /// Whether it is denied already, so that nothing is to be taken.
+    pub(super) is_denied: bool,
+}
+
+impl LocalCharge<'_> {
+    fn of<'c>(&'c self, limit: &'c Limit) -> Charge<'c> {
+        Charge {
+            scope: &self.share.scope,
+            limit,
+            key: self.key,
+            cost: self.cost,
+        }
+    }
+}
+
+impl Local {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            counters: MemoryStore::builder().clock(clock).build(),
+            owed: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Charges every share or none, and remembers what the store should hear of.
+    pub(super) fn charge(&self, request: &LocalRequest<'_>, store: &impl Store) -> Outcomes {
+        let of_part = |charge| LocalCharge::of(charge, &charge.share.part);
+        let charges: SmallVec<[Charge<'_>; 4]> = request.charges.iter().map(of_part).collect();
+        let asked = Request {
+            charges: &charges,
+            at: request.at,
+            lease: request.lease,
+        };
+        let mut owed = self.owed.lock();
+        for charge in request.charges {
+            self.raise(charge, request.at, store);
+        }
+        if request.is_denied {
+            return self.counters.peek(&asked);
+        }
+        let outcomes = self.counters.charge(&asked);
+        if outcomes.iter().all(|outcome| outcome.allowed) {
+            let taken = request.charges.iter().filter(|charge| charge.cost > 0);
+            for charge in taken.filter(|charge| !is_concurrency(&charge.share.whole)) {
+                let debt = Debt {
+                    share: Arc::clone(charge.share),
+                    amount: charge.cost,
+                    at: request.at,
+                };
+                owed.add(charge.key, debt);
+            }
+            self.waiting.store(owed.len(), Ordering::Release);
+        }
+        outcomes
+    }
+
+    /// Raises what a key has used here to its share of what the store last said.
+    fn raise(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>, store: &impl Store) {
+        let (whole, part) = (&charge.share.whole, &charge.share.part);
+        if is_concurrency(whole) {
+            return;
+        }
+        let Some(used) = store.last_used(&charge.of(whole)) else {
+            return;
+        };
+        let used = u128::from(used) * u128::from(part.capacity());
+        let expected = used.div_ceil(u128::from(whole.capacity()).max(1));
+        let expected = u64::try_from(expected).unwrap_or(u64::MAX);
+        let known = self.used(&charge.of(part), at);
+        let missing = Charge {
+            cost: expected.saturating_sub(known),
+            ..charge.of(part)
+        };
+        if missing.cost > 0 {
+            self.counters.settle(&Request {
+                charges: &[missing],
+                at,
+                lease: None,
+            });
+        }
+    }
+
+    /// What a charge's state has used here of its limit.
+    fn used(&self, charge: &Charge<'_>, at: Option<Timestamp>) -> u64 {
+        let asked = Request {
+            charges: &[Charge { cost: 0, ..*charge }],
+            at,
+            lease: None,
+        };
+        let remaining = |outcomes: Outcomes| outcomes.first().map(|outcome| outcome.remaining);
+        let remaining = remaining(self.counters.peek(&asked)).unwrap_or_default();
+        charge.limit.capacity().saturating_sub(remaining)
+    }
+
+    /// Whether the store has heard of everything.
+    pub(super) fn is_settled(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes out what a charge's state owes.
+    pub(super) fn take(&self, charge: &Charge<'_>) -> Option<Debt> {
+        let mut owed = self.owed.lock();
+        let debt = owed.take(charge.scope, charge.limit, charge.key);
+        self.waiting.store(owed.len(), Ordering::Release);
+        debt
+    }
+
+    /// Takes out what has been owed for the longest time.
+    pub(super) fn take_oldest(&self) -> Option<(Arc<str>, Debt)> {
+        let mut owed = self.owed.lock();
+        let oldest = owed.take_oldest();
+        self.waiting.store(owed.len(), Ordering::Release);
+        oldest
+    }
+
+    /// The store has not heard of it after all.
+    pub(super) fn put_back(&self, key: &str, debt: Debt) {
+        let mut owed = self.owed.lock();
+        owed.add(key, debt);
+        self.waiting.store(owed.len(), Ordering::Release);
+    }
+
+    /// How much of a debt still counts at `at`: no more than what is used here. What has flowed back
+    /// or expired since is nothing to the store.
+    pub(super) fn still_owed(&self, key: &str, debt: &Debt, at: Option<Timestamp>) -> u64 {
+        let charge = Charge {
+            scope: &debt.share.scope,
+            limit: &debt.share.whole,
+            key,
+            cost: 0,
+        };
+        debt.amount.min(self.used(&charge, at))
+    }
+
+    /// How many keys owe something, and how many had to be forgotten.
+    pub(super) fn owed(&self) -> (usize, u64) {
+        let owed = self.owed.lock();
+        (owed.len(), owed.lost())
+    }
+
+    /// Forgets what a key has used, and owes.
+    pub(super) fn forget(&self, scope: &Scope, limit: &Limit, key: &str) {
+        let mut owed = self.owed.lock();
+        owed.take(scope, limit, key);
+        self.waiting.store(owed.len(), Ordering::Release);
+        self.counters.forget(scope, limit, key);
+    }
+
+    pub(super) fn release(&self, lease: LeaseId) -> bool {
+        self.counters.release(lease)
+    }
+
+    pub(super) fn renew(&self, lease: LeaseId) -> bool {
+        self.counters.renew(lease)
+    }
+
+    pub(super) fn sweep(&self) {
+        self.counters.sweep();
+    }
+}
+
+/// Holders are counted where they are held, and nothing of them is settled elsewhere.
+pub(super) fn is_concurrency(limit: &Limit) -> bool {
+    matches!(limit.algorithm(), Algorithm::Concurrency { .. })
+}

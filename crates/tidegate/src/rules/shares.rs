@@ -1,0 +1,55 @@
+//! What of each limit this instance may grant by itself, while nobody can count for all instances.
+
+use std::sync::Arc;
+
+use tidegate_core::{Limit, Scope};
+
+use super::rule::{Grant, Rule};
+
+/// A limit, and the part of it that one instance may grant by itself.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) scope: Scope,
+    pub(crate) whole: Limit,
+    pub(crate) part: Limit,
+}
+
+/// The shares of all limits of a rule set, one of so many instances each.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    pub(super) instances: u64,
+    /// By the place of the rule, of its grant, and of the limit.
+    by_rule: Vec<Vec<Vec<Arc<Share>>>>,
+}
+
+impl Shares {
+    pub(super) fn of(rules: &[Arc<Rule>], instances: u64) -> Self {
+        let share = |rule: &Rule, limit: &Limit| {
+            Arc::new(Share {
+                scope: rule.scope().clone(),
+                whole: limit.clone(),
+                part: limit.share(instances),
+            })
+        };
+        let of_grant = |rule: &Rule, grant: &Grant| match grant {
+            Grant::Limits(limits) => limits.iter().map(|limit| share(rule, limit)).collect(),
+            Grant::Unlimited | Grant::Blocked => Vec::new(),
+        };
+        let of_rule = |rule: &Arc<Rule>| {
+            let grants = rule.grants().iter();
+            grants.map(|grant| of_grant(rule, grant)).collect()
+        };
+        Self {
+            instances,
+            by_rule: rules.iter().map(of_rule).collect(),
+        }
+    }
+
+    /// The shares of the limits that a grant of a rule has, in their order.
+    pub(crate) fn limits(&self, rule: usize, grant: usize) -> &[Arc<Share>] {
+        let grants = self.by_rule.get(rule);
+        grants
+            .and_then(|grants| grants.get(grant))
+            .map_or(&[], Vec::as_slice)
+    }
+}
