@@ -1,5 +1,7 @@
 //! A cluster deals its slots out, moves them on demand and gives them to a replica in need.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use redis::{ErrorKind, ServerErrorKind};
 use tidegate_testkit::redis::{Cluster, Program, RedisServer, SLOTS, slot_of, tag_of};
 

@@ -50,7 +50,7 @@ impl RedisServer {
         RedisOptions::default()
     }
 
-    pub(super) fn start_with(options: RedisOptions) -> Self {
+    pub(super) fn start_with(options: &RedisOptions) -> Self {
         let mut log = String::new();
         for _ in 0..ATTEMPTS {
             match Self::attempt(options.clone()) {
@@ -166,6 +166,16 @@ impl RedisServer {
         *self.process() = spawn(&self.options, self.folder.path());
         if let Err(log) = self.wait_until_ready() {
             panic!("the server did not come back:\n{log}");
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    /// A test that fails shows what its servers did; the process goes with its value.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let program = self.options.program;
+            eprintln!("{program:?} {}:\n{}", self.url(), self.log());
         }
     }
 }

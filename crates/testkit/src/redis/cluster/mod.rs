@@ -49,7 +49,7 @@ impl Cluster {
             .line("cluster-replica-validity-factor 0")
             .line("cluster-announce-ip 127.0.0.1");
         let count = MASTERS * (1 + replicas);
-        let nodes = (0..count).map(|_| node.clone().start()).collect();
+        let nodes = (0..count).map(|_| node.start()).collect();
         let cluster = Self { nodes };
         cluster.deal_slots();
         cluster.introduce();

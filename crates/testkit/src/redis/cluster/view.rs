@@ -30,7 +30,7 @@ impl Seen {
         let address = fields.next()?.split('@').next()?.parse().ok()?;
         let flags: Vec<_> = fields.next()?.split(',').collect();
         let follows = fields.next().filter(|id| *id != "-").map(str::to_owned);
-        let link = fields.nth(3)?;
+        let state = fields.nth(3)?;
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some((first.parse().ok()?, last.parse().ok()?))
@@ -40,7 +40,7 @@ impl Seen {
             is_myself: flags.contains(&"myself"),
             is_master: flags.contains(&"master"),
             follows,
-            is_linked: link == "connected" && !flags.contains(&"handshake"),
+            is_linked: state == "connected" && !flags.contains(&"handshake"),
             slots: slots.collect(),
         })
     }
