@@ -60,7 +60,7 @@ fn a_replica_takes_the_place_of_a_killed_master() {
     let master = cluster.master_of(slot);
     let replica = cluster.replicas_of(master)[0].address();
     let _: () = master.query(&["SET", &key, "value"]);
-    let _: i64 = master.query(&["WAIT", "1", "5000"]);
+    cluster.wait_for_replicas();
 
     let old = cluster.kill_master_of(slot);
     let promotion = cluster.wait_for_promotion(slot, old);

@@ -119,7 +119,7 @@ fn processor_time_is_counted() {
     let used = wait_until("it uses time", Duration::from_secs(10), || {
         let work = "local sum = 0 for i = 1, 1000000 do sum = sum + i end return sum";
         let _: Value = server.query(&["EVAL", work, "0"]);
-        let used = server.cpu_time() - before;
+        let used = server.cpu_time().saturating_sub(before);
         (!used.is_zero()).then_some(used)
     });
     assert!(used < Duration::from_secs(10));
@@ -140,7 +140,7 @@ fn a_server_dies_with_its_value() {
 fn holds_a_server_until_it_is_killed() {
     let server = RedisServer::start();
     println!("listening {}", server.address());
-    std::thread::sleep(Duration::from_secs(60));
+    std::thread::sleep(Duration::from_mins(1));
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use redis::RedisResult;
 
+use super::replication::Replication;
+use super::server::BRIEF;
 use super::{Promotion, RedisOptions, RedisServer};
 use crate::{now, wait_until};
 
 const SENTINELS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For questions that a stopped process may get.
-const BRIEF: Duration = Duration::from_millis(300);
 
 /// A group of servers under the name `mymaster`, any of which may be killed or stopped.
 #[derive(Debug)]
@@ -92,17 +92,17 @@ impl Sentinel {
         self.server_at(named)
     }
 
-    /// Waits until every server that answers, but for one, follows a master and has all of its data.
+    /// Waits until one of the servers that answer is a master, and all others have what had been written to it
+    /// when this was called.
     pub fn wait_for_replicas(&self) {
-        let command = ["INFO", "replication"];
+        let states = || self.servers.iter().filter_map(Replication::of);
+        let masters = states().filter(|state| state.is_master);
+        let written = masters.map(|state| state.written).max().unwrap_or(0);
         wait_until("all replicas are in sync", PATIENCE, || {
-            let states = self.servers.iter();
-            let states = states.filter_map(|one| one.query_within(BRIEF, &command).ok());
-            let states: Vec<String> = states.collect();
-            let synced = states
-                .iter()
-                .filter(|state| state.contains("master_link_status:up"));
-            (synced.count() + 1 == states.len()).then_some(())
+            let (all, synced) = states().fold((0, 0), |(all, synced), state| {
+                (all + 1, synced + u32::from(state.has(written)))
+            });
+            (synced + 1 == all).then_some(())
         });
     }
 
@@ -136,10 +136,9 @@ impl Sentinel {
         wait_until("there is a new master", PATIENCE, || {
             let address = self.named().filter(|named| *named != old.address())?;
             let new = self.server_at(address);
-            let role: String = new.query_within(BRIEF, &["INFO", "replication"]).ok()?;
+            let state = Replication::of(new)?;
             let at = now();
-            role.contains("role:master")
-                .then_some(Promotion { address, at })
+            state.is_master.then_some(Promotion { address, at })
         })
     }
 

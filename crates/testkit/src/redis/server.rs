@@ -17,6 +17,8 @@ use crate::port::ReservedPort;
 use crate::wait_until;
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// For questions that a stopped process may get.
+pub(super) const BRIEF: Duration = Duration::from_millis(300);
 const ATTEMPTS: usize = 10;
 
 /// A Redis or Valkey process of this test's own: empty, without persistence.
@@ -116,6 +118,10 @@ impl RedisServer {
     /// The address that it listens on. Panics for a server on a Unix socket only.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Its Unix socket, which every server has.

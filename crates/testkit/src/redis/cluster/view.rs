@@ -1,5 +1,6 @@
 //! What one node of a cluster thinks of all: the reply of `CLUSTER NODES`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// A line of the reply.
@@ -49,4 +50,17 @@ impl Seen {
 /// All lines of the reply that name an address.
 pub(super) fn read(reply: &str) -> Vec<Seen> {
     reply.lines().filter_map(Seen::read).collect()
+}
+
+/// The shard of each node, by its id, in what a node has written down. Redis writes none before 7.2.
+pub(super) fn shards(notes: &str) -> BTreeMap<String, Option<String>> {
+    let entries = notes.lines().filter(|line| line.contains('@'));
+    let shard = |line: &str| {
+        let (_, rest) = line.split_once("shard-id=")?;
+        let end = rest.find([',', ' '])?;
+        Some(rest[..end].to_owned())
+    };
+    entries
+        .filter_map(|line| Some((line.split(' ').next()?.to_owned(), shard(line))))
+        .collect()
 }
