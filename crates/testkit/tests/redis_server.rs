@@ -146,8 +146,11 @@ fn holds_a_server_until_it_is_killed() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_dies_with_a_test_that_is_killed() {
+    // What a killed test leaves in its temporary folder goes with this one.
+    let folder = tempfile::tempdir().unwrap();
     let this = std::env::current_exe().unwrap();
     let mut test = Command::new(this)
+        .env("TMPDIR", folder.path())
         .args(["--exact", "holds_a_server_until_it_is_killed"])
         .args(["--ignored", "--nocapture"])
         .stdout(Stdio::piped())
