@@ -1,5 +1,7 @@
 //! A cluster deals its slots out, moves them on demand and gives them to a replica in need.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use redis::{ErrorKind, ServerErrorKind};
 use tidegate_testkit::redis::{Cluster, Program, RedisServer, SLOTS, slot_of, tag_of};
 
@@ -58,7 +60,7 @@ fn a_replica_takes_the_place_of_a_killed_master() {
     let master = cluster.master_of(slot);
     let replica = cluster.replicas_of(master)[0].address();
     let _: () = master.query(&["SET", &key, "value"]);
-    let _: i64 = master.query(&["WAIT", "1", "5000"]);
+    cluster.wait_for_replicas();
 
     let old = cluster.kill_master_of(slot);
     let promotion = cluster.wait_for_promotion(slot, old);

@@ -1,5 +1,7 @@
 //! The proxy's modes, before a real server.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! Server processes start, stop, end and come back, with every kind of door.
 
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redis::{Client, Value};
@@ -47,7 +50,7 @@ fn a_stopped_server_accepts_and_does_not_answer() {
     server.stop();
     let error = redis::cmd("PING").query::<String>(&mut connection);
     assert!(error.unwrap_err().is_timeout());
-    assert!(std::net::TcpStream::connect(server.address()).is_ok());
+    assert!(TcpStream::connect(server.address()).is_ok());
     server.resume();
     assert_eq!(ping(&server.client()).unwrap(), "PONG");
 }
@@ -116,7 +119,7 @@ fn processor_time_is_counted() {
     let used = wait_until("it uses time", Duration::from_secs(10), || {
         let work = "local sum = 0 for i = 1, 1000000 do sum = sum + i end return sum";
         let _: Value = server.query(&["EVAL", work, "0"]);
-        let used = server.cpu_time() - before;
+        let used = server.cpu_time().saturating_sub(before);
         (!used.is_zero()).then_some(used)
     });
     assert!(used < Duration::from_secs(10));
@@ -128,6 +131,40 @@ fn a_server_dies_with_its_value() {
     let (address, socket) = (server.address(), server.socket());
     server.stop();
     drop(server);
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(TcpStream::connect(address).is_err());
     assert!(!socket.exists());
+}
+
+#[test]
+#[ignore = "is run, and killed, by the test below"]
+fn holds_a_server_until_it_is_killed() {
+    let server = RedisServer::start();
+    println!("listening {}", server.address());
+    std::thread::sleep(Duration::from_mins(1));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_dies_with_a_test_that_is_killed() {
+    // What a killed test leaves in its temporary folder goes with this one.
+    let folder = tempfile::tempdir().unwrap();
+    let this = std::env::current_exe().unwrap();
+    let mut test = Command::new(this)
+        .env("TMPDIR", folder.path())
+        .args(["--exact", "holds_a_server_until_it_is_killed"])
+        .args(["--ignored", "--nocapture"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(test.stdout.take().unwrap());
+    let address: SocketAddr = output
+        .lines()
+        .find_map(|line| line.ok()?.rsplit_once("listening ")?.1.parse().ok())
+        .unwrap();
+    assert!(TcpStream::connect(address).is_ok());
+    test.kill().unwrap();
+    test.wait().unwrap();
+    wait_until("the server is gone", Duration::from_secs(5), || {
+        TcpStream::connect(address).err()
+    });
 }

@@ -15,7 +15,7 @@ fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
     let group = Sentinel::start_with(2, &options);
     assert_eq!(group.master().address(), group.servers()[0].address());
     set(group.master(), "before");
-    let _: i64 = group.master().query(&["WAIT", "2", "5000"]);
+    group.wait_for_replicas();
 
     let start = now();
     let old = group.kill_master();

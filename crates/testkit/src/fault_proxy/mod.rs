@@ -6,7 +6,6 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::missing_panics_doc,
     reason = "a proxy that cannot work has failed the test"
 )]
 

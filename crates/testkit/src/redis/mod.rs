@@ -17,6 +17,7 @@ mod options;
 mod process;
 mod program;
 mod promotion;
+mod replication;
 mod sentinel;
 mod server;
 

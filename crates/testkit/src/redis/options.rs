@@ -73,7 +73,7 @@ impl RedisOptions {
     }
 
     /// Starts the server and waits until it answers.
-    pub fn start(self) -> RedisServer {
+    pub fn start(&self) -> RedisServer {
         RedisServer::start_with(self)
     }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use redis::RedisResult;
 
+use super::replication::Replication;
+use super::server::BRIEF;
 use super::{Promotion, RedisOptions, RedisServer};
 use crate::{now, wait_until};
 
 const SENTINELS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For questions that a stopped process may get.
-const BRIEF: Duration = Duration::from_millis(300);
 
 /// A group of servers under the name `mymaster`, any of which may be killed or stopped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Sentinel {
     /// A master with that many replicas, all of them started with `options` (a program, a password or a
     /// user; no TLS). The Sentinels themselves ask for no password.
     pub fn start_with(replicas: usize, options: &RedisOptions) -> Self {
-        let master = options.clone().start();
+        let master = options.start();
         let follow = format!("replicaof 127.0.0.1 {}", master.port());
         let follower = || options.clone().line(follow.clone()).start();
         let followers: Vec<_> = (0..replicas).map(|_| follower()).collect();
@@ -46,7 +46,7 @@ impl Sentinel {
         group.wait_for_replicas();
         let watch = watcher(options, group.servers[0].port());
         for _ in 0..SENTINELS {
-            let sentinel = watch.clone().start();
+            let sentinel = watch.start();
             hurry(&sentinel, TALK_AT_START);
             group.sentinels.push(sentinel);
         }
@@ -92,17 +92,17 @@ impl Sentinel {
         self.server_at(named)
     }
 
-    /// Waits until every live server but the master follows a master and has all of its data.
+    /// Waits until one of the servers that answer is a master, and all others have what had been written to it
+    /// when this was called.
     pub fn wait_for_replicas(&self) {
+        let states = || self.servers.iter().filter_map(Replication::of);
+        let masters = states().filter(|state| state.is_master);
+        let written = masters.map(|state| state.written).max().unwrap_or(0);
         wait_until("all replicas are in sync", PATIENCE, || {
-            let replicas = self.servers.iter().filter(|server| server.is_alive());
-            let synced = replicas.filter(|server| {
-                let state: RedisResult<String> =
-                    server.query_within(BRIEF, &["INFO", "replication"]);
-                state.is_ok_and(|state| state.contains("master_link_status:up"))
+            let (all, synced) = states().fold((0, 0), |(all, synced), state| {
+                (all + 1, synced + u32::from(state.has(written)))
             });
-            let alive = self.servers.iter().filter(|server| server.is_alive());
-            (synced.count() + 1 >= alive.count()).then_some(())
+            (synced + 1 == all).then_some(())
         });
     }
 
@@ -136,10 +136,9 @@ impl Sentinel {
         wait_until("there is a new master", PATIENCE, || {
             let address = self.named().filter(|named| *named != old.address())?;
             let new = self.server_at(address);
-            let role: String = new.query_within(BRIEF, &["INFO", "replication"]).ok()?;
+            let state = Replication::of(new)?;
             let at = now();
-            role.contains("role:master")
-                .then_some(Promotion { address, at })
+            state.is_master.then_some(Promotion { address, at })
         })
     }
 
@@ -180,8 +179,11 @@ const TALK: &str = "500";
 
 /// Makes a Sentinel look and talk more often than it would, so that a test need not wait long.
 fn hurry(sentinel: &RedisServer, talk: &str) {
+    // Pings: a new master that has not been pinged within `down-after` counts as gone, so they come more
+    // often than that. What is known of a replica counts for five of them, and while the master is away
+    // more is learned only every second: with shorter ones no replica would be good enough.
     let mut command = vec!["SENTINEL", "DEBUG", "publish-period", talk];
-    command.extend(["info-period", "200", "ping-period", "100"]);
+    command.extend(["info-period", "500", "ping-period", "300"]);
     command.extend(["ask-period", "100", "tilt-period", "1000"]);
     let _: () = sentinel.query(&command);
 }
@@ -193,7 +195,7 @@ fn watcher(options: &RedisOptions, port: u16) -> RedisOptions {
     watch.sentinel = true;
     watch = watch
         .line(format!("sentinel monitor {name} 127.0.0.1 {port} 2"))
-        .line(format!("sentinel down-after-milliseconds {name} 500"))
+        .line(format!("sentinel down-after-milliseconds {name} 800"))
         .line(format!("sentinel failover-timeout {name} 2000"))
         .line("sentinel announce-ip 127.0.0.1");
     if let Some(password) = &options.password {

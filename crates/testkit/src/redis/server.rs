@@ -17,6 +17,8 @@ use crate::port::ReservedPort;
 use crate::wait_until;
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// For questions that a stopped process may get.
+pub(super) const BRIEF: Duration = Duration::from_millis(300);
 const ATTEMPTS: usize = 10;
 
 /// A Redis or Valkey process of this test's own: empty, without persistence.
@@ -50,7 +52,7 @@ impl RedisServer {
         RedisOptions::default()
     }
 
-    pub(super) fn start_with(options: RedisOptions) -> Self {
+    pub(super) fn start_with(options: &RedisOptions) -> Self {
         let mut log = String::new();
         for _ in 0..ATTEMPTS {
             match Self::attempt(options.clone()) {
@@ -118,6 +120,10 @@ impl RedisServer {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Its Unix socket, which every server has.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("redis.sock")
@@ -166,6 +172,16 @@ impl RedisServer {
         *self.process() = spawn(&self.options, self.folder.path());
         if let Err(log) = self.wait_until_ready() {
             panic!("the server did not come back:\n{log}");
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    /// A test that fails shows what its servers did; the process goes with its value.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let program = self.options.program;
+            eprintln!("{program:?} {}:\n{}", self.url(), self.log());
         }
     }
 }

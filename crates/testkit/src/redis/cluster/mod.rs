@@ -4,6 +4,7 @@ mod migration;
 mod slot;
 mod view;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use redis::RedisResult;
 pub use slot::{SLOTS, slot_of, tag_of};
 use view::Seen;
 
+use super::replication::Replication;
+use super::server::BRIEF;
 use super::{Promotion, RedisOptions, RedisServer};
 use crate::{now, wait_until};
 
 const MASTERS: u16 = 3;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For questions that a stopped process may get.
-const BRIEF: Duration = Duration::from_millis(300);
 
 /// A cluster whose nodes may be killed or stopped. What is left of it serves on.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Cluster {
             .line("cluster-replica-validity-factor 0")
             .line("cluster-announce-ip 127.0.0.1");
         let count = MASTERS * (1 + replicas);
-        let nodes = (0..count).map(|_| node.clone().start()).collect();
+        let nodes = (0..count).map(|_| node.start()).collect();
         let cluster = Self { nodes };
         cluster.deal_slots();
         cluster.introduce();
@@ -131,6 +132,24 @@ impl Cluster {
         });
     }
 
+    /// Waits until every replica that answers has what had been written to its master when this was called.
+    pub fn wait_for_replicas(&self) {
+        let written = self.nodes.iter().map(|node| {
+            let state = Replication::of(node);
+            (node.port(), state.map_or(0, |state| state.written))
+        });
+        let written: HashMap<u16, u64> = written.collect();
+        wait_until("all replicas are in sync", PATIENCE, || {
+            let states = self.nodes.iter().filter_map(Replication::of);
+            let mut replicas = states.filter(|state| !state.is_master);
+            let synced = replicas.all(|state| {
+                let master = state.follows.and_then(|port| written.get(&port));
+                state.has(master.copied().unwrap_or(0))
+            });
+            synced.then_some(())
+        });
+    }
+
     /// The address that serves a slot, if all nodes that answer name the same.
     fn owner(&self, slot: u16) -> Option<SocketAddr> {
         let mut owners = self.nodes.iter().filter_map(|node| {
@@ -179,17 +198,25 @@ impl Cluster {
             let id: String = master.query(&["CLUSTER", "MYID"]);
             let _: () = replica.query(&["CLUSTER", "REPLICATE", &id]);
         }
-        wait_until("the replicas are in sync and known", PATIENCE, || {
-            let synced = replicas.iter().all(|replica| {
-                let state: String = replica.query(&["INFO", "replication"]);
-                state.contains("master_link_status:up")
-            });
+        wait_until("the replicas are known to all", PATIENCE, || {
             let known = self.nodes.iter().all(|node| {
                 let seen = seen_by(node).unwrap_or_default();
                 seen.iter().filter(|node| node.follows.is_some()).count() == replicas.len()
             });
-            (synced && known).then_some(())
+            (known && self.agree_on_shards()).then_some(())
         });
+        self.wait_for_replicas();
+    }
+
+    /// Whether all nodes have written down the same shard for each of them. A Valkey that is killed before
+    /// does not start again: it finds its own notes corrupt.
+    fn agree_on_shards(&self) -> bool {
+        let mut notes = self.nodes.iter().map(|node| {
+            let notes = std::fs::read_to_string(node.folder().join("nodes.conf"));
+            view::shards(&notes.unwrap_or_default())
+        });
+        let first = notes.next();
+        notes.all(|other| Some(&other) == first.as_ref())
     }
 }
 

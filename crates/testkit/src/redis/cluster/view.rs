@@ -1,5 +1,6 @@
 //! What one node of a cluster thinks of all: the reply of `CLUSTER NODES`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// A line of the reply.
@@ -30,7 +31,7 @@ impl Seen {
         let address = fields.next()?.split('@').next()?.parse().ok()?;
         let flags: Vec<_> = fields.next()?.split(',').collect();
         let follows = fields.next().filter(|id| *id != "-").map(str::to_owned);
-        let link = fields.nth(3)?;
+        let state = fields.nth(3)?;
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some((first.parse().ok()?, last.parse().ok()?))
@@ -40,7 +41,7 @@ impl Seen {
             is_myself: flags.contains(&"myself"),
             is_master: flags.contains(&"master"),
             follows,
-            is_linked: link == "connected" && !flags.contains(&"handshake"),
+            is_linked: state == "connected" && !flags.contains(&"handshake"),
             slots: slots.collect(),
         })
     }
@@ -49,4 +50,17 @@ impl Seen {
 /// All lines of the reply that name an address.
 pub(super) fn read(reply: &str) -> Vec<Seen> {
     reply.lines().filter_map(Seen::read).collect()
+}
+
+/// The shard of each node, by its id, in what a node has written down. Redis writes none before 7.2.
+pub(super) fn shards(notes: &str) -> BTreeMap<String, Option<String>> {
+    let entries = notes.lines().filter(|line| line.contains('@'));
+    let shard = |line: &str| {
+        let (_, rest) = line.split_once("shard-id=")?;
+        let end = rest.find([',', ' '])?;
+        Some(rest[..end].to_owned())
+    };
+    entries
+        .filter_map(|line| Some((line.split(' ').next()?.to_owned(), shard(line))))
+        .collect()
 }
