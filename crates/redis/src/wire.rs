@@ -245,9 +245,10 @@ impl Step {
     /// All keys, in the order in which the script is told of them.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let register = self.register.iter().map(|register| register.key.as_str());
-        let charged = self.tasks.iter().flat_map(|task| {
-            std::iter::once(task.state.as_str()).chain(task.companion.as_deref())
-        });
+        let charged = self
+            .tasks
+            .iter()
+            .flat_map(|task| std::iter::once(task.state.as_str()).chain(task.companion.as_deref()));
         register
             .chain(self.keys.iter().map(String::as_str))
             .chain(charged)

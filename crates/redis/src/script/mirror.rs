@@ -186,7 +186,11 @@ impl Mirror {
         let values: MultiValue = self.call(name, args);
         let numbers: Vec<f64> = values
             .iter()
-            .map(|value| value.as_f64().unwrap_or_else(|| value.as_i64().unwrap() as f64))
+            .map(|value| {
+                value
+                    .as_f64()
+                    .unwrap_or_else(|| value.as_i64().unwrap() as f64)
+            })
             .collect();
         numbers.try_into().unwrap()
     }
@@ -219,7 +223,11 @@ struct Event {
 
 fn any_limit_or_month() -> impl Strategy<Value = Limit> {
     let of_calendar = (1..20_u64, any::<bool>()).prop_map(|(count, is_month)| {
-        let window = if is_month { Window::Month } else { Window::Year };
+        let window = if is_month {
+            Window::Month
+        } else {
+            Window::Year
+        };
         let rate = Rate {
             count,
             window: Some(window),
@@ -250,7 +258,9 @@ fn any_timeline() -> impl Strategy<Value = (Limit, Vec<Event>)> {
 fn changed(limit: &Limit, change: u64) -> Limit {
     let mut rate = limit.rate();
     rate.count = (rate.count / 2 + change % rate.count.max(4)).max(1);
-    rate.burst = rate.burst.map(|burst| (burst / 2 + change % burst.max(4)).max(1));
+    rate.burst = rate
+        .burst
+        .map(|burst| (burst / 2 + change % burst.max(4)).max(1));
     Limit::new(rate, limit.algorithm()).unwrap_or_else(|_| limit.clone())
 }
 
@@ -281,12 +291,17 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
             (5, Some((cost, outcome, id))) => {
                 let charged_at = outcome.at + outcome.delay;
                 if let Key::Leases(leases) = &mut key {
-                    let released: bool =
-                        mirror.call("release", (&ours, id.to_string(), at));
+                    let released: bool = mirror.call("release", (&ours, id.to_string(), at));
                     prop_assert_eq!(leases.release(id, Some(now)), released);
                 } else {
                     key.give_back(form, cost, charged_at, now);
-                    let args = (&ours, &table, cost as f64, charged_at.as_micros() as f64, at);
+                    let args = (
+                        &ours,
+                        &table,
+                        cost as f64,
+                        charged_at.as_micros() as f64,
+                        at,
+                    );
                     let () = mirror.call("give_back", args);
                 }
                 charged = None;

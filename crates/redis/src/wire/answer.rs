@@ -110,9 +110,7 @@ impl Step {
             Op::Release | Op::Renew | Op::ReleaseThere | Op::RenewThere => {
                 let (was_live, there) = values.split_first().ok_or(BadReply)?;
                 let there = there.iter().map(|key| match key {
-                    Value::BulkString(key) => {
-                        String::from_utf8(key.clone()).map_err(|_| BadReply)
-                    }
+                    Value::BulkString(key) => String::from_utf8(key.clone()).map_err(|_| BadReply),
                     _ => Err(BadReply),
                 });
                 Ok(Answer::Held {
