@@ -45,7 +45,7 @@ function form.write(state)
 end
 
 function form.limit()
-  return { count = number(), window = number(), burst = number(), to_full = number(), hold = number() }
+  return { count = number(), window = number(), burst = number(), to_full = number(), hold = number(), form = nil }
 end
 
 function form.lease(task, step)

@@ -6,7 +6,7 @@ local leases = module('leases')
 form.algorithm = module('concurrency')
 
 function form.limit()
-  return { holders = number(), lease_ttl = number() }
+  return { holders = number(), lease_ttl = number(), has_companion = true, form = nil }
 end
 
 function form.open(_, key, _, companion)

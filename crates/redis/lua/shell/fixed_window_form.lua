@@ -16,7 +16,7 @@ end
 
 function form.limit()
   local count, window, anchor = number(), text(), text()
-  return { count = count, window = tonumber(window) or window, from_first = anchor == 'first_request' }
+  return { count = count, window = tonumber(window) or window, from_first = anchor == 'first_request', form = nil }
 end
 
 return form

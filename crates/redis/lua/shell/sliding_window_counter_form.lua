@@ -16,7 +16,7 @@ function form.write(state)
 end
 
 function form.limit()
-  return { count = number(), window = number() }
+  return { count = number(), window = number(), form = nil }
 end
 
 return form

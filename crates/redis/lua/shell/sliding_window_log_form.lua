@@ -5,7 +5,7 @@ local form = setmetatable({}, module('spilled'))
 form.algorithm = module('sliding_window_log')
 
 function form.limit()
-  return { count = number(), window = number() }
+  return { count = number(), window = number(), form = nil }
 end
 
 local function view(key)

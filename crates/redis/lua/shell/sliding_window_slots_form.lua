@@ -5,7 +5,7 @@ local form = setmetatable({}, module('spilled'))
 form.algorithm = module('sliding_window_slots')
 
 function form.limit()
-  return { count = number(), window = number(), slot = number(), counted = number() }
+  return { count = number(), window = number(), slot = number(), counted = number(), form = nil }
 end
 
 function form.open(_, key)

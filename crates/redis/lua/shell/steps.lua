@@ -1,13 +1,14 @@
 -- Steps, as they are written in KEYS and ARGV, read one after the other and answered.
 
+-- Every limit of the call comes once, before the steps that name it by its place.
+local limits = {}
+
 local function read_task(op)
-  local name = text()
-  local form = module(name .. '_form')
-  local task = { form = form, cost = number(), first = number(), key = key(), companion = nil, limit = nil, place = nil }
-  if name == 'concurrency' then
+  local limit = limits[number()]
+  local task = { form = limit.form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
+  if limit.has_companion then
     task.companion = key()
   end
-  task.limit = form.limit()
   if op == 'give_back' then
     task.charged_at = number()
   elseif op == 'lease' then
@@ -58,6 +59,11 @@ end
 local clock = call('TIME')
 local time = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local reply = { time }
+for index = 1, number() do
+  local form = module(text() .. '_form')
+  limits[index] = form.limit()
+  limits[index].form = form
+end
 for index = 1, number() do
   local is_done, answer = pcall(run, read_step(time))
   if not is_done then
