@@ -121,7 +121,7 @@ impl Timeline {
             .collect();
         let charges = self.charges(&chosen);
         let lease = LeaseId::from_u128(u128::from(self.random.0) << 64 | 1);
-        let with_lease = self.random.0 % 8 != 0;
+        let with_lease = !self.random.0.is_multiple_of(8);
         let mut request = Request::new(&charges).at(now);
         if with_lease {
             request = request.under(lease);
@@ -154,11 +154,11 @@ impl Timeline {
     }
 
     /// Gives back what was charged.
-    fn turn_back(&mut self, charged: &Charged, now: Timestamp) -> Turn {
-        let charges = self.charges(&charged.charges);
-        let request = Request::new(&charges).at(now).under(charged.lease);
-        self.memory.give_back(&request, &charged.outcomes);
-        let step = Step::give_back(&keys(), &request, &charged.outcomes)
+    fn turn_back(&mut self, taken: &Charged, now: Timestamp) -> Turn {
+        let charges = self.charges(&taken.charges);
+        let request = Request::new(&charges).at(now).under(taken.lease);
+        self.memory.give_back(&request, &taken.outcomes);
+        let step = Step::give_back(&keys(), &request, &taken.outcomes)
             .unwrap_or_else(|| Step::peek(&keys(), &Request::new(&[])));
         let case = format!("{step:?}");
         let wanted = None;

@@ -54,10 +54,10 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
     for limit in limits_of(5) {
         let charges = [charging(&scope, &limit, "key", 1)];
         let request = Request::new(&charges).under(LeaseId::from_u128(3));
-        let charged = outcomes(server.ask(&Step::charge(&keys(), &request)))[0];
+        let outcome = outcomes(server.ask(&Step::charge(&keys(), &request)))[0];
         let name = keys().state(&scope, &limit, "key");
         let expires: u64 = server.say(&["PEXPIRETIME", &name]);
-        let wanted = charged.reset_at.as_micros().div_ceil(1_000) + 1;
+        let wanted = outcome.reset_at.as_micros().div_ceil(1_000) + 1;
         assert_eq!(expires, wanted, "{}", limit.algorithm().name());
 
         let supplied = [charging(&scope, &limit, "supplied", 1)];
