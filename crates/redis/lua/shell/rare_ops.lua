@@ -41,6 +41,9 @@ end
 -- Takes units in advance: the outcome, how many, and until when.
 function ops.lease(step)
   local task = step.tasks[1]
+  if not (task.form.lease or task.form.algorithm.ends_at) then
+    error({ text = 'UNLEASABLE nothing can be taken in advance of this limit' }, 0)
+  end
   local outcome, taken, ends_at = (task.form.lease or lease_window)(task, step)
   outcome[#outcome + 1], outcome[#outcome + 2] = taken, ends_at
   return outcome

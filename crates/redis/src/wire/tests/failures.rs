@@ -120,3 +120,23 @@ fn what_redis_says_to_the_first_write_is_told() {
     let answers = server.run(&[&charge, &peek]);
     assert_eq!((code(&answers[0]), code(&answers[1])), ("READONLY", "none"));
 }
+
+#[test]
+fn what_cannot_be_taken_in_advance_is_not_taken() {
+    let mut server = Server::start();
+    let scope = Scope::new("unleasable");
+    let log = Limit::new(Rate::per_hour(5), Algorithm::SlidingWindowLog).unwrap();
+    for limit in [log, Limit::concurrent(5).unwrap()] {
+        let charge = charging(&scope, &limit, "key", 1);
+        let want = Want {
+            id: LeaseId::from_u128(1),
+            units: 3,
+            lasts: Micros::SECOND,
+            previous: None,
+        };
+        let answer = server.ask(&Step::lease(&keys(), &charge, want, None));
+        assert_eq!(code(&answer), "UNLEASABLE");
+        let kept: u64 = server.say(&["DBSIZE"]);
+        assert_eq!(kept, 0);
+    }
+}
