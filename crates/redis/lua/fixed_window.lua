@@ -6,6 +6,8 @@
 
 local fixed_window = {}
 
+local calendar = module('calendar')
+
 local max, min = math.max, math.min
 
 -- The window that is open at `at`: its start, when it was last changed, what was used in it, its end.
@@ -18,7 +20,7 @@ local function current(limit, state, at)
       opened_at, ends_at = at, plus(at, limit.window)
     end
   else
-    opened_at, ends_at = calendar().around(limit.window, at)
+    opened_at, ends_at = calendar.around(limit.window, at)
   end
   local used = state.opened_at == opened_at and state.used or 0
   return opened_at, max(state.changed_at, opened_at), used, ends_at
@@ -26,7 +28,7 @@ end
 
 -- The state, moved to the present if its clock has been set back since.
 local function present(limit, state, now)
-  local by = set_back(state.changed_at, now, calendar().longest(limit.window))
+  local by = set_back(state.changed_at, now, calendar.longest(limit.window))
   if by == 0 then
     return state
   end
@@ -34,7 +36,7 @@ local function present(limit, state, now)
   if limit.from_first then
     opened_at = minus(state.opened_at, by)
   else
-    opened_at = calendar().around(limit.window, now)
+    opened_at = calendar.around(limit.window, now)
   end
   return { opened_at = opened_at, changed_at = now, used = state.used }
 end

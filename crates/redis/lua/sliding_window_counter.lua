@@ -7,10 +7,12 @@
 
 local sliding_window_counter = {}
 
+local calendar = module('calendar')
+
 local max, min = math.max, math.min
 
 local function elapsed_in(limit, at)
-  return calendar().elapsed_in(limit.window, at)
+  return calendar.elapsed_in(limit.window, at)
 end
 
 local function start_of(limit, at)

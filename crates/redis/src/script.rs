@@ -1,21 +1,22 @@
 //! The script that decides in Redis: every algorithm, and the shell that reads and writes for them.
 //!
-//! Each algorithm is wrapped in a function of its own, which runs only in calls that need it: Redis
-//! runs the whole text with each call, and making all functions would take longer than a decision.
+//! Only the shell talks to Redis. Files are modules that run when they are first needed; see
+//! `lua/modules.lua`.
 
 use std::sync::LazyLock;
 
-/// Wraps one file into a function that runs it once and returns what it returns.
+/// One file as a branch of the function that runs modules.
 macro_rules! module {
     ($name:literal) => {
+        module!($name, "")
+    };
+    ($name:literal, $folder:literal) => {
         concat!(
-            "local ",
+            "if name == '",
             $name,
-            "\ndo\nlocal loaded\nlocal function load()\n",
-            include_str!(concat!("../lua/", $name, ".lua")),
-            "end\nfunction ",
-            $name,
-            "()\nloaded = loaded or load()\nreturn loaded\nend\nend\n"
+            "' then\n",
+            include_str!(concat!("../lua/", $folder, $name, ".lua")),
+            "end\n"
         )
     };
 }
@@ -24,9 +25,9 @@ macro_rules! module {
 macro_rules! algorithms {
     () => {
         concat!(
-            include_str!("../lua/arithmetic.lua"),
             module!("calendar"),
             module!("bucket"),
+            module!("bucket_leases"),
             module!("fixed_window"),
             module!("sliding_window_counter"),
             module!("sliding_window_slots"),
@@ -38,13 +39,25 @@ macro_rules! algorithms {
 
 /// The text of the script.
 pub(crate) const SCRIPT: &str = concat!(
-    algorithms!(),
+    include_str!("../lua/arithmetic.lua"),
+    include_str!("../lua/modules.lua"),
     include_str!("../lua/shell/call.lua"),
-    include_str!("../lua/shell/inline.lua"),
-    include_str!("../lua/shell/spilled.lua"),
-    include_str!("../lua/shell/leases.lua"),
-    include_str!("../lua/shell/ops.lua"),
-    include_str!("../lua/shell/held.lua"),
+    "function run_module(name)\n",
+    algorithms!(),
+    module!("inline", "shell/"),
+    module!("bucket_form", "shell/"),
+    module!("fixed_window_form", "shell/"),
+    module!("sliding_window_counter_form", "shell/"),
+    module!("spilled", "shell/"),
+    module!("sliding_window_slots_form", "shell/"),
+    module!("sorted_set", "shell/"),
+    module!("sliding_window_log_form", "shell/"),
+    module!("leases", "shell/"),
+    module!("concurrency_form", "shell/"),
+    module!("ops", "shell/"),
+    module!("rare_ops", "shell/"),
+    module!("register", "shell/"),
+    "end\n",
     include_str!("../lua/shell/steps.lua"),
 );
 
@@ -53,7 +66,13 @@ pub(crate) static SHA1: LazyLock<String> =
     LazyLock::new(|| sha1_smol::Sha1::from(SCRIPT).digest().to_string());
 
 #[cfg(test)]
-const ALGORITHMS: &str = algorithms!();
+const ALGORITHMS: &str = concat!(
+    include_str!("../lua/arithmetic.lua"),
+    include_str!("../lua/modules.lua"),
+    "function run_module(name)\n",
+    algorithms!(),
+    "end\n",
+);
 
 #[cfg(test)]
 mod mirror;

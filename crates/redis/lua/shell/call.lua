@@ -50,3 +50,21 @@ local function over(outcome, untouched)
   outcome[REMAINING], outcome[RESET_AT] = untouched[REMAINING], untouched[RESET_AT]
   return outcome
 end
+
+-- What comes next in KEYS and ARGV.
+local next_key, next_argument = 0, 0
+
+local function key()
+  next_key = next_key + 1
+  return KEYS[next_key]
+end
+
+local function text()
+  next_argument = next_argument + 1
+  return ARGV[next_argument]
+end
+
+local function number()
+  next_argument = next_argument + 1
+  return tonumber(ARGV[next_argument])
+end

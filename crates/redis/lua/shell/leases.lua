@@ -1,10 +1,14 @@
--- The leases of concurrency limits, and where a lease is held.
+-- The leases of a concurrency limit's state, where they are kept.
+
+local leases = {}
+
+local concurrency = module('concurrency')
 
 -- The leases of one key: a sorted set of names by their end, and a hash that tells when they were
 -- last changed (`at`), how many places they take (`held`), whether that time was supplied, and of each
 -- name its cost and how long it lasts.
-local function open_leases(key, companion)
-  local leases = sorted_set(key, 32, function(found, put)
+function leases.open(key, companion)
+  local view = module('sorted_set')(key, 32, function(found, put)
     local ids = {}
     for index = 1, #found, 2 do
       ids[#ids + 1] = found[index]
@@ -16,16 +20,16 @@ local function open_leases(key, companion)
     end
   end)
   local known = call('HMGET', companion, 'at', 'held', 'supplied')
-  leases.is_kept = known[1] and true or leases.length() > 0
-  leases.is_supplied = known[3] == '1'
-  leases.changed_at = whole_number(known[1] or '0') or unreadable(companion)
-  leases.held = 0
-  if leases.length() > 0 then
+  view.is_kept = known[1] and true or view.length() > 0
+  view.is_supplied = known[3] == '1'
+  view.changed_at = whole_number(known[1] or '0') or unreadable(companion)
+  view.held = 0
+  if view.length() > 0 then
     -- Where the hash was lost, each lease is taken to hold one place.
-    leases.held = whole_number(known[2] or leases.length()) or unreadable(companion)
+    view.held = whole_number(known[2] or view.length()) or unreadable(companion)
   end
 
-  function leases.find(id)
+  function view.find(id)
     local ends_at = call('ZSCORE', key, id)
     if ends_at then
       local cost, ttl = match(call('HGET', companion, id) or '', '^(%d+) (%d+)$')
@@ -33,103 +37,79 @@ local function open_leases(key, companion)
     end
   end
 
-  function leases.remove(id, cost)
+  function view.remove(id, cost)
     call('ZREM', key, id)
     call('HDEL', companion, id)
-    leases.held = max(leases.held - cost, 0)
-    leases.changed_by(-1)
+    view.held = max(view.held - cost, 0)
+    view.changed_by(-1)
   end
 
-  function leases.insert(id, cost, ttl, ends_at)
-    if leases.length() == 0 and leases.is_kept then
+  function view.insert(id, cost, ttl, ends_at)
+    if view.length() == 0 and view.is_kept then
       call('DEL', companion)
     end
     call('ZADD', key, ends_at, id)
     call('HSET', companion, id, format('%.0f %.0f', cost, ttl))
-    leases.held = leases.held + cost
-    leases.changed_by(1)
+    view.held = view.held + cost
+    view.changed_by(1)
   end
 
-  function leases.changed(at)
-    leases.changed_at = at
+  function view.changed(at)
+    view.changed_at = at
   end
 
   -- Writes what is told of all of them, and until when it matters if that has changed.
-  function leases.save(step, reset_at)
-    leases.is_kept, leases.is_supplied = true, step.is_supplied or leases.is_supplied
-    call('HSET', companion, 'at', leases.changed_at, 'held', leases.held, 'supplied', leases.is_supplied and 1 or 0)
+  function view.save(step, reset_at)
+    if not (reset_at or known[1]) then
+      -- The hash was lost: it is not to come back for good.
+      if view.length() == 0 then
+        return
+      end
+      reset_at = view.entry(view.length() - 1)
+    end
+    view.is_kept, view.is_supplied = true, step.is_supplied or view.is_supplied
+    call('HSET', companion, 'at', view.changed_at, 'held', view.held, 'supplied', view.is_supplied and 1 or 0)
     if reset_at then
-      local kind = { is_supplied = leases.is_supplied }
+      local kind = { is_supplied = view.is_supplied }
       expire(kind, companion, reset_at)
-      if leases.length() > 0 then
+      if view.length() > 0 then
         expire(kind, key, reset_at)
       end
     end
   end
 
-  return leases
+  return view
+end
+
+-- As of when leases are released and renewed: now, but where times are supplied, as of the last change.
+function leases.time_for(view, step)
+  if view.is_supplied and not step.is_supplied then
+    return nil
+  end
+  return step.now
 end
 
 -- Ends a lease. Whether it was still live.
-local function release(leases, id, now, step)
-  local length = leases.length()
-  local was_live = concurrency().release(leases, id, now)
-  if leases.length() ~= length then
-    leases.save(step)
+function leases.release(view, id, now, step)
+  local length = view.length()
+  local was_live = concurrency.release(view, id, now)
+  if view.length() ~= length then
+    view.save(step)
   end
   return was_live
 end
 
 -- Lets a lease last its whole time again. False if it has ended.
-local function renew(leases, id, now, step)
-  local length = leases.length()
-  if concurrency().renew(leases, id, now) then
-    leases.save(step, (leases.entry(length - 1)))
+function leases.renew(view, id, now, step)
+  local length = view.length()
+  if concurrency.renew(view, id, now) then
+    view.save(step, (view.entry(length - 1)))
     return true
   end
-  if leases.length() ~= length then
-    leases.save(step)
+  if view.length() ~= length then
+    view.save(step)
   end
   return false
 end
 
-local function concurrency_form()
-  local form = spilled_form(concurrency)
-
-  function form.limit(_, number)
-    return { holders = number(), lease_ttl = number() }
-  end
-
-  function form.open(key, companion)
-    local leases = open_leases(key, companion)
-    return { key = key, state = leases, is_kept = leases.is_kept, changed_at = leases.changed_at }
-  end
-
-  function form.takes(task, step)
-    return task.cost > 0 and step.lease ~= ''
-  end
-
-  function form.charge(task, step)
-    concurrency().charge(task.limit, task.place.state, step.lease, task.cost, step.now)
-  end
-
-  -- A denial that mends nothing writes nothing.
-  function form.save(place, step, reset_at)
-    if reset_at or place.state.changed_at ~= place.changed_at then
-      place.state.save(step, reset_at)
-      place.changed_at, place.is_kept = place.state.changed_at, true
-    end
-  end
-
-  function form.settle(task, step)
-    return over(form.ask(task, task.cost, step.now), form.ask(task, 0, step.now))
-  end
-
-  function form.give_back(task, step)
-    if task.place.is_kept and step.lease ~= '' then
-      release(task.place.state, step.lease, step.now, step)
-    end
-  end
-
-  return form
-end
+return leases

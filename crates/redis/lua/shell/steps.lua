@@ -1,47 +1,14 @@
--- Steps, as they are written in KEYS and ARGV.
+-- Steps, as they are written in KEYS and ARGV, read one after the other and answered.
 
-local made = {}
-local makers = {
-  bucket = bucket_form,
-  fixed_window = fixed_window_form,
-  sliding_window_counter = counter_form,
-  sliding_window_slots = slots_form,
-  sliding_window_log = log_form,
-  concurrency = concurrency_form,
-}
-
-local function form_of(name)
-  local form = made[name]
-  if not form then
-    form = makers[name]()
-    made[name] = form
-  end
-  return form
-end
-
-local next_key, next_argument = 0, 0
-
-local function key()
-  next_key = next_key + 1
-  return KEYS[next_key]
-end
-
-local function text()
-  next_argument = next_argument + 1
-  return ARGV[next_argument]
-end
-
-local function number()
-  next_argument = next_argument + 1
-  return tonumber(ARGV[next_argument])
-end
+-- Every limit of the call comes once, before the steps that name it by its place.
+local limits = {}
 
 local function read_task(op)
-  local name = text()
-  local form = form_of(name)
-  local task = { form = form, cost = number(), first = number(), key = key() }
-  task.companion = name == 'concurrency' and key() or nil
-  task.limit = form.limit(text, number)
+  local limit = limits[number()]
+  local task = { form = limit.form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
+  if limit.has_companion then
+    task.companion = key()
+  end
   if op == 'give_back' then
     task.charged_at = number()
   elseif op == 'lease' then
@@ -51,38 +18,52 @@ local function read_task(op)
 end
 
 local function read_step(time)
-  local step = { op = text(), now = number(), lease = text(), tasks = {}, there = {}, keys = {} }
-  step.is_supplied = step.now >= 0
-  if not step.is_supplied then
-    step.now = time
+  local step = { op = text(), now = number(), lease = text(), is_supplied = true, tasks = nil }
+  if step.now < 0 then
+    step.now, step.is_supplied = time, false
   end
   if step.lease ~= '' and text() == 'registered' then
-    step.register = key()
+    step.register, step.there = key(), {}
     for index = 1, number() do
       step.there[index] = { key = text(), ttl = number() }
     end
   end
-  for index = 1, number() do
-    step.keys[index] = key()
+  local keys = number()
+  if keys > 0 then
+    step.keys = {}
+    for index = 1, keys do
+      step.keys[index] = key()
+    end
   end
+  local tasks = {}
   for index = 1, number() do
-    step.tasks[index] = read_task(step.op)
+    tasks[index] = read_task(step.op)
   end
+  step.tasks = tasks
   return step
 end
 
 -- Reads and checks every state, then does what is asked.
 local function run(step)
   for index, task in ipairs(step.tasks) do
-    local first = step.tasks[task.first]
-    task.place = task.first < index and first.place or task.form.open(task.key, task.companion, task.limit)
+    if task.first < index then
+      task.place = step.tasks[task.first].place
+    else
+      task.place = task.form:open(task.key, task.limit, task.companion)
+    end
   end
-  return ops[step.op](step)
+  local op = module('ops')[step.op] or module('rare_ops')[step.op]
+  return op(step)
 end
 
 local clock = call('TIME')
 local time = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local reply = { time }
+for index = 1, number() do
+  local form = module(text() .. '_form')
+  limits[index] = form.limit()
+  limits[index].form = form
+end
 for index = 1, number() do
   local is_done, answer = pcall(run, read_step(time))
   if not is_done then

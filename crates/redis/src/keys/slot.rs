@@ -62,9 +62,9 @@ fn crc16(bytes: &[u8]) -> u16 {
 
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
-    let mut index = 0;
+    let mut index: u16 = 0;
     while index < 256 {
-        let mut crc = (index as u16) << 8;
+        let mut crc = index << 8;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 0x8000 == 0 {
@@ -74,7 +74,7 @@ const TABLE: [u16; 256] = {
             };
             bit += 1;
         }
-        table[index] = crc;
+        table[index as usize] = crc;
         index += 1;
     }
     table

@@ -89,20 +89,12 @@ local function leases_view()
   return leases
 end
 
-local algorithms = {
-  bucket = bucket,
-  fixed_window = fixed_window,
-  sliding_window_counter = sliding_window_counter,
-  sliding_window_slots = sliding_window_slots,
-  sliding_window_log = sliding_window_log,
-  concurrency = concurrency,
-}
 local views = { sliding_window_log = log_view, concurrency = leases_view }
 
 local mirror = {}
 
 function mirror.fresh(name)
-  local algorithm = algorithms[name]()
+  local algorithm = module(name)
   return { algorithm = algorithm, state = (views[name] or algorithm.fresh)() }
 end
 
@@ -145,7 +137,7 @@ end
 mirror.mul_div = mul_div
 mirror.mul_add_div_ceil = mul_add_div_ceil
 mirror.around = function(window, at)
-  return calendar().around(window, at)
+  return module('calendar').around(window, at)
 end
 
 return mirror

@@ -1,6 +1,14 @@
 //! The script's algorithms against those of `tidegate_core`, in this process: the same timelines,
 //! the same answers, to the microsecond.
 
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "the script's numbers are doubles that hold whole numbers below 2^53"
+)]
+
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -368,6 +376,9 @@ fn the_script_decides_like_the_library() {
     }
 }
 
+/// Where whole numbers end.
+const END: u128 = 1 << 53;
+
 /// Numbers below `2^bits`, of every length.
 fn below(bits: u32) -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..bits).prop_map(move |(number, shift)| number >> (64 - bits + shift))
@@ -381,7 +392,6 @@ fn wide_products_are_divided_exactly() {
         failure_persistence: None,
         ..Config::default()
     });
-    const END: u128 = 1 << 53;
     runner
         .run(
             &(below(53), below(45), below(45), below(45)),

@@ -1,8 +1,9 @@
 //! Steps as a command.
 
 use redis::{Cmd, RedisWrite};
-use tidegate_core::Window;
+use smallvec::SmallVec;
 use tidegate_core::algorithm::{Form, Hold};
+use tidegate_core::{Anchor, Window};
 
 use super::{Extra, MAX_COST, Op, Step, Task};
 use crate::script::{SCRIPT, SHA1};
@@ -24,11 +25,51 @@ fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
     for key in keys() {
         command.arg(key);
     }
+    let limits = Limits::of(steps);
+    limits.write(&mut command);
     command.arg(steps.len());
+    let mut places = limits.places.iter();
     for step in steps {
-        step.write(&mut command);
+        step.write(&mut places, &mut command);
     }
     command
+}
+
+/// The limits of all steps: most steps of a call share a few.
+struct Limits<'a> {
+    distinct: SmallVec<[&'a Form; 8]>,
+    /// Of each task, in order: where its limit is among them.
+    places: SmallVec<[usize; 32]>,
+}
+
+impl<'a> Limits<'a> {
+    fn of(steps: &[&'a Step]) -> Self {
+        let mut limits = Self {
+            distinct: SmallVec::new(),
+            places: SmallVec::new(),
+        };
+        for task in steps.iter().flat_map(|step| &step.tasks) {
+            let distinct = &limits.distinct;
+            // Among the latest only: the search is not to take longer than it saves.
+            let oldest = distinct.len().saturating_sub(16);
+            let known = distinct[oldest..]
+                .iter()
+                .position(|form| **form == task.form);
+            let place = known.map_or(distinct.len(), |index| oldest + index);
+            if known.is_none() {
+                limits.distinct.push(&task.form);
+            }
+            limits.places.push(place);
+        }
+        limits
+    }
+
+    fn write(&self, command: &mut Cmd) {
+        command.arg(self.distinct.len());
+        for form in &self.distinct {
+            write_limit(form, command);
+        }
+    }
 }
 
 impl Op {
@@ -51,7 +92,7 @@ impl Op {
 }
 
 impl Step {
-    fn write(&self, command: &mut Cmd) {
+    fn write<'a>(&self, places: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
         command.arg(self.op.name());
         match self.at {
             Some(at) => command.arg(at.as_micros()),
@@ -74,7 +115,9 @@ impl Step {
             (None, None) => {}
         }
         command.arg(self.keys.len()).arg(self.tasks.len());
-        for task in &self.tasks {
+        for (task, place) in self.tasks.iter().zip(places) {
+            // The script counts from one.
+            command.arg(place + 1);
             task.write(command);
         }
     }
@@ -82,20 +125,7 @@ impl Step {
 
 impl Task {
     fn write(&self, command: &mut Cmd) {
-        let name = match &self.form {
-            Form::Bucket(_) => "bucket",
-            Form::FixedWindow(_) => "fixed_window",
-            Form::SlidingCounter(_) => "sliding_window_counter",
-            Form::SlidingSlots(_) => "sliding_window_slots",
-            Form::SlidingLog(_) => "sliding_window_log",
-            Form::Concurrency(_) => "concurrency",
-        };
-        // The script counts from one.
-        command
-            .arg(name)
-            .arg(self.cost.min(MAX_COST))
-            .arg(self.first + 1);
-        write_limit(&self.form, command);
+        command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         match self.extra {
             Extra::None => {}
             Extra::ChargedAt(at) => {
@@ -115,6 +145,14 @@ impl Task {
 }
 
 fn write_limit(form: &Form, command: &mut Cmd) {
+    command.arg(match form {
+        Form::Bucket(_) => "bucket",
+        Form::FixedWindow(_) => "fixed_window",
+        Form::SlidingCounter(_) => "sliding_window_counter",
+        Form::SlidingSlots(_) => "sliding_window_slots",
+        Form::SlidingLog(_) => "sliding_window_log",
+        Form::Concurrency(_) => "concurrency",
+    });
     match form {
         Form::Bucket(form) => {
             command
@@ -135,8 +173,8 @@ fn write_limit(form: &Form, command: &mut Cmd) {
                 Window::Year => command.arg("year"),
             };
             command.arg(match form.anchor() {
-                tidegate_core::Anchor::Clock => "clock",
-                tidegate_core::Anchor::FirstRequest => "first_request",
+                Anchor::Clock => "clock",
+                Anchor::FirstRequest => "first_request",
             });
         }
         Form::SlidingCounter(form) => {

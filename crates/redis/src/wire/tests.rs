@@ -1,1 +1,45 @@
+//! The whole script on a real Redis: every step encoded, run and decoded.
 
+mod failures;
+mod leased;
+mod random;
+mod replies;
+mod server;
+mod states;
+
+use tidegate_core::{Charge, LeaseId, Limit, Outcomes, Request, Scope, Timestamp};
+
+use super::*;
+use crate::keys::{Secret, SecretFrom};
+use server::Server;
+
+fn keys() -> Keys {
+    Keys::new("tg", Secret::new(SecretFrom::Public))
+}
+
+fn charging<'a>(scope: &'a Scope, limit: &'a Limit, key: &'a str, cost: u64) -> Charge<'a> {
+    Charge {
+        scope,
+        limit,
+        key,
+        cost,
+    }
+}
+
+fn limit(text: &str) -> Limit {
+    text.parse().unwrap()
+}
+
+fn outcomes(answer: Result<Answer, StepError>) -> Outcomes {
+    match answer.unwrap() {
+        Answer::Outcomes(outcomes) => outcomes,
+        other => panic!("outcomes and not {other:?}"),
+    }
+}
+
+fn was_live(answer: Result<Answer, StepError>) -> bool {
+    match answer.unwrap() {
+        Answer::Held { was_live, there } if there.is_empty() => was_live,
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,43 @@
+-- How the states of concurrency limits are charged: under the step's lease, or only asked.
+
+local form = setmetatable({}, module('spilled'))
+
+local leases = module('leases')
+form.algorithm = module('concurrency')
+
+function form.limit()
+  return { holders = number(), lease_ttl = number(), has_companion = true, form = nil }
+end
+
+function form.open(_, key, _, companion)
+  local view = leases.open(key, companion)
+  return { key = key, is_kept = view.is_kept, state = view, changed_at = view.changed_at }
+end
+
+function form.takes(task, step)
+  return task.cost > 0 and step.lease ~= ''
+end
+
+function form.charge(task, step)
+  form.algorithm.charge(task.limit, task.place.state, step.lease, task.cost, step.now)
+end
+
+-- A denial that mends nothing writes nothing.
+function form.save(place, step, reset_at)
+  if reset_at or place.state.changed_at ~= place.changed_at then
+    place.state.save(step, reset_at)
+    place.changed_at, place.is_kept = place.state.changed_at, true
+  end
+end
+
+function form.settle(task, step)
+  return over(form.ask(task, task.cost, step.now), form.ask(task, 0, step.now))
+end
+
+function form.give_back(task, step)
+  if task.place.is_kept and step.lease ~= '' then
+    leases.release(task.place.state, step.lease, step.now, step)
+  end
+end
+
+return form

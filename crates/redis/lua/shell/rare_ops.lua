@@ -1,0 +1,94 @@
+-- What few steps ask.
+
+local ops = {}
+
+local flat = module('ops').flat
+
+-- Charges what is known only afterwards, as much of it as fits.
+function ops.settle(step)
+  local outcomes = {}
+  for index, task in ipairs(step.tasks) do
+    outcomes[index] = task.form.settle(task, step)
+  end
+  return flat(outcomes)
+end
+
+-- Takes back what was charged, each as of a time of its own.
+function ops.give_back(step)
+  for _, task in ipairs(step.tasks) do
+    task.form.give_back(task, step)
+    if step.register and task.companion then
+      call('HDEL', step.register, task.key)
+    end
+  end
+  return {}
+end
+
+-- As much as there is between the cost and what is wanted. Returns the outcome, what was taken, and
+-- the end of the window or slot that was charged.
+local function lease_window(task, step)
+  local room = task.form.ask(task, 0, step.now)[REMAINING]
+  local taken = min(max(task.want.units, task.cost), room)
+  if taken >= task.cost then
+    task.cost = taken
+  else
+    taken = 0
+  end
+  local outcome = task.form.take(task, step)
+  return outcome, taken, task.form.algorithm.ends_at(task.limit, task.place.state, outcome[AT])
+end
+
+-- Takes units in advance: the outcome, how many, and until when.
+function ops.lease(step)
+  local task = step.tasks[1]
+  if not (task.form.lease or task.form.algorithm.ends_at) then
+    error({ text = 'UNLEASABLE nothing can be taken in advance of this limit' }, 0)
+  end
+  local outcome, taken, ends_at = (task.form.lease or lease_window)(task, step)
+  outcome[#outcome + 1], outcome[#outcome + 2] = taken, ends_at
+  return outcome
+end
+
+-- Ends a bucket's lease; the cost is what was never used.
+ops['return'] = function(step)
+  local task = step.tasks[1]
+  task.form.return_lease(task, step)
+  return {}
+end
+
+-- Writes a register in a slot where the lease holds nothing itself.
+function ops.register(step)
+  module('register').write(step, {})
+  return {}
+end
+
+-- Ends a lease in all states of its register: whether one of them was live, and where else it is held.
+function ops.release(step)
+  return module('register').release(step)
+end
+
+-- Renews a lease in all states of its register: whether all of them were live, and where else it is held.
+function ops.renew(step)
+  return module('register').renew(step)
+end
+
+-- The same for one state that is named by its key.
+function ops.release_there(step)
+  local leases = module('leases')
+  local view = leases.open(step.keys[1], step.keys[2])
+  return { leases.release(view, step.lease, leases.time_for(view, step), step) and 1 or 0 }
+end
+
+function ops.renew_there(step)
+  local leases = module('leases')
+  local view = leases.open(step.keys[1], step.keys[2])
+  return { leases.renew(view, step.lease, leases.time_for(view, step), step) and 1 or 0 }
+end
+
+-- Removes states, as if they had never been charged.
+function ops.forget(step)
+  call('DEL', unpack(step.keys))
+  return {}
+end
+
+return ops

@@ -1,0 +1,57 @@
+-- How a log is kept: a sorted set by time, whose members are `<running total>:<cost>`.
+
+local form = setmetatable({}, module('spilled'))
+
+form.algorithm = module('sliding_window_log')
+
+function form.limit()
+  return { count = number(), window = number(), form = nil }
+end
+
+local function view(key)
+  local log = module('sorted_set')(key, 1, function(found, put)
+    local total, cost = match(found[1] or '', '^(%d+):(%d+)$')
+    put(0, { tonumber(found[2]), whole_number(total) or unreadable(key), whole_number(cost) or unreadable(key) })
+  end)
+
+  function log.forget(count)
+    call('ZREMRANGEBYRANK', key, 0, count - 1)
+    log.changed_by(-count)
+  end
+
+  function log.replace(rank, new)
+    local removed = log.length() - rank
+    if removed > 0 then
+      call('ZREMRANGEBYRANK', key, rank, -1)
+    end
+    for start = 1, #new, AT_ONCE do
+      local members = {}
+      for index = start, min(start + AT_ONCE - 1, #new) do
+        members[#members + 1] = new[index][1]
+        members[#members + 1] = format('%016.0f:%.0f', new[index][2], new[index][3])
+      end
+      call('ZADD', key, unpack(members))
+    end
+    log.changed_by(#new - removed)
+  end
+
+  return log
+end
+
+function form.open(_, key)
+  local log = view(key)
+  if log.length() > 0 then
+    -- Read before anything is written, to find out whether it can be.
+    log.entry(log.length() - 1)
+  end
+  return { key = key, is_kept = log.length() > 0, state = log }
+end
+
+function form.save(place, step, reset_at)
+  place.is_kept = place.state.length() > 0
+  if place.is_kept and reset_at then
+    expire(step, place.key, reset_at)
+  end
+end
+
+return form

@@ -1,0 +1,52 @@
+-- How slots are kept: a hash of `at` and, for each slot by its number, what was used in it.
+
+local form = setmetatable({}, module('spilled'))
+
+form.algorithm = module('sliding_window_slots')
+
+function form.limit()
+  return { count = number(), window = number(), slot = number(), counted = number(), form = nil }
+end
+
+function form.open(_, key)
+  local fields = call('HGETALL', key)
+  local changed_at, counts, kept = 0, {}, {}
+  for index = 1, #fields, 2 do
+    local field, count = fields[index], whole_number(fields[index + 1]) or unreadable(key)
+    if field == 'at' then
+      changed_at = count
+    else
+      local slot = tonumber(field) or unreadable(key)
+      counts[slot], kept[slot] = count, count
+    end
+  end
+  local state = { changed_at = changed_at, counts = counts }
+  return { key = key, is_kept = #fields > 0, state = state, kept = kept, kept_at = changed_at }
+end
+
+function form.save(place, step, reset_at)
+  local set, removed, kept = { 'at', place.state.changed_at }, {}, {}
+  for slot, count in pairs(place.state.counts) do
+    if place.kept[slot] ~= count then
+      set[#set + 1], set[#set + 2] = format('%.0f', slot), count
+    end
+    kept[slot] = count
+  end
+  for slot in pairs(place.kept) do
+    if not kept[slot] then
+      removed[#removed + 1] = format('%.0f', slot)
+    end
+  end
+  if #set > 2 or #removed > 0 or place.kept_at ~= place.state.changed_at then
+    call('HSET', place.key, unpack(set))
+    if #removed > 0 then
+      call('HDEL', place.key, unpack(removed))
+    end
+    place.kept, place.kept_at, place.is_kept = kept, place.state.changed_at, true
+  end
+  if reset_at then
+    expire(step, place.key, reset_at)
+  end
+end
+
+return form
