@@ -142,15 +142,11 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
         for group in groups {
-            let denied: Group = group
-                .iter()
-                .copied()
-                .filter(|at| !asked[*at].allowed)
-                .collect();
-            if denied.is_empty() {
+            if group.iter().all(|at| asked[*at].allowed) {
                 continue;
             }
-            let charges = charges_of(request, &denied);
+            // Denied again, as a whole.
+            let charges = charges_of(request, group);
             let step = Step::charge(&self.keys, &part_of(request, &charges)).registered_elsewhere();
             self.router.step(step, deadline).await?;
         }

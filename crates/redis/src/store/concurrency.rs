@@ -65,20 +65,20 @@ impl Inner {
         &self,
         step: Step,
         request: &Request<'_>,
+        slot: u16,
         deadline: Instant,
     ) -> Result<Step, StoreError> {
-        let Some(lease) = request.lease else {
+        let Some(lease) = request.lease.filter(|lease| self.is_far(slot, *lease)) else {
             return Ok(step);
         };
         let there: Vec<(String, Micros)> = step
             .holds()
             .map(|(state, ttl)| (state.to_owned(), ttl))
             .collect();
-        if there.is_empty() || !self.is_far(&there, lease) {
-            return Ok(step);
+        if !there.is_empty() {
+            let register = Step::register(&self.keys, lease, request.at, there);
+            self.router.step(register, deadline).await?;
         }
-        let register = Step::register(&self.keys, lease, request.at, there);
-        self.router.step(register, deadline).await?;
         Ok(step.registered_elsewhere())
     }
 
@@ -112,22 +112,19 @@ impl Inner {
     }
 
     /// The step without its lease's register, where that is in another slot.
-    pub(super) fn without_far_register(&self, step: Step, request: &Request<'_>) -> Step {
-        let held: Vec<(String, Micros)> = step
-            .holds()
-            .map(|(state, ttl)| (state.to_owned(), ttl))
-            .collect();
+    pub(super) fn without_far_register(
+        &self,
+        step: Step,
+        request: &Request<'_>,
+        slot: u16,
+    ) -> Step {
         match request.lease {
-            Some(lease) if self.is_far(&held, lease) => step.registered_elsewhere(),
+            Some(lease) if self.is_far(slot, lease) => step.registered_elsewhere(),
             _ => step,
         }
     }
 
-    fn is_far(&self, held: &[(String, Micros)], lease: LeaseId) -> bool {
-        let slot = slot_of_lease(lease);
-        self.router.is_cluster()
-            && held
-                .iter()
-                .any(|(state, _)| crate::keys::slot_of(state) != slot)
+    fn is_far(&self, slot: u16, lease: LeaseId) -> bool {
+        self.router.is_cluster() && slot_of_lease(lease) != slot
     }
 }

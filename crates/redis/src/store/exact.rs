@@ -33,7 +33,8 @@ impl Inner {
             return self.charge_across(request, placed, groups, deadline).await;
         }
         let step = Step::charge(&self.keys, request);
-        let step = self.with_register(step, request, deadline).await?;
+        let slot = placed.first().map_or(0, |placed| placed.slot);
+        let step = self.with_register(step, request, slot, deadline).await?;
         let reply = self.router.step(step, deadline).await?;
         let sent_at = reply.sent_at;
         let outcomes = outcomes(reply)?;
@@ -128,7 +129,8 @@ impl Inner {
             else {
                 return Ok(());
             };
-            let step = self.without_far_register(step, request);
+            let slot = placed[group[0]].slot;
+            let step = self.without_far_register(step, request, slot);
             self.router.step(step, deadline).await.map(drop)
         }))
         .await
