@@ -108,8 +108,10 @@ pub(crate) fn is_read_only(error: &RedisError) -> bool {
 impl From<&RedisError> for CallError {
     fn from(error: &RedisError) -> Self {
         let redirect = || {
-            let (host, port) = error.redirect_node()?;
-            let host = host.to_owned();
+            let (address, _slot) = error.redirect_node()?;
+            let (host, port) = address.rsplit_once(':')?;
+            let host = host.trim_matches(['[', ']']).to_owned();
+            let port = port.parse().ok()?;
             Some(Node::Tcp { host, port })
         };
         match error.kind() {

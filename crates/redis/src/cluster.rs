@@ -99,13 +99,13 @@ impl Cluster {
                     is_redirected = true;
                     inner.stats.add(&inner.stats.redirects);
                     inner.look.notify_one();
-                    asked = Some(inner.moved(slot, node));
+                    asked = Some(inner.moved(slot, at_host_of(node, &link)));
                     is_asking = false;
                 }
                 Err(CallError::Ask(node)) => {
                     is_redirected = true;
                     inner.stats.add(&inner.stats.redirects);
-                    asked = Some(inner.link(node));
+                    asked = Some(inner.link(at_host_of(node, &link)));
                     is_asking = true;
                 }
                 // A link that was made for this very redirect needs a moment to connect.
@@ -224,6 +224,16 @@ impl Inner {
         let map = self.map.load();
         let is_up = |owner: &Option<Arc<Link>>| owner.as_ref().is_some_and(|link| link.is_up());
         map.owners.iter().all(is_up)
+    }
+}
+
+/// Whom a redirect names: a server that does not know its own host is where the one is that named it.
+fn at_host_of(node: Node, asked: &Link) -> Node {
+    match (node, asked.connected_to()) {
+        (Node::Tcp { host, port }, Some(Node::Tcp { host: known, .. })) if host.is_empty() => {
+            Node::Tcp { host: known, port }
+        }
+        (node, _) => node,
     }
 }
 

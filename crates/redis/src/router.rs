@@ -19,7 +19,8 @@ use crate::stats::Stats;
 use crate::url::{Node, Topology};
 use crate::wire::Step;
 
-/// How long to wait before a question is asked again that could not be answered just then.
+/// How long to wait before a question is asked again that could not be answered just then; each time
+/// twice as long.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The servers of a store, whatever their topology.
@@ -143,6 +144,7 @@ impl Router {
     }
 
     async fn ask(&self, slot: u16, work: Work, deadline: Instant) -> Result<Reply, StoreError> {
+        let mut again = AGAIN;
         loop {
             let answer = match &self.servers {
                 Servers::One { link, .. } => link.call(work.clone(), false, deadline).await,
@@ -151,8 +153,9 @@ impl Router {
             match answer {
                 Ok(reply) => return Ok(reply),
                 // Nothing has run, and a moment later it may.
-                Err(CallError::NotNow(_)) if Instant::now() + AGAIN < deadline => {
-                    tokio::time::sleep(AGAIN).await;
+                Err(CallError::NotNow(_)) if Instant::now() + again * 2 < deadline => {
+                    tokio::time::sleep(again).await;
+                    again *= 2;
                 }
                 Err(error) => return Err(self.told(error)),
             }

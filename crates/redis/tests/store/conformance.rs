@@ -1,19 +1,9 @@
 //! The contract of a store, on real servers of every topology.
 
-use std::time::Duration;
-
-use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::conformance;
 use tidegate_testkit::redis::{Cluster, Program, RedisServer, Sentinel};
 
-async fn store(url: &str) -> RedisStore {
-    let mut settings = RedisSettings::new(url.parse().unwrap());
-    // Other tests run beside this one.
-    settings.deadline = Duration::from_secs(2);
-    let store = RedisStore::open(settings);
-    store.connected(Duration::from_secs(10)).await.unwrap();
-    store
-}
+use crate::store;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standalone() {

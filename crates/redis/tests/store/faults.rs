@@ -1,0 +1,212 @@
+//! Redis that is away, hung, slow, or loses its replies: every question ends by its deadline, and all is
+//! well again soon after Redis is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_core::{Limit, Scope, Store as _, StoreError};
+use tidegate_redis::{RedisSettings, RedisStore};
+use tidegate_testkit::FaultProxy;
+use tidegate_testkit::fault_proxy::Mode;
+use tidegate_testkit::redis::RedisServer;
+
+use crate::{Asked, store, store_within};
+
+/// What decisions are promised, and what a test on a busy machine allows beyond it.
+const DEADLINE: Duration = Duration::from_millis(15);
+const BUSY: Duration = Duration::from_millis(150);
+/// Within which all is well again, and as much again for a busy machine.
+const HEALED: Duration = Duration::from_secs(2);
+
+fn asked() -> Asked {
+    let limit: Limit = "1000000000/day".parse().unwrap();
+    Asked::new(Scope::new("faults"), &limit, "key")
+}
+
+/// Asks for a while, one question after the other: how many were answered, and the errors.
+async fn ask_for(store: &RedisStore, time: Duration) -> (u64, Vec<StoreError>) {
+    let (asked, end) = (asked(), Instant::now() + time);
+    let (mut answered, mut errors) = (0, Vec::new());
+    while Instant::now() < end {
+        let begin = Instant::now();
+        match asked.ask(store, 1).await {
+            Ok(_) => answered += 1,
+            Err(error) => errors.push(error),
+        }
+        let took = begin.elapsed();
+        assert!(took < DEADLINE + BUSY, "a decision took {took:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    (answered, errors)
+}
+
+async fn wait_until_healed(store: &RedisStore) {
+    let begin = Instant::now();
+    while asked().ask(store, 1).await.is_err() {
+        assert!(begin.elapsed() < HEALED, "{:?}", store.problem());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Breaks the way to Redis, expects only errors after a moment, mends it and expects answers.
+async fn breaks_and_heals(mode: Mode) {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::before(server.address());
+    let url = format!("redis://{}", proxy.address());
+    let store = store_within(&url, DEADLINE).await;
+    wait_until_healed(&store).await;
+
+    proxy.set(mode);
+    ask_for(&store, Duration::from_millis(150)).await;
+    assert!(!store.is_up(), "the breaker is open");
+    let (answered, errors) = ask_for(&store, Duration::from_millis(200)).await;
+    assert_eq!(answered, 0);
+    assert!(
+        errors
+            .iter()
+            .all(|error| matches!(error, StoreError::Unreachable(_))),
+        "nothing is sent any more"
+    );
+    proxy.set(Mode::Pass);
+    wait_until_healed(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_refuses_connections() {
+    breaks_and_heals(Mode::Cut).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_swallows_everything() {
+    breaks_and_heals(Mode::BlackHole).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_slower_than_the_deadline() {
+    breaks_and_heals(Mode::DelayReplies(Duration::from_millis(60))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_whose_replies_are_lost() {
+    breaks_and_heals(Mode::LoseReplies).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_stopped_and_goes_on() {
+    let server = RedisServer::start();
+    let store = store_within(&server.url(), DEADLINE).await;
+    wait_until_healed(&store).await;
+    server.stop();
+    ask_for(&store, Duration::from_millis(300)).await;
+    assert!(!store.is_up());
+    server.resume();
+    wait_until_healed(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_killed_and_started_again() {
+    let server = RedisServer::start();
+    let store = store_within(&server.url(), DEADLINE).await;
+    wait_until_healed(&store).await;
+    server.kill();
+    let (_, errors) = ask_for(&store, Duration::from_millis(100)).await;
+    assert!(!errors.is_empty());
+    server.restart();
+    wait_until_healed(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_not_there_at_the_start() {
+    let server = RedisServer::start();
+    server.kill();
+    let settings = RedisSettings::new(server.url().parse().unwrap());
+    let store = RedisStore::open(settings);
+    let (answered, errors) = ask_for(&store, Duration::from_millis(50)).await;
+    assert_eq!(answered, 0);
+    assert!(matches!(errors[0], StoreError::Unreachable(_)));
+    let problem = store.problem().unwrap();
+    assert!(problem.contains(&server.address().to_string()) || problem.contains("reached"), "{problem}");
+    server.restart();
+    wait_until_healed(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_flush_under_load_is_not_noticed() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..32 {
+        let (store, is_over, answered) = (store.clone(), Arc::clone(&is_over), Arc::clone(&answered));
+        tasks.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                asked().ask(&store, 1).await.unwrap();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    let flushing = tokio::task::spawn_blocking(move || {
+        for _ in 0..20 {
+            let _: String = server.query(&["SCRIPT", "FLUSH"]);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    });
+    let server = flushing.await.unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    let used = 1_000_000_000 - asked().remaining(&store).await;
+    // A little has flowed back, and nothing was charged twice.
+    assert!(used <= answered.load(Ordering::Relaxed));
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_and_not_answered_is_never_sent_again() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::before(server.address());
+    let url = format!("redis://{}", proxy.address());
+    let store = store_within(&url, DEADLINE).await;
+    wait_until_healed(&store).await;
+    let limit: Limit = "1000/day".parse().unwrap();
+    let asked = Asked::new(Scope::new("once"), &limit, "key");
+    proxy.set(Mode::LoseReplies);
+    assert!(matches!(
+        asked.ask(&store, 10).await,
+        Err(StoreError::TimedOut(_))
+    ));
+    proxy.set(Mode::Pass);
+    wait_until_healed(&store).await;
+    assert_eq!(asked.remaining(&store).await, 990, "it was charged once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_redis_denies_nobody_and_charges_nothing() {
+    let server = RedisServer::options().line("maxmemory 1").start();
+    let store = store_within(&server.url(), DEADLINE).await;
+    let error = asked().ask(&store, 1).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
+    let _: String = server.query(&["CONFIG", "SET", "maxmemory", "0"]);
+    asked().ask(&store, 1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_value_in_the_place_of_a_state_fails_its_own_request_only() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let (mine, other) = (asked(), Asked { key: "other".into(), ..asked() });
+    mine.ask(&store, 1).await.unwrap();
+    let keys: Vec<String> = server.query(&["KEYS", "tg:{key}*"]);
+    let _: u64 = server.query(&["DEL", &keys[0]]);
+    let _: u64 = server.query(&["LPUSH", &keys[0], "foreign"]);
+    let error = mine.ask(&store, 1).await.unwrap_err();
+    assert!(matches!(error, StoreError::BadReply(_)), "{error:?}");
+    other.ask(&store, 1).await.unwrap();
+    store
+        .forget(&mine.scope, &mine.limit, &mine.key)
+        .await
+        .unwrap();
+    mine.ask(&store, 1).await.unwrap();
+}

@@ -1,0 +1,63 @@
+//! The Redis store on real servers.
+
+mod conformance;
+mod failover;
+mod faults;
+mod sharing;
+
+use std::time::Duration;
+
+use tidegate_core::{Charge, Limit, Outcome, Outcomes, Request, Scope, Store as _, StoreError};
+use tidegate_redis::{RedisSettings, RedisStore};
+
+/// A store that is connected, with time enough for a busy machine.
+async fn store(url: &str) -> RedisStore {
+    store_within(url, Duration::from_secs(2)).await
+}
+
+/// A store that is connected, with this deadline.
+async fn store_within(url: &str, deadline: Duration) -> RedisStore {
+    let mut settings = RedisSettings::new(url.parse().unwrap());
+    settings.deadline = deadline;
+    let store = RedisStore::open(settings);
+    store.connected(Duration::from_secs(10)).await.unwrap();
+    store
+}
+
+/// One limit and one key.
+#[derive(Clone)]
+struct Asked {
+    scope: Scope,
+    limit: Limit,
+    key: String,
+}
+
+impl Asked {
+    fn new(scope: Scope, limit: &Limit, key: &str) -> Self {
+        Self {
+            scope,
+            limit: limit.clone(),
+            key: key.to_owned(),
+        }
+    }
+
+    fn charge(&self, cost: u64) -> Charge<'_> {
+        Charge {
+            scope: &self.scope,
+            limit: &self.limit,
+            key: &self.key,
+            cost,
+        }
+    }
+
+    async fn ask(&self, store: &RedisStore, cost: u64) -> Result<Outcome, StoreError> {
+        let charges = [self.charge(cost)];
+        let outcomes: Outcomes = store.charge(&Request::new(&charges)).await?;
+        Ok(outcomes[0])
+    }
+
+    async fn remaining(&self, store: &RedisStore) -> u64 {
+        let charges = [self.charge(0)];
+        store.peek(&Request::new(&charges)).await.unwrap()[0].remaining
+    }
+}
