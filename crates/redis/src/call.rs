@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::url::Node;
-use crate::wire::{Answer, Step};
+use crate::wire::{Answer, Step, StepError};
 
 /// A question with a deadline, and where its answer goes.
 pub(crate) struct Job {
@@ -30,6 +30,10 @@ pub(crate) enum Work {
 
 /// What was answered.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all replies are the large ones"
+)]
 pub(crate) enum Reply {
     Step(StepReply),
     Command(Value),
@@ -84,13 +88,14 @@ impl CallError {
     }
 
     /// Reads an error reply by its first word, as the script hands it on from a command of its own.
-    pub(crate) fn of_text(text: &str) -> Self {
-        match text.split_whitespace().next().unwrap_or_default() {
+    pub(crate) fn of_step(error: &StepError) -> Self {
+        let text = error.to_string();
+        match error.code() {
             "OOM" | "READONLY" | "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => {
-                Self::NotNow(text.to_owned())
+                Self::NotNow(text)
             }
-            "MISCONF" | "NOREPLICAS" | "NOPERM" | "NOAUTH" => Self::Refused(text.to_owned()),
-            _ => Self::Unreadable(text.to_owned()),
+            "MISCONF" | "NOREPLICAS" | "NOPERM" | "NOAUTH" => Self::Refused(text),
+            _ => Self::Unreadable(text),
         }
     }
 }

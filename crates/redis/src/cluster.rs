@@ -17,6 +17,7 @@ use crate::call::{CallError, Reply, Work};
 use crate::dial::{Dialer, Role, within};
 
 use crate::link::{Link, LinkSettings, Target};
+use crate::monotonic::now;
 use crate::stats::Stats;
 use crate::url::Node;
 
@@ -119,7 +120,7 @@ impl Cluster {
                 answer => return answer,
             }
             // Somebody who is redirected for ever is still heard when the deadline has come.
-            if Instant::now() >= deadline {
+            if now() >= deadline {
                 return Err(CallError::NotNow("redirected without end".to_owned()));
             }
         }
@@ -292,12 +293,11 @@ async fn look(
     node: &Node,
     connections: &mut HashMap<Node, MultiplexedConnection>,
 ) -> Result<Vec<(u16, u16, Node)>, String> {
-    let mut connection = match connections.get(node) {
-        Some(connection) => connection.clone(),
-        None => {
-            let dialed = dialer.dial(node, Role::Server).await;
-            dialed.map_err(|error| error.to_string())?
-        }
+    let mut connection = if let Some(connection) = connections.get(node) {
+        connection.clone()
+    } else {
+        let made = dialer.dial(node, Role::Server).await;
+        made.map_err(|error| error.to_string())?
     };
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");

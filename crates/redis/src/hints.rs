@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
+use crate::monotonic::now;
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
@@ -78,7 +79,7 @@ impl Hints {
     /// The denial that a charge of `cost` would meet, if one is remembered.
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
-        let now = Instant::now();
+        let now = now();
         let is_same = (denial.count, denial.capacity) == (limit.rate().count, limit.capacity());
         if !is_same || cost < denial.cost || now >= denial.until {
             return None;
@@ -220,7 +221,7 @@ mod tests {
     async fn a_denial_serves_costs_as_large_until_it_ends() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
         let name = hints.name(b"key");
-        hints.heard(name, &limit, 3, &denied(500_000), Instant::now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
         assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
@@ -231,17 +232,17 @@ mod tests {
         tokio::time::advance(Duration::from_millis(300)).await;
         assert_eq!(hints.denied(name, &limit, 4), None, "it has ended");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), Instant::now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(9_000_000), now(), LONGEST);
         tokio::time::advance(Duration::from_millis(999)).await;
         assert!(hints.denied(name, &limit, 3).is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(hints.denied(name, &limit, 3), None, "never for longer");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), Instant::now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(9_000_000), now(), LONGEST);
         hints.forget_denials();
         assert_eq!(hints.denied(name, &limit, 3), None);
         let holders = Limit::concurrent(10).unwrap();
-        hints.heard(name, &holders, 3, &denied(900_000), Instant::now(), LONGEST);
+        hints.heard(name, &holders, 3, &denied(900_000), now(), LONGEST);
         assert_eq!(hints.denied(name, &holders, 3), None, "never of holders");
     }
 
@@ -250,14 +251,7 @@ mod tests {
         let hints = Hints::new();
         let name = hints.name(b"key");
         let hear = |algorithm| {
-            hints.heard(
-                name,
-                &limit(algorithm),
-                1,
-                &denied(1),
-                Instant::now(),
-                LONGEST,
-            );
+            hints.heard(name, &limit(algorithm), 1, &denied(1), now(), LONGEST);
         };
         hear(Algorithm::TOKEN_BUCKET);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -267,7 +261,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(hints.take_used(name), Some(8), "until the window ends");
         hear(Algorithm::FIXED_WINDOW);
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(hints.take_used(name), None);
     }
 
@@ -276,7 +270,7 @@ mod tests {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
         for key in 0..PARTS * YOUNG * 5 {
             let name = hints.name(&key.to_ne_bytes());
-            hints.heard(name, &limit, 3, &denied(500_000), Instant::now(), LONGEST);
+            hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         }
         let kept: usize = hints
             .parts

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 
+use crate::monotonic::now;
 use crate::router::Router;
 
 /// How often an instance says that it is there.
@@ -51,7 +51,7 @@ impl Instances {
         let mut command = redis::cmd("EVAL");
         command.arg(ANNOUNCE).arg(1).arg(KEY);
         command.arg(&self.name).arg(COUNTS_FOR);
-        let deadline = Instant::now() + EVERY;
+        let deadline = now() + EVERY;
         let counted = router.command(KEY, command, deadline).await;
         if let Ok(Value::Int(count)) = counted {
             let count = u64::try_from(count).unwrap_or(0);
@@ -63,7 +63,7 @@ impl Instances {
     pub(crate) async fn leave(&self, router: &Router) {
         let mut command = redis::cmd("ZREM");
         command.arg(KEY).arg(&self.name);
-        let deadline = Instant::now() + EVERY;
+        let deadline = now() + EVERY;
         // If that fails, it stops counting by itself.
         let _ = router.command(KEY, command, deadline).await;
     }

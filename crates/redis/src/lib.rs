@@ -13,6 +13,7 @@ mod instances;
 mod keys;
 mod leases;
 mod link;
+mod monotonic;
 mod router;
 mod rules;
 mod script;

@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::dial::{Dialer, Role};
 use crate::keys::slot_of;
 use crate::link::{Link, LinkSettings, Target};
+use crate::monotonic::now;
 use crate::sentinel::{self, Sentinels};
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
@@ -86,7 +87,7 @@ impl Router {
 
     /// When a question that is asked now has to be answered.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.deadline
+        now() + self.deadline
     }
 
     /// Takes a step where its keys are. All of them share a slot.
@@ -153,7 +154,7 @@ impl Router {
             match answer {
                 Ok(reply) => return Ok(reply),
                 // Nothing has run, and a moment later it may.
-                Err(CallError::NotNow(_)) if Instant::now() + again * 2 < deadline => {
+                Err(CallError::NotNow(_)) if now() + again * 2 < deadline => {
                     tokio::time::sleep(again).await;
                     again *= 2;
                 }

@@ -9,11 +9,11 @@ use futures_util::StreamExt as _;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, ToRedisArgs as _, Value, from_redis_value};
 use tidegate_core::StoreError;
-use tokio::time::Instant;
 
 use crate::RedisStore;
 use crate::backoff::Backoff;
 use crate::dial::within;
+use crate::monotonic::now;
 
 /// A hash: the version in force.
 const CURRENT: &str = "tg:{rules}";
@@ -150,7 +150,7 @@ impl RedisStore {
     }
 
     async fn rules_command(&self, command: redis::Cmd) -> Result<Value, StoreError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = now() + PATIENCE;
         self.router().command(CURRENT, command, deadline).await
     }
 }

@@ -8,11 +8,11 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::dial::{Dialer, Role, within};
 use crate::link::Link;
+use crate::monotonic::now;
 use crate::url::Node;
 
 /// How long the other sentinels have to answer once one has.
@@ -67,7 +67,7 @@ impl Sentinels {
             match next.await {
                 None => break,
                 Some(Ok(told)) => {
-                    end.get_or_insert_with(|| Instant::now() + OTHERS);
+                    end.get_or_insert_with(|| now() + OTHERS);
                     if latest.as_ref().is_none_or(|best| told.epoch > best.epoch) {
                         latest = Some(told);
                     }
@@ -82,23 +82,19 @@ impl Sentinels {
 
     async fn ask(&self, node: &Node) -> Result<Told, String> {
         let known = self.connections.lock().get(node).cloned();
-        let told = match known {
-            Some(connection) => self.ask_on(connection).await,
-            None => Err(String::new()),
-        };
-        match told {
-            Ok(told) => Ok(told),
-            // Perhaps only the connection was old.
-            Err(_) => {
-                self.connections.lock().remove(node);
-                let dialing = self.dialer.dial(node, Role::Sentinel).await;
-                let connection = dialing.map_err(|error| format!("{node}: {error}"))?;
-                let told = self.ask_on(connection.clone()).await;
-                let told = told.map_err(|problem| format!("{node}: {problem}"))?;
-                self.connections.lock().insert(node.clone(), connection);
-                Ok(told)
-            }
+        if let Some(connection) = known
+            && let Ok(told) = self.ask_on(connection).await
+        {
+            return Ok(told);
         }
+        // Perhaps only the connection was old.
+        self.connections.lock().remove(node);
+        let dialing = self.dialer.dial(node, Role::Sentinel).await;
+        let connection = dialing.map_err(|error| format!("{node}: {error}"))?;
+        let told = self.ask_on(connection.clone()).await;
+        let told = told.map_err(|problem| format!("{node}: {problem}"))?;
+        self.connections.lock().insert(node.clone(), connection);
+        Ok(told)
     }
 
     async fn ask_on(&self, mut connection: MultiplexedConnection) -> Result<Told, String> {

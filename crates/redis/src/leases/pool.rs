@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::monotonic::now;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
@@ -92,13 +93,13 @@ impl Pool {
             key: key.into(),
             lease: None,
             batch: 1,
-            used_at: Instant::now(),
+            used_at: now(),
         }
     }
 
     /// Serves `cost`, if there is that much.
     pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<Outcome> {
-        let now = Instant::now();
+        let now = now();
         self.used_at = now;
         // What was taken under other numbers does not speak for these.
         if *limit != self.limit {
@@ -121,7 +122,7 @@ impl Pool {
 
     /// Puts back what was served and is not needed. False if its lease has gone.
     pub(crate) fn put_back(&mut self, cost: u64, charged_at: Timestamp) -> bool {
-        let now = Instant::now();
+        let now = now();
         let is_same = |held: &&mut Held| {
             let used = held.granted.saturating_sub(held.units);
             now < held.ends_at && held.lease.charged_at == charged_at && used >= cost
@@ -137,7 +138,7 @@ impl Pool {
 
     /// What is missing to serve `cost`; no more than `share`, if less is enough.
     pub(crate) fn wants(&self, cost: u64, share: u64) -> Want {
-        let now = Instant::now();
+        let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
         let least = cost.saturating_sub(left).max(1);
@@ -152,8 +153,8 @@ impl Pool {
     }
 
     /// Takes in what was granted, and learns how fast it goes.
-    pub(crate) fn fill(&mut self, limit: &Limit, grant: Grant) {
-        let now = Instant::now();
+    pub(crate) fn fill(&mut self, limit: &Limit, grant: &Grant) {
+        let now = now();
         if *limit != self.limit {
             self.limit = limit.clone();
             self.lease = None;
@@ -186,7 +187,7 @@ impl Pool {
     /// Takes out what is left, to give it back.
     pub(crate) fn empty(&mut self) -> Option<Unused> {
         let held = self.lease.take()?;
-        let is_worth = held.units > 0 && Instant::now() < held.ends_at;
+        let is_worth = held.units > 0 && now() < held.ends_at;
         is_worth.then(|| Unused {
             scope: self.scope.clone(),
             limit: self.limit.clone(),
@@ -198,7 +199,7 @@ impl Pool {
 
     /// Whether its units should go back: nobody takes them, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
-        let now = Instant::now();
+        let now = now();
         self.lease.as_ref().is_some_and(|held| {
             let ends_soon = now + BEFORE_END >= held.ends_at && now < held.ends_at;
             held.units > 0 && (now >= self.used_at + IDLE || ends_soon)
@@ -212,7 +213,7 @@ impl Pool {
 
     /// How many units it holds.
     pub(crate) fn units(&self) -> u64 {
-        let now = Instant::now();
+        let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         held.map_or(0, |held| held.units)
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::BATCH;
 use crate::call::{CallError, Job, Work};
+use crate::monotonic::now;
 use crate::wire::Step;
 
 /// Jobs that share one call.
@@ -31,7 +32,7 @@ impl Batch {
     /// The latest time at which somebody still waits for it.
     pub(super) fn deadline(&self) -> Instant {
         let deadlines = self.jobs.iter().map(|job| job.deadline);
-        deadlines.max().unwrap_or_else(Instant::now)
+        deadlines.max().unwrap_or_else(now)
     }
 }
 
@@ -76,22 +77,20 @@ pub(super) fn take(
             Question::Command { .. } => false,
         };
         let place = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
-        match place.map(|place| &mut batches[place]) {
-            Some(Batch {
-                question: Question::Steps { steps, .. },
-                jobs,
-            }) => {
-                steps.push(step);
-                jobs.push(job);
-            }
-            _ => {
-                let steps = vec![step];
-                batches.push(Batch {
-                    question: Question::Steps { steps, is_asking },
-                    jobs: vec![job],
-                });
-                slots.push(slot);
-            }
+        if let Some(Batch {
+            question: Question::Steps { steps, .. },
+            jobs,
+        }) = place.map(|place| &mut batches[place])
+        {
+            steps.push(step);
+            jobs.push(job);
+        } else {
+            let steps = vec![step];
+            batches.push(Batch {
+                question: Question::Steps { steps, is_asking },
+                jobs: vec![job],
+            });
+            slots.push(slot);
         }
     }
     batches

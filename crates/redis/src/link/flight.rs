@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Question};
 use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
+use crate::monotonic::now;
 use crate::wire::{self, Step};
 
 /// What came of a call by the deadline of those who asked.
@@ -38,7 +39,7 @@ pub(super) async fn fly(
     batch: Batch,
     silence: Duration,
 ) -> Flight {
-    let sent_at = Instant::now();
+    let sent_at = now();
     let deadline = batch.deadline();
     let Batch { question, jobs } = batch;
     let question = Arc::new(question);
@@ -53,10 +54,7 @@ pub(super) async fn fly(
         }));
     };
     let end = match answer {
-        Ok(value) => {
-            hand_out(value, &question, jobs, sent_at);
-            End::Answered
-        }
+        Ok(value) => hand_out(value, &question, jobs, sent_at),
         Err(error) => {
             let end = end_of(&error);
             let error = CallError::from(&error);
@@ -113,7 +111,8 @@ async fn send(
     Ok(answers.pop().unwrap_or(Value::Nil))
 }
 
-fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant) {
+/// Hands the answers to those who asked, and tells what they say about the server.
+fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant) -> End {
     let steps = match question {
         Question::Command { .. } => {
             let mut value = Some(value);
@@ -121,7 +120,7 @@ fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant)
                 let value = value.take().unwrap_or(Value::Nil);
                 let _ = job.reply.send(Ok(Reply::Command(value)));
             }
-            return;
+            return End::Answered;
         }
         Question::Steps { steps, .. } => steps,
     };
@@ -133,10 +132,16 @@ fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant)
                 let error = CallError::Unreadable(error.to_string());
                 let _ = job.reply.send(Err(error));
             }
-            return;
+            return End::Answered;
         }
     };
+    let mut end = End::Answered;
     for (job, answer) in jobs.into_iter().zip(answers) {
+        if let Err(error) = &answer
+            && error.code() == "READONLY"
+        {
+            end = End::ReadOnly;
+        }
         let answer = answer
             .map(|answer| {
                 Reply::Step(StepReply {
@@ -145,7 +150,8 @@ fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant)
                     sent_at,
                 })
             })
-            .map_err(|error| CallError::of_text(&error.to_string()));
+            .map_err(|error| CallError::of_step(&error));
         let _ = job.reply.send(answer);
     }
+    end
 }

@@ -8,12 +8,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
-use tokio::time::Instant;
 
 use super::flight::{End, Flight, fly};
 use super::{BATCH, Shared, Target, batch};
 use crate::backoff::Backoff;
 use crate::dial::{Role, within};
+use crate::monotonic::now;
 use crate::wire;
 
 /// How many calls are under way at once: enough to keep the server busy, few enough that steps gather.
@@ -32,7 +32,7 @@ pub(super) async fn live(shared: Arc<Shared>) {
         match connect(&shared).await {
             Ok(connection) => {
                 shared.rise();
-                let risen = Instant::now();
+                let risen = now();
                 let problem = serve(&shared, connection).await;
                 shared.fall(problem.clone());
                 shared.settings.stats.add(&shared.settings.stats.falls);
@@ -152,7 +152,7 @@ async fn serve(shared: &Shared, connection: MultiplexedConnection) -> String {
             let batches = {
                 let mut queue = shared.queue.lock();
                 // Never so long that nothing would be sent and nothing learned.
-                let earliest = Instant::now() + expected.call.min(settings.deadline / 2);
+                let earliest = now() + expected.call.min(settings.deadline / 2);
                 batch::take(&mut queue, settings.is_cluster, earliest)
             };
             if batches.is_empty() {

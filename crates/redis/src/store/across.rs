@@ -54,7 +54,7 @@ impl Inner {
             }
         }
         self.register_across(request, placed, deadline).await?;
-        let mut charged = Charged {
+        let mut taken = Charged {
             inner: self,
             parts: Vec::new(),
         };
@@ -73,7 +73,7 @@ impl Inner {
             }
             let is_allowed = answer.iter().all(|outcome| outcome.allowed);
             if is_allowed {
-                charged
+                taken
                     .parts
                     .extend(Step::give_back(&self.keys, &part, &answer));
                 answers.push(answer);
@@ -81,10 +81,10 @@ impl Inner {
             }
             answers.push(answer);
             return self
-                .denied_across(request, placed, &groups, at, answers, charged)
+                .denied_across(request, placed, &groups, at, answers, taken)
                 .await;
         }
-        charged.parts.clear();
+        taken.parts.clear();
         Ok(in_order(request.charges.len(), &groups, &answers))
     }
 
@@ -97,10 +97,10 @@ impl Inner {
         groups: &[Group],
         denied: usize,
         mut answers: Vec<Outcomes>,
-        mut charged: Charged<'_>,
+        mut taken: Charged<'_>,
     ) -> Result<Outcomes, StoreError> {
         let deadline = self.router.deadline();
-        let parts = std::mem::take(&mut charged.parts);
+        let parts = std::mem::take(&mut taken.parts);
         self.stats
             .add_many(&self.stats.given_back, parts.len() as u64);
         // In a task of its own, so that it is done whoever goes away meanwhile.

@@ -120,12 +120,12 @@ impl Inner {
                 return Ok(());
             }
             let charges = charges_of(request, &group);
-            let charged: Outcomes = group
+            let given: Outcomes = group
                 .iter()
                 .filter_map(|at| outcomes.get(*at))
                 .copied()
                 .collect();
-            let Some(step) = Step::give_back(&self.keys, &part_of(request, &charges), &charged)
+            let Some(step) = Step::give_back(&self.keys, &part_of(request, &charges), &given)
             else {
                 return Ok(());
             };

@@ -190,7 +190,7 @@ impl Inner {
                 sent_at: reply.sent_at,
                 outcome,
             };
-            shared.pool.lock().fill(limit, grant);
+            shared.pool.lock().fill(limit, &grant);
         }
         Ok(outcome)
     }

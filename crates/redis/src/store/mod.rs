@@ -14,12 +14,12 @@ use std::time::Duration;
 use tidegate_core::{Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::hints::{Hints, StateName};
 use crate::instances::{self, Instances};
 use crate::keys::{Keys, Secret, SecretFrom};
 use crate::leases::Pools;
+use crate::monotonic::now;
 use crate::router::Router;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
@@ -114,11 +114,11 @@ impl RedisStore {
 
     /// Waits until Redis answers, but no longer than `patience`. Tells what is wrong if it does not.
     pub async fn connected(&self, patience: Duration) -> Result<(), String> {
-        let end = Instant::now() + patience;
+        let end = now() + patience;
         loop {
             match self.problem() {
                 None => return Ok(()),
-                Some(problem) if Instant::now() >= end => return Err(problem),
+                Some(problem) if now() >= end => return Err(problem),
                 Some(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }

@@ -58,8 +58,16 @@ async fn a_master_that_was_hung_and_replaced_is_not_written_to() {
     let written = writes(sentinel.server_at(promoted.address));
     assert!(written.len() > 150, "{}", written.len());
     let info: String = old.query(&["INFO", "commandstats"]);
-    let scripts = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
-    let calls = |line: &str| line.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap();
+    let scripts = info
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha:"));
+    let calls = |line: &str| {
+        line.split(['=', ','])
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     // What it was asked while it was the master, and nothing since: the probe and two or three more.
     assert!(scripts.map_or(0, calls) < 50, "{scripts:?}");
 }
@@ -90,7 +98,10 @@ async fn a_cluster_goes_on_where_it_can_and_heals_where_it_could_not() {
     cluster.wait_for_replicas();
     let slot = slot_of(&format!("{{{here}}}"));
     let old = cluster.kill_master_of(slot);
-    assert!(asked(here).ask(&store, 1).await.is_err(), "its master is away");
+    assert!(
+        asked(here).ask(&store, 1).await.is_err(),
+        "its master is away"
+    );
     for _ in 0..20 {
         asked(other).ask(&store, 1).await.unwrap();
     }

@@ -126,7 +126,10 @@ async fn a_redis_that_is_not_there_at_the_start() {
     assert_eq!(answered, 0);
     assert!(matches!(errors[0], StoreError::Unreachable(_)));
     let problem = store.problem().unwrap();
-    assert!(problem.contains(&server.address().to_string()) || problem.contains("reached"), "{problem}");
+    assert!(
+        problem.contains(&server.address().to_string()) || problem.contains("reached"),
+        "{problem}"
+    );
     server.restart();
     wait_until_healed(&store).await;
 }
@@ -139,7 +142,8 @@ async fn a_script_flush_under_load_is_not_noticed() {
     let answered = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..32 {
-        let (store, is_over, answered) = (store.clone(), Arc::clone(&is_over), Arc::clone(&answered));
+        let (store, is_over, answered) =
+            (store.clone(), Arc::clone(&is_over), Arc::clone(&answered));
         tasks.spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
                 asked().ask(&store, 1).await.unwrap();
@@ -196,7 +200,13 @@ async fn a_full_redis_denies_nobody_and_charges_nothing() {
 async fn a_foreign_value_in_the_place_of_a_state_fails_its_own_request_only() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
-    let (mine, other) = (asked(), Asked { key: "other".into(), ..asked() });
+    let (mine, other) = (
+        asked(),
+        Asked {
+            key: "other".into(),
+            ..asked()
+        },
+    );
     mine.ask(&store, 1).await.unwrap();
     let keys: Vec<String> = server.query(&["KEYS", "tg:{key}*"]);
     let _: u64 = server.query(&["DEL", &keys[0]]);
