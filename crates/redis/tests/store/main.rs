@@ -9,6 +9,12 @@
 mod conformance;
 mod failover;
 mod faults;
+mod hints;
+mod instances;
+mod keys;
+mod leases;
+mod login;
+mod rules;
 mod sharing;
 
 use std::time::Duration;

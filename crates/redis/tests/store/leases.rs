@@ -1,0 +1,134 @@
+//! `sync: leased`: few questions, nothing lost that is not needed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Scope, Store as _};
+use tidegate_redis::RedisStore;
+use tidegate_testkit::redis::RedisServer;
+
+use crate::{Asked, store};
+
+fn leasable(count: u64, window: Micros) -> Vec<Limit> {
+    [
+        Algorithm::FIXED_WINDOW,
+        Algorithm::FixedWindow {
+            anchor: Anchor::FirstRequest,
+        },
+        Algorithm::SlidingWindowCounter,
+        Algorithm::SLIDING_WINDOW_SLOTS,
+        Algorithm::TOKEN_BUCKET,
+    ]
+    .map(|algorithm| Limit::new(Rate::new(count, window), algorithm).unwrap())
+    .into()
+}
+
+fn asked(limit: &Limit) -> Asked {
+    Asked::new(Scope::new("leased").leased(), limit, "hot")
+}
+
+fn calls(store: &RedisStore) -> u64 {
+    store.stats().calls.load(Ordering::Relaxed)
+}
+
+/// What Redis itself says is left, by a store that has taken nothing.
+async fn left(server: &RedisServer, asked: &Asked) -> u64 {
+    asked.remaining(&store(&server.url()).await).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hot_key_is_asked_for_in_one_of_twenty_decisions_at_the_most() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    for limit in leasable(5_000, Micros::DAY) {
+        let asked = asked(&limit);
+        let before = calls(&store);
+        let mut allowed = 0_u64;
+        while asked.ask(&store, 1).await.unwrap().allowed {
+            allowed += 1;
+        }
+        let name = limit.algorithm().name();
+        assert_eq!(allowed, 5_000, "{name}");
+        let calls = calls(&store) - before;
+        assert!(calls * 20 <= allowed, "{name}: {calls} calls");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_idle_goes_back() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    for limit in leasable(1_000, Micros::DAY) {
+        let asked = asked(&limit);
+        for _ in 0..100 {
+            assert!(asked.ask(&store, 1).await.unwrap().allowed);
+        }
+        let name = limit.algorithm().name();
+        let begin = std::time::Instant::now();
+        while left(&server, &asked).await != 900 || store.units_on_lease() > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(3), "{name}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_goes_back_at_the_end_of_the_program_and_when_rules_change() {
+    let server = RedisServer::start();
+    let limit = &leasable(1_000, Micros::DAY)[4];
+    let asked = asked(limit);
+    let leaving = store(&server.url()).await;
+    for _ in 0..100 {
+        assert!(asked.ask(&leaving, 1).await.unwrap().allowed);
+    }
+    leaving.leave().await;
+    assert_eq!(left(&server, &asked).await, 900);
+    for _ in 0..100 {
+        assert!(asked.ask(&leaving, 1).await.unwrap().allowed);
+    }
+    leaving.rules_changed();
+    let begin = std::time::Instant::now();
+    while left(&server, &asked).await != 800 {
+        assert!(begin.elapsed() < Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_instance_had_taken_is_whole_again_when_its_lease_has_ended() {
+    let server = RedisServer::start();
+    // Flows back within a second and a half.
+    let limit = Limit::new(
+        Rate::new(300, Micros::from_millis(1_500)),
+        Algorithm::TOKEN_BUCKET,
+    );
+    let asked = asked(&limit.unwrap());
+    let dying = store(&server.url()).await;
+    for _ in 0..100 {
+        assert!(asked.ask(&dying, 1).await.unwrap().allowed);
+    }
+    assert!(dying.units_on_lease() > 0);
+    drop(dying);
+    let begin = std::time::Instant::now();
+    while left(&server, &asked).await != 300 {
+        assert!(begin.elapsed() < Duration::from_secs(4));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_forgets_what_was_taken_in_advance_too() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let asked = asked(&leasable(100, Micros::DAY)[4]);
+    while asked.ask(&store, 1).await.unwrap().allowed {}
+    store
+        .forget(&asked.scope, &asked.limit, &asked.key)
+        .await
+        .unwrap();
+    let mut allowed = 0;
+    while asked.ask(&store, 1).await.unwrap().allowed {
+        allowed += 1;
+    }
+    assert_eq!(allowed, 100);
+}

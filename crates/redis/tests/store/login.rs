@@ -1,0 +1,80 @@
+//! TLS, client certificates, passwords and users.
+
+use std::time::Duration;
+
+use tidegate_core::{Limit, Scope};
+use tidegate_redis::{RedisSettings, RedisStore, RedisTls};
+use tidegate_testkit::redis::{Certificates, ClientCertificates, RedisServer};
+
+use crate::Asked;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn asked() -> Asked {
+    let limit: Limit = "5/day".parse().unwrap();
+    Asked::new(Scope::new("login"), &limit, "key")
+}
+
+fn tls(certificates: &Certificates, with_client: bool) -> RedisTls {
+    let read = |path| Some(std::fs::read(path).unwrap());
+    RedisTls {
+        ca: read(&certificates.authority),
+        cert: with_client.then(|| std::fs::read(&certificates.client).unwrap()),
+        key: with_client.then(|| std::fs::read(&certificates.client_key).unwrap()),
+    }
+}
+
+fn settings(server: &RedisServer) -> RedisSettings {
+    RedisSettings::new(server.url().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_with_a_client_certificate_and_a_user() {
+    let server = RedisServer::options()
+        .tls(ClientCertificates::Required)
+        .user("limiter", "s3cret")
+        .start();
+    let mut settings = settings(&server);
+    settings.tls = tls(server.certificates().unwrap(), true);
+    let store = RedisStore::open(settings);
+    store.connected(PATIENCE).await.unwrap();
+    assert_eq!(asked().ask(&store, 1).await.unwrap().remaining, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_nobody_trusts_is_not_talked_to() {
+    let server = RedisServer::options()
+        .tls(ClientCertificates::Optional)
+        .start();
+    let store = RedisStore::open(settings(&server));
+    let problem = store
+        .connected(Duration::from_millis(500))
+        .await
+        .unwrap_err();
+    assert!(problem.contains("certificate"), "{problem}");
+
+    let mut trusting = settings(&server);
+    trusting.tls = tls(server.certificates().unwrap(), false);
+    let store = RedisStore::open(trusting);
+    store.connected(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_told_and_not_repeated() {
+    let server = RedisServer::options().password("right").start();
+    let mut wrong = settings(&server);
+    wrong.password = Some("s3cret-but-wrong".to_owned());
+    assert!(!format!("{wrong:?}").contains("s3cret"));
+    let store = RedisStore::open(wrong);
+    let problem = store
+        .connected(Duration::from_millis(500))
+        .await
+        .unwrap_err();
+    assert!(problem.to_lowercase().contains("password"), "{problem}");
+    assert!(!problem.contains("s3cret"), "{problem}");
+    let error = asked().ask(&store, 1).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("s3cret"));
+
+    let store = RedisStore::open(settings(&server));
+    store.connected(PATIENCE).await.unwrap();
+}
