@@ -48,7 +48,7 @@ impl Inner {
         });
         // A replay is alone with its states: asked first, a request that is denied leaves no trace.
         if request.at.is_some() {
-            let asked = self.peek(request, placed).await?;
+            let asked = self.peek(request, placed, deadline).await?;
             if asked.iter().any(|outcome| !outcome.allowed) {
                 return self.mend_denied(request, &groups, asked, deadline).await;
             }
@@ -81,7 +81,7 @@ impl Inner {
             }
             answers.push(answer);
             return self
-                .denied_across(request, placed, &groups, at, answers, taken)
+                .denied_across(request, placed, &groups, (at, answers, taken), deadline)
                 .await;
         }
         taken.parts.clear();
@@ -95,20 +95,18 @@ impl Inner {
         request: &Request<'_>,
         placed: &[Placed<'_>],
         groups: &[Group],
-        denied: usize,
-        mut answers: Vec<Outcomes>,
-        mut taken: Charged<'_>,
+        (denied, mut answers, mut taken): (usize, Vec<Outcomes>, Charged<'_>),
+        deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let deadline = self.router.deadline();
         let parts = std::mem::take(&mut taken.parts);
         self.stats
             .add_many(&self.stats.given_back, parts.len() as u64);
         // In a task of its own, so that it is done whoever goes away meanwhile.
         let inner = Arc::clone(self);
-        let _ = self
+        let giving_back = self
             .runtime
-            .spawn(async move { inner.take_back(parts).await })
-            .await;
+            .spawn(async move { inner.take_back(parts).await });
+        let _ = tokio::time::timeout_at(deadline, giving_back).await;
         for at in groups[..denied].iter().flatten() {
             self.hints.forget(placed[*at].name);
         }

@@ -26,8 +26,8 @@ impl Inner {
         self: &Arc<Self>,
         request: &Request<'_>,
         placed: &[Placed<'_>],
+        deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let deadline = self.router.deadline();
         let groups = self.groups(placed);
         if groups.len() > 1 {
             return self.charge_across(request, placed, groups, deadline).await;
@@ -49,8 +49,8 @@ impl Inner {
         &self,
         request: &Request<'_>,
         placed: &[Placed<'_>],
+        deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let deadline = self.router.deadline();
         let groups = self.groups(placed);
         if groups.len() <= 1 {
             let step = Step::peek(&self.keys, request);

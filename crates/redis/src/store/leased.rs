@@ -8,6 +8,8 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, LeaseId, Micros, Outcome, Outcomes, Request, StoreError};
 
 use super::{Inner, Placed};
+use tokio::time::Instant;
+
 use crate::leases::{Grant, Lease, Pool, SharedPool, Unused};
 use crate::wire::{Answer, Step, Want};
 
@@ -17,12 +19,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LASTS: Micros = Micros::SECOND;
 
 /// What was taken from pools and goes back into them, unless the request goes on.
-struct Taken<'p> {
+#[derive(Default)]
+struct Taken {
     parts: SmallVec<[(Arc<SharedPool>, u64, Outcome); 4]>,
-    _request: std::marker::PhantomData<&'p ()>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
         for (shared, cost, outcome) in &self.parts {
             shared.pool.lock().put_back(*cost, outcome.at);
@@ -36,11 +38,9 @@ impl Inner {
         self: &Arc<Self>,
         request: &Request<'_>,
         placed: &[Placed<'_>],
+        deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let mut taken = Taken {
-            parts: SmallVec::new(),
-            _request: std::marker::PhantomData,
-        };
+        let mut taken = Taken::default();
         let mut answers: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, placed.len());
         let is_leased = |one: &Placed<'_>| one.charge.scope.is_leased() && one.cost > 0;
         for at in 0..placed.len() {
@@ -48,7 +48,7 @@ impl Inner {
             if answers[at].is_some() || !is_leased(one) {
                 continue;
             }
-            let outcome = self.take(one, &mut taken).await?;
+            let outcome = self.take(one, &mut taken, deadline).await?;
             for (other, answer) in placed.iter().zip(&mut answers) {
                 if other.name == one.name {
                     *answer = Some(outcome);
@@ -57,7 +57,7 @@ impl Inner {
             if !outcome.allowed {
                 // The others are only asked, over what they are without this request.
                 drop(taken);
-                return self.denied_leased(request, placed, answers).await;
+                return self.denied_leased(request, placed, answers, deadline).await;
             }
         }
         let rest: SmallVec<[usize; 4]> = (0..placed.len())
@@ -72,7 +72,7 @@ impl Inner {
                 charges: &charges,
                 ..*request
             };
-            let outcomes = self.charge_exact(&part, &of_rest).await?;
+            let outcomes = self.charge_exact(&part, &of_rest, deadline).await?;
             let is_denied = outcomes.iter().any(|outcome| !outcome.allowed);
             for (at, outcome) in rest.iter().zip(outcomes) {
                 answers[*at] = Some(outcome);
@@ -92,9 +92,10 @@ impl Inner {
         request: &Request<'_>,
         placed: &[Placed<'_>],
         mut answers: SmallVec<[Option<Outcome>; 4]>,
+        deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
         if answers.iter().any(Option::is_none) {
-            let asked = self.peek(request, placed).await?;
+            let asked = self.peek(request, placed, deadline).await?;
             for (answer, asked) in answers.iter_mut().zip(asked) {
                 answer.get_or_insert(asked);
             }
@@ -106,7 +107,8 @@ impl Inner {
     async fn take(
         &self,
         placed: &Placed<'_>,
-        taken: &mut Taken<'_>,
+        taken: &mut Taken,
+        deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         let charge = &placed.charge;
         let (limit, cost) = (charge.limit, placed.cost);
@@ -117,7 +119,6 @@ impl Inner {
                 taken.parts.push((Arc::clone(&shared), cost, outcome));
                 return Ok(outcome);
             }
-            let deadline = self.router.deadline();
             let Ok(_filling) = tokio::time::timeout_at(deadline, shared.filling.lock()).await
             else {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
@@ -130,7 +131,7 @@ impl Inner {
             if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
                 return Ok(denied);
             }
-            let outcome = self.fill(placed, &shared).await?;
+            let outcome = self.fill(placed, &shared, deadline).await?;
             if !outcome.allowed {
                 return Ok(outcome);
             }
@@ -138,7 +139,12 @@ impl Inner {
     }
 
     /// Takes units in advance and puts them into the pool. The outcome is that of Redis.
-    async fn fill(&self, placed: &Placed<'_>, shared: &SharedPool) -> Result<Outcome, StoreError> {
+    async fn fill(
+        &self,
+        placed: &Placed<'_>,
+        shared: &SharedPool,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
         let (limit, cost) = (placed.charge.limit, placed.cost);
         let is_bucket = matches!(limit.form(), Form::Bucket(_));
         let instances = self.instances.count().unwrap_or(1).max(1);
@@ -165,7 +171,6 @@ impl Inner {
             previous,
         };
         let step = Step::lease(&self.keys, &charge, want, None);
-        let deadline = self.router.deadline();
         let reply = self.router.step(step, deadline).await?;
         let Answer::Leased(leased) = reply.answer else {
             return Err(StoreError::BadReply("a lease was expected".into()));

@@ -184,24 +184,25 @@ impl Inner {
 impl Store for RedisStore {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let placed = inner.placed(request.charges);
+        let (placed, deadline) = (inner.placed(request.charges), inner.router.deadline());
         // A request with a time of its own is a replay: nothing that is remembered speaks for it.
         if request.at.is_some() {
-            return inner.charge_exact(request, &placed).await;
+            return inner.charge_exact(request, &placed, deadline).await;
         }
         if let Some(outcomes) = inner.remembered_denial(&placed) {
             inner.stats.add(&inner.stats.remembered_denials);
             return Ok(outcomes);
         }
         if placed.iter().any(|placed| placed.charge.scope.is_leased()) {
-            return inner.charge_leased(request, &placed).await;
+            return inner.charge_leased(request, &placed, deadline).await;
         }
-        inner.charge_exact(request, &placed).await
+        inner.charge_exact(request, &placed, deadline).await
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let placed = self.inner.placed(request.charges);
-        self.inner.peek(request, &placed).await
+        let deadline = self.inner.router.deadline();
+        self.inner.peek(request, &placed, deadline).await
     }
 
     async fn give_back(

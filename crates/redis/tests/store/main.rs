@@ -6,6 +6,7 @@
     reason = "a server that fails here has failed the test, and it is real time that passes"
 )]
 
+mod across;
 mod conformance;
 mod failover;
 mod faults;
