@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tidegate_core::{Limit, Scope};
-use tidegate_redis::{RedisSettings, RedisStore, RedisTls};
-use tidegate_testkit::redis::{Certificates, ClientCertificates, RedisServer};
+use tidegate_redis::{NewRules, RedisSettings, RedisStore, RedisTls};
+use tidegate_testkit::conformance;
+use tidegate_testkit::redis::{Certificates, ClientCertificates, Program, RedisServer};
 
 use crate::Asked;
 
@@ -77,4 +78,33 @@ async fn a_wrong_password_is_told_and_not_repeated() {
 
     let store = RedisStore::open(settings(&server));
     store.connected(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
+    let guide = include_str!("../../../../docs/guides/many-nodes.md");
+    let mut lines = guide.lines();
+    let command = lines.find(|line| line.starts_with("ACL SETUSER tidegate"));
+    let command: Vec<&str> = command.unwrap().split(' ').collect();
+    for program in Program::ALL {
+        let server = RedisServer::options().program(program).start();
+        let _: String = server.query(&command);
+        let mut settings = settings(&server);
+        (settings.user, settings.password) = (Some("tidegate".into()), Some("password".into()));
+        settings.deadline = Duration::from_secs(1);
+        let store = RedisStore::open(settings);
+        store.connected(PATIENCE).await.unwrap();
+        conformance::run_all(&store).await;
+        let new = NewRules {
+            after: 0,
+            text: "[]",
+            row: "{}",
+            keep: 1,
+        };
+        store.write_rules(new).await.unwrap();
+        let listening = tokio::time::timeout(Duration::from_millis(300), store.follow_rules(|| {}));
+        assert!(listening.await.is_err(), "it listens for ever");
+        let log: Vec<redis::Value> = server.query(&["ACL", "LOG"]);
+        assert!(log.is_empty(), "{log:?}");
+    }
 }
