@@ -13,7 +13,7 @@ use std::thread;
 
 use axum::{Json, Router, routing::post};
 use serde::{Deserialize, Serialize};
-use tidegate_bench::median;
+use tidegate_bench::{cpu_micros, median};
 
 const CONNECTIONS: usize = 64;
 /// Requests of one turn, over all connections.
@@ -124,30 +124,14 @@ impl Server {
 
     /// CPU time in microseconds per request, over one turn.
     fn turn(&self) -> f64 {
-        let before = self.cpu_micros();
+        let before = cpu_micros(self.process.id());
         thread::scope(|scope| {
             // Two threads with half of the connections each, so that the load is no bottleneck.
             for _ in 0..2 {
                 scope.spawn(|| load(&self.address, CONNECTIONS / 2, REQUESTS / 2));
             }
         });
-        (self.cpu_micros() - before) / REQUESTS as f64
-    }
-
-    /// User and system time of the process.
-    fn cpu_micros(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
-            .expect("its times");
-        let fields: Vec<&str> = stat
-            .rsplit(") ")
-            .next()
-            .unwrap_or_default()
-            .split(' ')
-            .collect();
-        let ticks: f64 =
-            fields[11].parse::<f64>().unwrap_or(0.0) + fields[12].parse::<f64>().unwrap_or(0.0);
-        // A tick is a hundredth of a second wherever Linux runs.
-        ticks * 10_000.0
+        (cpu_micros(self.process.id()) - before) / REQUESTS as f64
     }
 
     fn answer_length(&self) -> usize {
