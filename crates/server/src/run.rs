@@ -17,6 +17,7 @@ use crate::handle::Handle;
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::rulebook::{OpenError, Reloaded, RuleBook};
 use crate::server::Server;
+use crate::shared_rules;
 use crate::store::AnyStore;
 use crate::watch::Watch;
 
@@ -31,6 +32,9 @@ const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
 /// How long the end of a server may take to leave things in order in Redis.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a server without rules does.
+pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
 #[derive(Debug)]
@@ -121,17 +125,12 @@ impl Service {
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
         let store = open_store(config).await;
-        let (book, rules) = open_rules(config)?;
-        if rules.is_empty() {
-            tracing::warn!(
-                "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE"
-            );
+        let (book, rules) = open_rules(config, &store)?;
+        let server = Arc::new(Server::new(config, store, book, rules));
+        if server.book.is_shared() {
+            shared_rules::follow(&server).await;
         }
-        tracing::info!(
-            rules = rules.len(),
-            version = book.version(),
-            "the rules are in force"
-        );
+        log_rules(&server);
         let settings = ListenSettings {
             tls: tls.clone(),
             max_connections: config.max_connections,
@@ -139,7 +138,7 @@ impl Service {
             ..ListenSettings::default()
         };
         Ok(Self {
-            server: Arc::new(Server::new(config, store, book, rules)),
+            server,
             settings,
             tls,
             watch,
@@ -159,6 +158,7 @@ impl Service {
             )),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
+            tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
@@ -211,16 +211,23 @@ async fn open_store(config: &Config) -> AnyStore {
     AnyStore::Redis(store)
 }
 
-fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
+fn open_rules(config: &Config, store: &AnyStore) -> Result<(RuleBook, RuleSet), OpenError> {
+    let settings = config.rule_settings.clone();
     let (book, rules, problems) = if let Some(file) = &config.rules {
-        RuleBook::of_file(file.clone(), config.rule_settings.clone())?
+        RuleBook::of_file(file.clone(), settings)?
     } else {
         let data_dir = DataDir::open(&config.data_dir)?.keep(config.history);
         for warning in data_dir.warnings() {
             tracing::warn!("{warning}");
         }
-        let settings = config.rule_settings.clone();
-        RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
+        match store {
+            AnyStore::Redis(store) => {
+                RuleBook::of_redis(store.clone(), data_dir, config.history, settings)
+            }
+            AnyStore::Memory(_) => {
+                RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
+            }
+        }
     };
     log_warnings(&book, &problems);
     let leased = |rule: &&Arc<Rule>| rule.sync() == Sync::Leased && config.redis.is_none();
@@ -233,7 +240,26 @@ fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
     Ok((book, rules))
 }
 
-fn log_warnings(book: &RuleBook, problems: &Problems) {
+fn log_rules(server: &Server) {
+    let rules = server.gate.rules();
+    if !server.book.has_rules() {
+        tracing::error!(
+            "it is not known which rules there are, so no request is decided until Redis tells"
+        );
+        return;
+    }
+    // Of a Redis without rules it is told already.
+    if rules.is_empty() && !(server.book.is_shared() && server.book.version() == 0) {
+        tracing::warn!("{NO_RULES}");
+    }
+    tracing::info!(
+        rules = rules.len(),
+        version = server.book.version(),
+        "the rules are in force"
+    );
+}
+
+pub(crate) fn log_warnings(book: &RuleBook, problems: &Problems) {
     for problem in problems.warnings() {
         if let (Some(file), Place::Text { line, column, .. }) = (book.file(), &problem.place) {
             tracing::warn!("{}:{line}:{column}: {problem}", file.display());
