@@ -64,12 +64,13 @@ pub(crate) async fn follow(server: &Server) -> bool {
         Err(error) => {
             let problem = server.book.problem().unwrap_or_default();
             // Once, and not twice a second.
-            let is_new = match error {
-                FollowError::Store(_) => earlier.is_none(),
-                _ => earlier.as_ref() != Some(&problem),
-            };
-            if is_new {
-                tracing::error!("the rules stay as they were: {problem}");
+            match error {
+                FollowError::Store(_) if earlier.is_none() => {
+                    tracing::warn!("the rules stay as they were: {problem}");
+                }
+                FollowError::Store(_) => {}
+                _ if earlier.as_ref() == Some(&problem) => {}
+                _ => tracing::error!("the rules stay as they were: {problem}"),
             }
             false
         }

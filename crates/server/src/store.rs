@@ -5,6 +5,10 @@ use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
 use tidegate_redis::RedisStore;
 
 /// Whichever store the configuration names.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a server has one, and asks it for every decision"
+)]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),

@@ -83,11 +83,12 @@ fn changes_on_two_servers_at_once_are_all_there() {
     let servers = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
     std::thread::scope(|scope| {
         for (which, server) in servers.iter().enumerate() {
+            let mut client = server.client();
             scope.spawn(move || {
                 for number in 0..5 {
                     let id = format!("rule-{which}-{number}");
                     let rule = json!({"id": id, "per": [], "limit": "5/day"});
-                    server
+                    client
                         .ask("POST /v1/rules", &rule.to_string())
                         .with_status(201);
                 }
@@ -201,8 +202,11 @@ fn redis_is_followed_back_but_not_into_nothing() {
         .ask("DELETE /v1/rules/one", "")
         .with_status(409)
         .detail();
-    third.ask("PUT /v1/rules", ONE).with_status(200);
-    wait_for_status(&third, 200, "ready");
+    let mended = third.ask("PUT /v1/rules", ONE).with_status(200);
+    assert_eq!(mended.json()["version"], 2);
+    let ready = wait_for_status(&third, 200, "ready");
+    assert_eq!(ready["rules"]["problem"], Value::Null);
+    wait_for_version(&first, 2, SOON);
 }
 
 #[test]

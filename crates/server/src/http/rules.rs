@@ -92,7 +92,13 @@ pub(super) async fn replace(
         version,
         ..expected(&parts.headers)?
     };
-    change(server, expected, &caller.name, Change::ReplaceAll(rules)).await?;
+    change(
+        server,
+        expected,
+        &caller.name,
+        Change::ReplaceAll(Box::new(rules)),
+    )
+    .await?;
     Ok(whole_set(server))
 }
 

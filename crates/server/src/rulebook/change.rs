@@ -18,7 +18,7 @@ const NOT_HERE: &str = "shared rules are not changed on one server alone";
 #[derive(Debug)]
 pub enum Change {
     /// All rules become these.
-    ReplaceAll(RuleSet),
+    ReplaceAll(Box<RuleSet>),
     /// One is added.
     Create(Arc<Rule>),
     /// The one with this id becomes this, or is added.

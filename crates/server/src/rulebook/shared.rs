@@ -281,13 +281,13 @@ impl RuleBook {
         };
         let _changing = shared.changing.lock().await;
         for _ in 0..ATTEMPTS {
-            let after = match self.follow_alone(shared, gate).await {
-                Ok(_) => self.version(),
+            let (after, is_mended) = match self.follow_alone(shared, gate).await {
+                Ok(_) => (self.version(), false),
                 // Whoever puts whole rules there need not know what was there before.
                 Err(FollowError::Unusable { version, .. })
                     if change.is_whole() && *expected == Expected::default() =>
                 {
-                    version
+                    (version, true)
                 }
                 Err(FollowError::Store(_)) => return Err(ChangeError::Unreachable(self.said())),
                 Err(_) => return Err(ChangeError::Unreadable(self.said())),
@@ -298,8 +298,12 @@ impl RuleBook {
                 Change::RollBack(version) => shared.read(version).await?,
                 _ => None,
             };
-            let wanted = self.wanted(&current, &change, earlier.as_ref())?;
-            if wanted.changes.is_empty() && after == self.version() {
+            let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
+            if is_mended {
+                let because = format!("replaced version {after}, which could not be used");
+                wanted.changes.insert(0, because);
+            }
+            if wanted.changes.is_empty() {
                 return Ok(wanted.with_version(after));
             }
             let list = wanted.rules.written();
