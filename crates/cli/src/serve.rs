@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     /// Where the gateway forwards to; not in this version
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
-    /// Keep state in this Redis; not in this version
+    /// Share state and rules in this Redis or Valkey
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
     /// Where rules are kept [default: tidegate-data]
@@ -103,11 +103,11 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         flags: args.flags(),
     })?;
     start_logs(&config.log);
-    let service = Service::open(&config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let service = Service::open(&config).await?;
         let listeners = Listeners::bind(&config).await?;
         let handle = Handle::new();
         // Before anyone knows that it listens: who does may send a signal at once.

@@ -99,15 +99,18 @@ fn every_setting_is_on_its_page() {
 #[test]
 fn every_metric_is_on_its_page() {
     let page = page("docs/reference/metrics.md");
-    let code = self::page("crates/server/src/telemetry/metrics.rs");
+    let code = ["metrics", "redis_metrics"]
+        .map(|name| self::page(&format!("crates/server/src/telemetry/{name}.rs")))
+        .concat();
     let calls = [
         "registry.register(",
         "registry.register_with_unit(",
-        "register_counter(\n            registry,",
+        "register_counter(",
     ];
     let names_of = |call| {
-        let first_arguments = code.split(call).skip(1).map(str::trim_start);
-        first_arguments.filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
+        let arguments = code.split(call).skip(1).map(str::trim_start);
+        let names = arguments.map(|rest| rest.trim_start_matches("registry,").trim_start());
+        names.filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
     };
     let names: Vec<&str> = calls.into_iter().flat_map(names_of).collect();
     assert!(names.len() > 15, "only {names:?} were found");

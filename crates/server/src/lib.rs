@@ -23,6 +23,8 @@ pub mod listen;
 pub mod rulebook;
 mod run;
 mod server;
+mod shared_rules;
+mod store;
 mod telemetry;
 pub mod watch;
 

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::MemoryStore;
 use tidegate::document::{Place, Problems};
-use tidegate::rules::{RuleSet, Sync};
+use tidegate::rules::{Rule, RuleSet, Sync};
+use tidegate_redis::RedisStore;
 use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 
@@ -15,6 +17,8 @@ use crate::handle::Handle;
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::rulebook::{OpenError, Reloaded, RuleBook};
 use crate::server::Server;
+use crate::shared_rules;
+use crate::store::AnyStore;
 use crate::watch::Watch;
 
 /// How often keys that are as good as new are looked for, for times without traffic.
@@ -22,6 +26,15 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// How often the store is told what was admitted without it, once it is back.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a start waits for Redis, so that a server that can have it does not begin without.
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+
+/// How long the end of a server may take to leave things in order in Redis.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a server without rules does.
+pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
 #[derive(Debug)]
@@ -88,13 +101,14 @@ pub struct Service {
 
 /// Runs a server until `handle` says that it should end.
 pub async fn run(config: Config, listeners: Listeners, handle: Handle) -> Result<(), RunError> {
-    Service::open(&config)?.run(listeners, handle).await;
+    Service::open(&config).await?.run(listeners, handle).await;
     Ok(())
 }
 
 impl Service {
-    /// Opens the rules and the certificate. Logs what should be looked at. Blocks.
-    pub fn open(config: &Config) -> Result<Self, RunError> {
+    /// Opens the store, the rules and the certificate. Logs what should be looked at. Waits for disks,
+    /// and a moment for Redis.
+    pub async fn open(config: &Config) -> Result<Self, RunError> {
         for note in &config.notes {
             tracing::warn!("{note}");
         }
@@ -110,17 +124,13 @@ impl Service {
         };
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
-        let (book, rules) = open_rules(config)?;
-        if rules.is_empty() {
-            tracing::warn!(
-                "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE"
-            );
+        let store = open_store(config).await;
+        let (book, rules) = open_rules(config, &store)?;
+        let server = Arc::new(Server::new(config, store, book, rules));
+        if server.book.is_shared() {
+            shared_rules::follow(&server).await;
         }
-        tracing::info!(
-            rules = rules.len(),
-            version = book.version(),
-            "the rules are in force"
-        );
+        log_rules(&server);
         let settings = ListenSettings {
             tls: tls.clone(),
             max_connections: config.max_connections,
@@ -128,7 +138,7 @@ impl Service {
             ..ListenSettings::default()
         };
         Ok(Self {
-            server: Arc::new(Server::new(config, book, rules)),
+            server,
             settings,
             tls,
             watch,
@@ -148,6 +158,7 @@ impl Service {
             )),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
+            tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
@@ -167,23 +178,60 @@ impl Service {
         for chore in chores {
             chore.abort();
         }
+        if let Some(store) = server.gate.store().inner().redis() {
+            let leaving = async {
+                server.gate.settle_back().await;
+                store.leave().await;
+            };
+            if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
+                tracing::warn!(
+                    "Redis did not take everything back; what is missing ends by itself"
+                );
+            }
+        }
         tracing::info!("shut down");
     }
 }
 
-fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
+/// The store. One in Redis is there whether Redis answers or not, and heals by itself.
+async fn open_store(config: &Config) -> AnyStore {
+    let Some(settings) = &config.redis else {
+        let store = MemoryStore::builder().max_keys(config.max_keys).build();
+        return AnyStore::Memory(store);
+    };
+    let store = RedisStore::open(settings.clone());
+    match store.connected(FIRST_CONNECTION).await {
+        Ok(()) => tracing::info!(redis = %settings.url, "state is shared in Redis"),
+        Err(problem) => tracing::warn!(
+            redis = %settings.url,
+            problem,
+            "Redis does not answer, so each rule does what its `on_store_failure` says until it does"
+        ),
+    }
+    AnyStore::Redis(store)
+}
+
+fn open_rules(config: &Config, store: &AnyStore) -> Result<(RuleBook, RuleSet), OpenError> {
+    let settings = config.rule_settings.clone();
     let (book, rules, problems) = if let Some(file) = &config.rules {
-        RuleBook::of_file(file.clone(), config.rule_settings.clone())?
+        RuleBook::of_file(file.clone(), settings)?
     } else {
         let data_dir = DataDir::open(&config.data_dir)?.keep(config.history);
         for warning in data_dir.warnings() {
             tracing::warn!("{warning}");
         }
-        let settings = config.rule_settings.clone();
-        RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
+        match store {
+            AnyStore::Redis(store) => {
+                RuleBook::of_redis(store.clone(), data_dir, config.history, settings)
+            }
+            AnyStore::Memory(_) => {
+                RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
+            }
+        }
     };
     log_warnings(&book, &problems);
-    for rule in rules.iter().filter(|rule| rule.sync() == Sync::Leased) {
+    let leased = |rule: &&Arc<Rule>| rule.sync() == Sync::Leased && config.redis.is_none();
+    for rule in rules.iter().filter(leased) {
         tracing::warn!(
             rule = rule.id(),
             "`sync: leased` makes no difference to the in-memory store"
@@ -192,7 +240,26 @@ fn open_rules(config: &Config) -> Result<(RuleBook, RuleSet), OpenError> {
     Ok((book, rules))
 }
 
-fn log_warnings(book: &RuleBook, problems: &Problems) {
+fn log_rules(server: &Server) {
+    let rules = server.gate.rules();
+    if !server.book.has_rules() {
+        tracing::error!(
+            "it is not known which rules there are, so no request is decided until Redis tells"
+        );
+        return;
+    }
+    // Of a Redis without rules it is told already.
+    if rules.is_empty() && !(server.book.is_shared() && server.book.version() == 0) {
+        tracing::warn!("{NO_RULES}");
+    }
+    tracing::info!(
+        rules = rules.len(),
+        version = server.book.version(),
+        "the rules are in force"
+    );
+}
+
+pub(crate) fn log_warnings(book: &RuleBook, problems: &Problems) {
     for problem in problems.warnings() {
         if let (Some(file), Place::Text { line, column, .. }) = (book.file(), &problem.place) {
             tracing::warn!("{}:{line}:{column}: {problem}", file.display());

@@ -8,17 +8,17 @@ use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, RuleSet};
-use tidegate::store::Request;
-use tidegate::{Attributes, Gate, MemoryStore, Store as _};
+use tidegate::{Attributes, Gate};
 
 use crate::config::Config;
 use crate::http::{self, Access};
 use crate::rulebook::RuleBook;
+use crate::store::AnyStore;
 use crate::telemetry::{DenialLog, Measured, Metrics};
 
 /// What every reply is made from.
 pub(crate) struct Server {
-    pub(crate) gate: Gate<Measured<MemoryStore>>,
+    pub(crate) gate: Gate<Measured<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
     pub(crate) headers: HeaderSettings,
@@ -31,9 +31,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(config: &Config, book: RuleBook, rules: RuleSet) -> Self {
+    pub(crate) fn new(config: &Config, store: AnyStore, book: RuleBook, rules: RuleSet) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let store = MemoryStore::builder().max_keys(config.max_keys).build();
         let store = Measured::new(store, Arc::clone(&metrics));
         Self {
             gate: Gate::new(store, rules).with_instances(config.instances),
@@ -43,7 +42,7 @@ impl Server {
             trust_timestamps: config.trust_timestamps,
             openapi: http::describe(config.trust_timestamps),
             metrics,
-            denials: DenialLog::new(),
+            denials: DenialLog::new(config.key_secret.as_ref()),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -65,8 +64,7 @@ impl Server {
 
     /// What keeps the store from answering, if anything does.
     pub(crate) async fn store_problem(&self) -> Option<String> {
-        let asked = self.gate.store().peek(&Request::new(&[])).await;
-        asked.err().map(|error| error.to_string())
+        self.gate.store().inner().problem().await
     }
 
     /// From now on the server says that it is not ready.

@@ -22,6 +22,8 @@ mod refusals;
 mod reload;
 mod rules;
 mod server;
+mod shared;
+mod shared_rules;
 mod signals;
 mod timelines;
 mod tls;

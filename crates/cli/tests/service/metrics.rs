@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use tidegate_testkit::redis::RedisServer;
 
 use crate::server::{Place, Server};
 
@@ -14,7 +15,10 @@ const CLIENT: &str = "client-7f3a";
 
 /// A server on which everything has happened once that is counted.
 fn serve_and_ask(place: &Place) -> Server {
-    let server = place.serve(&[]);
+    ask(place.serve(&[]))
+}
+
+fn ask(server: Server) -> Server {
     let mut client = server.client();
     let rules = json!({"rules": [
         {"id": "per-user", "per": ["user_id"], "limit": "2/day", "match": {"path": "/v1/**"}},
@@ -41,9 +45,30 @@ fn serve_and_ask(place: &Place) -> Server {
 #[test]
 fn names_and_labels_of_metrics_are_an_interface() {
     let place = Place::new();
-    let reply = serve_and_ask(&place)
-        .ask("GET /metrics", "")
-        .with_status(200);
+    insta::assert_snapshot!(names(&serve_and_ask(&place)));
+}
+
+#[test]
+fn with_redis_there_are_metrics_of_redis() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    let deadline = [("TIDEGATE_REDIS_DEADLINE", "5s")];
+    let server = ask(place.serve_with(&["--redis", &redis.url()], &deadline));
+    insta::assert_snapshot!(names(&server));
+    let metrics = server.ask("GET /metrics", "").body;
+    let has = |line: &str| metrics.lines().any(|known| known == line);
+    assert!(has("tidegate_redis_up 1"), "{metrics}");
+    assert!(has("tidegate_redis_failures_total 0"), "{metrics}");
+    assert!(!has("tidegate_redis_calls_total 0"), "{metrics}");
+    assert!(
+        has("tidegate_rules_version 1") && has("tidegate_rules_stale 0"),
+        "{metrics}"
+    );
+}
+
+/// The names and labels of all metrics, without their values.
+fn names(server: &Server) -> String {
+    let reply = server.ask("GET /metrics", "").with_status(200);
     assert!(!reply.body.contains(CLIENT), "{}", reply.body);
     // Within a metric the order of the lines is nobody's business.
     let mut lines = BTreeSet::new();
@@ -57,7 +82,7 @@ fn names_and_labels_of_metrics_are_an_interface() {
         }
     }
     page.extend(std::mem::take(&mut lines));
-    insta::assert_snapshot!(page);
+    page
 }
 
 /// A line without its value, and without the bounds of a histogram.

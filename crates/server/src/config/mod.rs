@@ -4,8 +4,11 @@
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
 mod read;
+mod redis;
+mod secret;
 mod settings;
 
+pub use secret::Secret;
 pub use settings::{SETTINGS, Setting};
 
 use std::net::SocketAddr;
@@ -16,6 +19,7 @@ use tidegate::address::TrustedProxies;
 use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::RuleSettings;
+use tidegate_redis::RedisSettings;
 
 /// How the server is set up. Validated.
 #[derive(Debug, Clone)]
@@ -28,6 +32,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// How many versions of the rules are kept there.
     pub history: usize,
+    /// The Redis that servers share, if they share one.
+    pub redis: Option<RedisSettings>,
+    /// The secret under which keys are hashed where others can read them.
+    pub key_secret: Option<Secret>,
     /// Whether a request may bring its own time.
     pub trust_timestamps: bool,
     /// How many keys the store holds at the most.
@@ -164,10 +172,10 @@ fn is_beside_a_secret(problem: &Problem, source: &Source) -> bool {
         .lines()
         .nth(line.saturating_sub(1))
         .unwrap_or_default();
-    let keys = ["tokens", "redis", "upstream"];
+    let keys = ["tokens", "redis", "key_secret", "upstream"];
+    let words = ["://", "token", "password", "secret"];
     keys.iter().any(|key| problem.field.starts_with(key))
-        || line.contains("://")
-        || line.contains("token")
+        || words.iter().any(|word| line.contains(word))
 }
 
 fn source_of(path: &Path) -> Result<Source, ConfigError> {

@@ -8,13 +8,14 @@ use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Val
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::rules::RuleSettings;
 use tidegate::{Attributes, Micros};
+use tidegate_redis::RedisSettings;
 
-use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token};
+use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, redis, secret};
 
 /// More servers than anybody has; a larger number is a mistake.
 const MAX_INSTANCES: u64 = 1_000_000;
 
-type Taken<'n> = Option<(Spot, &'n Node)>;
+pub(super) type Taken<'n> = Option<(Spot, &'n Node)>;
 
 pub(super) fn config(
     source: &Source,
@@ -35,6 +36,12 @@ pub(super) fn config(
     let trust_timestamps = trust_timestamps.and_then(|(spot, node)| spot.boolean(node, problems));
     let max_keys = number(fields.take("max_keys"), 1, 1 << 40, problems);
     let ipv6_prefix = number(fields.take("ipv6_prefix"), 1, 128, problems);
+    let key_secret = secret::read(&mut fields, "key_secret_file", outside, problems);
+    let redis = redis::read(&mut fields, outside, &mut notes, problems);
+    let redis = redis.map(|redis| RedisSettings {
+        key_secret: key_secret.as_ref().map(|secret| secret.bytes().to_vec()),
+        ..redis
+    });
     let secret_attributes = names(fields.take("secret_attributes"), problems);
     let instances = fields.take("instances");
     let instances =
@@ -66,6 +73,8 @@ pub(super) fn config(
                 .unwrap_or(64),
             secret_attributes,
         },
+        redis,
+        key_secret,
         instances: instances.unwrap_or(1),
         trusted_proxies,
         headers,
@@ -142,7 +151,7 @@ fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mu
     if fields.key("trusted_proxies").is_some() {
         notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
     }
-    for key in ["resp", "gateway", "upstream", "redis"] {
+    for key in ["resp", "gateway", "upstream"] {
         if let Some((spot, node)) = fields.take(key) {
             problems.error(
                 &node.place,
@@ -153,7 +162,7 @@ fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mu
     }
 }
 
-fn parsed<T>(
+pub(super) fn parsed<T>(
     taken: Taken<'_>,
     parse: impl FnOnce(&str) -> Result<T, String>,
     problems: &mut Problems,
@@ -179,7 +188,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn span(text: &str) -> Result<Micros, String> {
+pub(super) fn span(text: &str) -> Result<Micros, String> {
     text.parse()
         .map_err(|error: tidegate::LimitError| error.to_string())
 }

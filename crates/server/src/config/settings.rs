@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 26] = [
+pub const SETTINGS: [Setting; 35] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -63,7 +63,55 @@ pub const SETTINGS: [Setting; 26] = [
         "redis",
         Some("TIDEGATE_REDIS"),
         Some("--redis"),
-        "the Redis to share state in; not in this version",
+        "the Redis or Valkey that servers share; none: each counts for itself",
+    ),
+    setting(
+        "redis_user",
+        Some("TIDEGATE_REDIS_USER"),
+        None,
+        "the user to log in to Redis as, instead of the one in the URL",
+    ),
+    setting(
+        "redis_password_file",
+        Some("TIDEGATE_REDIS_PASSWORD_FILE"),
+        None,
+        "a file with the password of Redis, instead of the one in the URL",
+    ),
+    setting(
+        "redis_sentinel_user",
+        Some("TIDEGATE_REDIS_SENTINEL_USER"),
+        None,
+        "the user to log in to the sentinels as",
+    ),
+    setting(
+        "redis_sentinel_password_file",
+        Some("TIDEGATE_REDIS_SENTINEL_PASSWORD_FILE"),
+        None,
+        "a file with the password of the sentinels",
+    ),
+    setting(
+        "redis_ca",
+        Some("TIDEGATE_REDIS_CA"),
+        None,
+        "whose certificates to trust in Redis, a PEM file; the usual authorities",
+    ),
+    setting(
+        "redis_cert",
+        Some("TIDEGATE_REDIS_CERT"),
+        None,
+        "the certificate to show to Redis, a PEM file",
+    ),
+    setting(
+        "redis_key",
+        Some("TIDEGATE_REDIS_KEY"),
+        None,
+        "its private key, a PEM file",
+    ),
+    setting(
+        "redis_deadline",
+        Some("TIDEGATE_REDIS_DEADLINE"),
+        None,
+        "how long a decision waits for Redis; 15ms",
     ),
     setting(
         "rules",
@@ -106,6 +154,12 @@ pub const SETTINGS: [Setting; 26] = [
         Some("TIDEGATE_SECRET_ATTRIBUTES"),
         None,
         "attributes whose values nobody may read in a shared store, beside api_key; []",
+    ),
+    setting(
+        "key_secret_file",
+        Some("TIDEGATE_KEY_SECRET_FILE"),
+        None,
+        "a file with the secret under which keys are hashed, the same on every server",
     ),
     setting(
         "instances",

@@ -76,9 +76,9 @@ fn tokens_come_from_files_and_the_environment() {
 #[test]
 fn what_is_not_built_is_refused_and_not_ignored() {
     assert!(
-        load("redis: redis://h\n", &[], &[])
+        load("resp: 127.0.0.1:1\n", &[], &[])
             .unwrap_err()
-            .contains("no `redis` yet")
+            .contains("no `resp` yet")
     );
     assert!(load("grpc: off\n", &[], &[]).unwrap().notes.is_empty());
     assert_eq!(
@@ -127,5 +127,104 @@ fn what_is_secret_and_how_many_instances_there_are() {
         "tidegate.yaml:2:12: field `instances`:",
     ] {
         assert!(problems.contains(expected), "{expected}\n---\n{problems}");
+    }
+}
+
+#[test]
+fn redis_is_set_up_by_settings_without_a_secret_among_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "of-a-file\n").unwrap();
+    let secret = secret.display();
+    let yaml = format!(
+        "redis: redis+sentinel://h:1/m\nredis_user: u\nredis_password_file: {secret}\n\
+         redis_sentinel_user: s\nredis_sentinel_password_file: {secret}\nredis_deadline: 30ms\n\
+         key_secret_file: {secret}\n"
+    );
+    let config = load(&yaml, &[], &[]).unwrap();
+    let redis = config.redis.as_ref().unwrap();
+    assert_eq!(redis.url.to_string(), "redis+sentinel://h:1/m");
+    assert_eq!(redis.user.as_deref(), Some("u"));
+    assert_eq!(redis.password.as_deref(), Some("of-a-file"));
+    assert_eq!(redis.sentinel_user.as_deref(), Some("s"));
+    assert_eq!(redis.sentinel_password.as_deref(), Some("of-a-file"));
+    assert_eq!(redis.deadline, std::time::Duration::from_millis(30));
+    assert_eq!(redis.key_secret.as_deref(), Some(&b"of-a-file"[..]));
+    assert!(!format!("{config:?}").contains("of-a-file"));
+
+    let environment = [
+        ("TIDEGATE_REDIS_PASSWORD", " of-the-environment\n"),
+        ("TIDEGATE_REDIS_SENTINEL_PASSWORD", "of-the-environment"),
+        ("TIDEGATE_KEY_SECRET", "of-the-environment"),
+    ];
+    let config = load(&yaml, &environment, &[]).unwrap();
+    let redis = config.redis.unwrap();
+    assert_eq!(redis.password.as_deref(), Some("of-the-environment"));
+    let sentinel = redis.sentinel_password.as_deref();
+    assert_eq!(sentinel, Some("of-the-environment"));
+    let secret = config.key_secret.unwrap();
+    assert_eq!(secret.text(), "of-the-environment");
+
+    let config = load("", &[], &[("redis", "redis://h")]).unwrap();
+    let deadline = config.redis.unwrap().deadline;
+    assert_eq!(deadline, std::time::Duration::from_millis(15));
+}
+
+#[test]
+fn settings_of_redis_that_cannot_be_right_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    let empty = empty.display();
+    #[rustfmt::skip]
+    let table = [
+        ("redis_user: u".to_owned(), "1:1: field `redis_user`: this means nothing without `redis`"),
+        ("redis_ca: x".to_owned(), "1:1: field `redis_ca`: this means nothing without `redis`"),
+        ("redis: redis://h\nredis_ca: x".to_owned(), "2:1: field `redis_ca`: this is for TLS"),
+        ("redis: redis://h\nredis_sentinel_user: x".to_owned(), "means nothing without sentinels"),
+        ("redis: redis://h\nredis_deadline: 500us".to_owned(), "field `redis_deadline`:"),
+        ("redis: redis://h\nredis_deadline: 0ms".to_owned(), "give at least `1ms`"),
+        ("redis: rediss://h\nredis_ca: absent.pem".to_owned(), "cannot read `absent.pem`"),
+        (format!("redis: rediss://h\nredis_ca: {empty}"), "there is no certificate in"),
+        (format!("redis: rediss://h\nredis_key: {empty}"), "goes together with `redis_cert`"),
+        (format!("redis: rediss://h\nredis_cert: {empty}\nredis_key: {empty}"), "there is no private key"),
+        ("redis: redis://h\nredis_password_file: absent".to_owned(), "cannot read the secret in `absent`"),
+        (format!("key_secret_file: {empty}"), "there is no secret in"),
+        ("redis: localhost".to_owned(), "begins with `redis://`"),
+        ("redis: []".to_owned(), "field `redis`:"),
+    ];
+    for (yaml, expected) in table {
+        let problems = load(&yaml, &[], &[]).unwrap_err();
+        assert!(
+            problems.contains(expected),
+            "{yaml}\n{expected}\n---\n{problems}"
+        );
+    }
+    for (yaml, setting) in [
+        ("instances: 2", "instances"),
+        ("redis: redis://h\nmax_keys: 5", "max_keys"),
+    ] {
+        let notes = load(yaml, &[], &[]).unwrap().notes;
+        assert!(notes.len() == 1 && notes[0].contains(setting), "{notes:?}");
+    }
+}
+
+#[test]
+fn no_url_shows_its_password_whatever_is_wrong_with_it() {
+    for url in [
+        "redis://:s3cret@a:b",
+        "redis://:s3/cret@host",
+        "redis://:s3cret?x@host",
+        "redis+cluster://:a@h/s3cret",
+        "unix:///run/redis.sock?user=u&pass=s3cret",
+        "s3cret@host:6379",
+        "redis://:%s3cret@a",
+    ] {
+        let as_flag = load("", &[], &[("redis", url)]).unwrap_err();
+        let as_key = load(&format!("redis: \"{url}\"\n"), &[], &[]).unwrap_err();
+        for problems in [as_flag, as_key] {
+            assert!(!problems.contains("s3"), "{url}\n{problems}");
+            assert!(!problems.contains("cret"), "{url}\n{problems}");
+        }
     }
 }

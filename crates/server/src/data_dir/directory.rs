@@ -39,6 +39,7 @@ const DEFAULT_KEEP: usize = 100;
 ///     by: "ops".into(),
 ///     changes: vec!["added per-user".into()],
 ///     rules: Arc::new(serde_json::json!([{"id": "per-user", "per": ["user_id"], "limit": "5/s"}])),
+///     shared: None,
 /// })?;
 /// assert_eq!(version.version, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

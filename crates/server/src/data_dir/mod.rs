@@ -1,4 +1,5 @@
-//! The data directory: where a server without a rule file and without Redis keeps its rules.
+//! The data directory: where a server without a rule file keeps its rules; with Redis, the last ones that it
+//! followed.
 //!
 //! One file for each version, written whole or not at all. What a rule says, and whether it may be
 //! changed, is left to the caller; so is comparing versions before a change.

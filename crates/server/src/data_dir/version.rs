@@ -25,6 +25,8 @@ pub struct Version {
     pub changes: Vec<String>,
     /// The rules: always an array.
     pub rules: Arc<Value>,
+    /// The version that they have in Redis, if they come from there.
+    pub shared: Option<u64>,
 }
 
 /// A version that is yet to be kept, and to get its number.
@@ -38,6 +40,8 @@ pub struct NewVersion {
     pub changes: Vec<String>,
     /// The rules: has to be an array.
     pub rules: Arc<Value>,
+    /// The version that they have in Redis, if they come from there.
+    pub shared: Option<u64>,
 }
 
 /// A version without its rules, as the history shows it.
@@ -91,6 +95,8 @@ struct Written<'a> {
     at: u64,
     by: &'a str,
     changes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<u64>,
     rules: &'a Value,
 }
 
@@ -100,6 +106,8 @@ struct Read {
     at: u64,
     by: String,
     changes: Vec<String>,
+    #[serde(default)]
+    shared: Option<u64>,
     rules: Vec<Value>,
 }
 
@@ -110,6 +118,7 @@ pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersio
         at: new.at.as_micros(),
         by: &new.by,
         changes: &new.changes,
+        shared: new.shared,
         rules: &new.rules,
     })?;
     let rest = format!("\",{}\n", body.strip_prefix('{').unwrap_or(&body));
@@ -140,6 +149,7 @@ pub(super) fn decode(number: u64, text: &[u8]) -> Result<Version, BadVersion> {
         by: read.by,
         changes: read.changes,
         rules: Arc::new(Value::Array(read.rules)),
+        shared: read.shared,
     })
 }
 
@@ -163,6 +173,7 @@ mod tests {
             by: "ops \"quoted\" \u{1f30a}".into(),
             changes: vec!["added per-user".into(), "changed login".into()],
             rules: Arc::new(json!([{"id": "per-user", "limit": "1/s", "x": 0.1}])),
+            shared: None,
         }
     }
 
@@ -186,6 +197,13 @@ mod tests {
         let plain: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(plain["version"], 12);
         assert_eq!(plain["rules"], *new.rules);
+        assert_eq!((version.shared, plain.get("shared")), (None, None));
+        let shared = NewVersion {
+            shared: Some(7),
+            ..new
+        };
+        let text = encode(12, &shared).unwrap();
+        assert_eq!(decode(12, &text).unwrap().shared, Some(7));
     }
 
     #[test]

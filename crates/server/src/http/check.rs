@@ -26,6 +26,7 @@ pub(super) async fn check(
     body: Incoming,
 ) -> Result<Reply, Problem> {
     server.access.may_check(parts)?;
+    super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
     let question: Question<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
@@ -62,6 +63,7 @@ pub(super) async fn batch(
     body: Incoming,
 ) -> Result<Reply, Problem> {
     server.access.may_check(parts)?;
+    super::need_rules(server)?;
     let body = body::read(body, body::LARGE).await?;
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {

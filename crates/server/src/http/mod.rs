@@ -59,7 +59,7 @@ async fn dispatch(
         Call::GetRule(id) => rules::get(server, parts, id),
         Call::PutRule(id) => rules::put(server, parts, id, body).await,
         Call::DeleteRule(id) => rules::delete(server, parts, id).await,
-        Call::History => rules::history(server, parts),
+        Call::History => rules::history(server, parts).await,
         Call::RollBack => rules::roll_back(server, parts, body).await,
         Call::Reset => counters::reset(server, parts, body).await,
         Call::ReleaseLease(id) => counters::release(server, parts, id).await,
@@ -69,6 +69,21 @@ async fn dispatch(
         Call::Metrics => Ok(probes::metrics(server, parts)),
         Call::OpenApi => Ok(probes::openapi(server)),
     }
+}
+
+/// Refuses what cannot be answered by a server that does not know which rules there are.
+fn need_rules(server: &Server) -> Result<(), Problem> {
+    if server.book.has_rules() {
+        return Ok(());
+    }
+    let problem = server.book.problem();
+    Err(Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!(
+            "the rules are not known: {}",
+            problem.as_deref().unwrap_or("they were not read yet")
+        ),
+    ))
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {

@@ -1,10 +1,13 @@
 //! What machines ask about the server itself: alive, ready, metrics, and what the API is.
 
+use std::sync::Arc;
+
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
+use tidegate::rules::{Mode, OnStoreFailure, Rule};
 
 use super::problem::Reply;
 use crate::server::Server;
@@ -16,26 +19,37 @@ pub(super) fn health() -> Reply {
 }
 
 /// `GET /readyz`: requests can be decided. The body says what is wrong.
+///
+/// A server without its store is still of use if every rule goes on without it: if all servers were
+/// taken out of service together, an outage of Redis would be one of everything behind them.
 pub(super) async fn readiness(server: &Server) -> Reply {
     let store = server.store_problem().await;
-    let is_draining = server.is_draining();
-    let status = match (&store, is_draining) {
-        (_, true) => "draining",
-        (Some(_), false) => "not ready",
-        (None, false) => "ready",
-    };
     let rules = server.gate.rules();
+    let goes_on = |rule: &Arc<Rule>| {
+        rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
+    };
+    let status = if server.is_draining() {
+        "draining"
+    } else if !server.book.has_rules() {
+        "not ready"
+    } else if store.is_none() {
+        "ready"
+    } else if rules.iter().all(goes_on) {
+        "degraded"
+    } else {
+        "not ready"
+    };
     let body = json!({
         "status": status,
         "store": store.as_deref().unwrap_or("ok"),
         "rules": {
-            "source": server.book.file().map_or("data directory", |_| "file"),
+            "source": server.book.source(),
             "version": server.book.version(),
             "count": rules.len(),
             "problem": server.book.problem(),
         },
     });
-    let code = if status == "ready" {
+    let code = if matches!(status, "ready" | "degraded") {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE

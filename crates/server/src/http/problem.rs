@@ -142,7 +142,12 @@ impl Problem {
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
-            ChangeError::FromFile { .. } | ChangeError::Duplicate(_) => StatusCode::CONFLICT,
+            ChangeError::FromFile { .. }
+            | ChangeError::Duplicate(_)
+            | ChangeError::Unreadable(_) => StatusCode::CONFLICT,
+            ChangeError::Unreachable(_) | ChangeError::Unknown(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             ChangeError::Stale(_) | ChangeError::OtherVersion { .. } => {
                 StatusCode::PRECONDITION_FAILED
             }

@@ -16,11 +16,12 @@ use tidegate::rules::{Rule, RuleSet};
 use super::number::whole;
 use super::problem::{Problem, Reply};
 use super::{body, json};
-use crate::rulebook::{Change, Changed, Expected, etag, etag_of};
+use crate::rulebook::{Change, ChangeError, Changed, Expected, etag, etag_of};
 use crate::server::Server;
 
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
+    super::need_rules(server)?;
     Ok(whole_set(server))
 }
 
@@ -62,6 +63,7 @@ fn whole_set(server: &Server) -> Reply {
 
 pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
+    super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
     Ok(one(StatusCode::OK, rule))
@@ -90,7 +92,13 @@ pub(super) async fn replace(
         version,
         ..expected(&parts.headers)?
     };
-    change(server, expected, &caller.name, Change::ReplaceAll(rules)).await?;
+    change(
+        server,
+        expected,
+        &caller.name,
+        Change::ReplaceAll(Box::new(rules)),
+    )
+    .await?;
     Ok(whole_set(server))
 }
 
@@ -108,7 +116,7 @@ pub(super) async fn create(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::Create(rule),
+        Change::Create(Arc::new(rule)),
     )
     .await?;
     Ok(created(&id, &written))
@@ -136,7 +144,7 @@ pub(super) async fn put(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::Put(rule),
+        Change::Put(Arc::new(rule)),
     )
     .await?;
     if changed.is_created {
@@ -216,7 +224,8 @@ pub(super) async fn delete(
     id: &str,
 ) -> Result<Reply, Problem> {
     let caller = server.access.may_write(parts)?;
-    if server.book.file().is_none() && server.gate.rules().get(id).is_none() {
+    let is_own = server.book.file().is_none() && !server.book.is_shared();
+    if is_own && server.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
     }
     change(
@@ -229,9 +238,9 @@ pub(super) async fn delete(
     Ok(super::no_content())
 }
 
-pub(super) fn history(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
+pub(super) async fn history(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
-    let rows = server.book.history();
+    let rows = server.book.history().await?;
     let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
     let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
     let body = json!({ "history": rows });
@@ -272,7 +281,7 @@ fn read_rule(server: &Server, document: &Node) -> Result<Rule, Problem> {
     rule.ok_or_else(|| Problem::invalid_rule(&problems))
 }
 
-/// Makes the change on a thread that may wait for the disk.
+/// Makes the change, to its end even if the caller has gone.
 async fn change(
     server: &Arc<Server>,
     expected: Expected,
@@ -280,28 +289,41 @@ async fn change(
     change: Change,
 ) -> Result<Changed, Problem> {
     let (server, by) = (Arc::clone(server), by.to_owned());
-    let changing = move || {
-        let changed = server.book.change(&server.gate, &by, &expected, change);
-        if let Ok(changed) = &changed
-            && !changed.changes.is_empty()
-        {
-            let what = changed.changes.join(", ");
-            tracing::info!(
-                version = changed.version,
-                by,
-                changes = what,
-                "the rules were changed"
-            );
-        }
-        changed
+    let changing = if server.book.is_shared() {
+        tokio::spawn(async move {
+            let book = &server.book;
+            let changing = book.change_shared(&server.gate, &by, &expected, change);
+            logged(changing.await, &by)
+        })
+    } else {
+        // On a thread that may wait for the disk.
+        tokio::task::spawn_blocking(move || {
+            let changed = server.book.change(&server.gate, &by, &expected, change);
+            logged(changed, &by)
+        })
     };
-    match tokio::task::spawn_blocking(changing).await {
+    match changing.await {
         Ok(changed) => Ok(changed?),
         Err(_) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the change was given up because the server is shutting down; look at the rules before you repeat it",
         )),
     }
+}
+
+fn logged(changed: Result<Changed, ChangeError>, by: &str) -> Result<Changed, ChangeError> {
+    if let Ok(changed) = &changed
+        && !changed.changes.is_empty()
+    {
+        let what = changed.changes.join(", ");
+        tracing::info!(
+            version = changed.version,
+            by,
+            changes = what,
+            "the rules were changed"
+        );
+    }
+    changed
 }
 
 /// What `If-Match` and `If-None-Match` ask for.

@@ -1,7 +1,10 @@
-//! Changes to the rules in the data directory: checked, kept, and only then in force.
+//! Changes to rules through the API: checked, kept, and only then in force.
+//!
+//! Those of the data directory are changed here; those in Redis in `shared.rs`, by the same words.
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tidegate::document::Problems;
 use tidegate::rules::{Rule, RuleSet};
 use tidegate::{Gate, Store};
@@ -9,19 +12,28 @@ use tidegate::{Gate, Store};
 use super::{Origin, RuleBook, etag, etag_of, now, read_list};
 use crate::data_dir::{DataDirError, NewVersion};
 
+const NOT_HERE: &str = "shared rules are not changed on one server alone";
+
 /// What is to be changed.
 #[derive(Debug)]
 pub enum Change {
     /// All rules become these.
-    ReplaceAll(RuleSet),
+    ReplaceAll(Box<RuleSet>),
     /// One is added.
-    Create(Rule),
+    Create(Arc<Rule>),
     /// The one with this id becomes this, or is added.
-    Put(Rule),
+    Put(Arc<Rule>),
     /// The one with this id goes.
     Delete(String),
     /// All rules become those of an earlier version.
     RollBack(u64),
+}
+
+impl Change {
+    /// Whether it says what all rules are to be, whatever they were.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Self::ReplaceAll(_) | Self::RollBack(_))
+    }
 }
 
 /// What must hold before a change, as the caller's `If-Match` and `If-None-Match` say.
@@ -85,13 +97,29 @@ pub enum ChangeError {
     /// The rules of that version cannot be used by this program.
     #[error("the rules cannot be used")]
     Invalid(Problems),
+    /// Redis, which has the rules, cannot be asked. Nothing was changed.
+    #[error(
+        "the rules are in Redis, which does not answer, so nothing was changed: {0}; repeat it when `/readyz` says `ready`"
+    )]
+    Unreachable(String),
+    /// Redis was asked and did not say what came of it.
+    #[error(
+        "the rules are in Redis, which was told of the change and did not answer: {0}; look at the rules before you repeat it"
+    )]
+    Unknown(String),
+    /// The rules in Redis are not what this program can read.
+    #[error(
+        "{0}; replace all rules, or roll back, or change them with a server of the version that wrote them"
+    )]
+    Unreadable(String),
     /// They could not be kept.
     #[error(transparent)]
     NotKept(#[from] DataDirError),
 }
 
 impl RuleBook {
-    /// Makes a change: keeps the new rules, then puts them in force. Blocks.
+    /// Makes a change: keeps the new rules, then puts them in force. Blocks. Not for rules that are
+    /// shared, see [`change_shared`](Self::change_shared).
     pub fn change<S: Store>(
         &self,
         gate: &Gate<S>,
@@ -101,6 +129,7 @@ impl RuleBook {
     ) -> Result<Changed, ChangeError> {
         let data_dir = match &self.origin {
             Origin::DataDir(data_dir) => data_dir,
+            Origin::Shared(_) => return Err(ChangeError::Unreachable(NOT_HERE.to_owned())),
             Origin::File { path, .. } => {
                 return Err(ChangeError::FromFile {
                     file: path.display().to_string(),
@@ -109,16 +138,38 @@ impl RuleBook {
         };
         let _changing = self.changing.lock();
         let current = gate.rules();
-        expected.check(&current, &change)?;
-        match expected.version {
-            Some(given) if given != self.version() => {
-                return Err(ChangeError::OtherVersion {
-                    given,
-                    current: self.version(),
-                });
-            }
-            _ => {}
+        expected.check(self.version(), &current, &change)?;
+        let earlier = match change {
+            Change::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
+            _ => None,
+        };
+        let wanted = self.wanted(&current, &change, earlier.as_deref())?;
+        // What was counted goes over to the new rules only if nobody else holds them.
+        drop(change);
+        if wanted.changes.is_empty() {
+            return Ok(wanted.with_version(self.version()));
         }
+        let kept = data_dir.write(&NewVersion {
+            at: now(),
+            by: by.to_owned(),
+            changes: wanted.changes.clone(),
+            rules: Arc::new(wanted.rules.written()),
+            shared: None,
+        })?;
+        let (rules, changed) = wanted.split(kept.version);
+        gate.replace_rules(rules);
+        self.version
+            .store(kept.version, std::sync::atomic::Ordering::Release);
+        Ok(changed)
+    }
+
+    /// What a change makes of the rules in force. To go back takes the rules of the `earlier` version.
+    pub(super) fn wanted(
+        &self,
+        current: &RuleSet,
+        change: &Change,
+        earlier: Option<&Value>,
+    ) -> Result<Wanted, ChangeError> {
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
         let place = |id: &str| current.iter().position(|rule| rule.id() == id);
@@ -130,25 +181,23 @@ impl RuleBook {
                     return Err(ChangeError::Duplicate(rule.id().to_owned()));
                 }
                 is_created = true;
-                rules.push(Arc::new(rule));
+                rules.push(Arc::clone(rule));
             }
             Change::Put(rule) => {
                 if let Some(at) = place(rule.id()) {
-                    rules[at] = Arc::new(rule);
+                    rules[at] = Arc::clone(rule);
                 } else {
                     is_created = true;
-                    rules.push(Arc::new(rule));
+                    rules.push(Arc::clone(rule));
                 }
             }
-            Change::Delete(id) => match place(&id) {
+            Change::Delete(id) => match place(id) {
                 Some(at) => drop(rules.remove(at)),
-                None => return Err(ChangeError::NoSuchRule(id)),
+                None => return Err(ChangeError::NoSuchRule(id.clone())),
             },
             Change::RollBack(version) => {
-                let earlier = data_dir
-                    .read(version)?
-                    .ok_or(ChangeError::NoSuchVersion(version))?;
-                let (set, problems) = read_list(&earlier.rules, &self.settings);
+                let earlier = earlier.ok_or(ChangeError::NoSuchVersion(*version))?;
+                let (set, problems) = read_list(earlier, &self.settings);
                 rules = set
                     .ok_or(ChangeError::Invalid(problems))?
                     .iter()
@@ -158,35 +207,47 @@ impl RuleBook {
             }
         }
         let rules = RuleSet::new(rules);
-        let mut changes = between(&current, &rules);
-        if changes.is_empty() && because.is_none() {
-            let version = self.version();
-            return Ok(Changed {
-                version,
-                is_created,
-                changes,
-            });
-        }
+        let mut changes = between(current, &rules);
         changes.splice(0..0, because);
-        let kept = data_dir.write(&NewVersion {
-            at: now(),
-            by: by.to_owned(),
-            changes: changes.clone(),
-            rules: Arc::new(rules.written()),
-        })?;
-        gate.replace_rules(rules);
-        self.version
-            .store(kept.version, std::sync::atomic::Ordering::Release);
-        Ok(Changed {
-            version: kept.version,
+        Ok(Wanted {
+            rules,
             is_created,
             changes,
         })
     }
 }
 
+/// What the rules are to become.
+pub(super) struct Wanted {
+    pub(super) rules: RuleSet,
+    is_created: bool,
+    /// What is different then, in words; nothing if there is nothing to do.
+    pub(super) changes: Vec<String>,
+}
+
+impl Wanted {
+    pub(super) fn with_version(self, version: u64) -> Changed {
+        self.split(version).1
+    }
+
+    pub(super) fn split(self, version: u64) -> (RuleSet, Changed) {
+        let changed = Changed {
+            version,
+            is_created: self.is_created,
+            changes: self.changes,
+        };
+        (self.rules, changed)
+    }
+}
+
 impl Expected {
-    fn check(&self, current: &RuleSet, change: &Change) -> Result<(), ChangeError> {
+    /// Whether it holds of the rules in force and their version.
+    pub(super) fn check(
+        &self,
+        version: u64,
+        current: &RuleSet,
+        change: &Change,
+    ) -> Result<(), ChangeError> {
         let id = match change {
             Change::ReplaceAll(_) | Change::RollBack(_) => None,
             Change::Create(rule) | Change::Put(rule) => Some(rule.id()),
@@ -203,13 +264,18 @@ impl Expected {
         if self.is_absent && tag.is_some() {
             return Err(ChangeError::Stale(name));
         }
-        let Some(wanted) = &self.tags else {
-            return Ok(());
-        };
-        let fits = |tag: &String| wanted.iter().any(|one| one == "*" || one == tag);
-        match tag {
-            Some(tag) if fits(&tag) => Ok(()),
-            _ => Err(ChangeError::Stale(name)),
+        if let Some(wanted) = &self.tags {
+            let fits = |tag: &String| wanted.iter().any(|one| one == "*" || one == tag);
+            if !tag.is_some_and(|tag| fits(&tag)) {
+                return Err(ChangeError::Stale(name));
+            }
+        }
+        match self.version {
+            Some(given) if given != version => Err(ChangeError::OtherVersion {
+                given,
+                current: version,
+            }),
+            _ => Ok(()),
         }
     }
 }

@@ -1,23 +1,26 @@
 //! The rule book: where the rules come from, which version is in force, and how it changes.
 //!
 //! Rules come from one place: a file that is watched (`file.rs`), or the data directory, where the API
-//! changes them (`change.rs`). Either way a change is whole or not at all, and the gate gets it at once.
+//! changes them (`change.rs`), or the Redis that servers share (`shared.rs`). Either way a change is
+//! whole or not at all, and the gate gets it at once.
 
 mod change;
 mod file;
+mod shared;
 
 pub use change::{Change, ChangeError, Changed, Expected};
 pub use file::LoadError;
+pub use shared::{FollowError, Followed};
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tidegate::document::{Node, Problems};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
-use tidegate::{Clock, Gate, Store, SystemClock, Timestamp};
+use tidegate::{Clock, Gate, Store, StoreError, SystemClock, Timestamp};
 
 use crate::data_dir::{DataDir, DataDirError, Row};
 
@@ -28,7 +31,9 @@ pub struct RuleBook {
     /// Held while the rules are changed, one change after the other.
     changing: Mutex<()>,
     version: AtomicU64,
-    /// What was wrong with the file when it was last read, if it was.
+    /// Whether it is known which rules there are.
+    has_rules: AtomicBool,
+    /// What was wrong with the source when it was last read, if it was.
     problem: RwLock<Option<String>>,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
@@ -41,6 +46,7 @@ enum Origin {
         rows: Mutex<Vec<Row>>,
     },
     DataDir(DataDir),
+    Shared(shared::Shared),
 }
 
 /// Why the server has no rules to start with.
@@ -136,6 +142,7 @@ impl RuleBook {
             settings,
             changing: Mutex::new(()),
             version: AtomicU64::new(version),
+            has_rules: AtomicBool::new(true),
             problem: RwLock::new(None),
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
@@ -146,8 +153,28 @@ impl RuleBook {
     pub fn file(&self) -> Option<&PathBuf> {
         match &self.origin {
             Origin::File { path, .. } => Some(path),
-            Origin::DataDir(_) => None,
+            Origin::DataDir(_) | Origin::Shared(_) => None,
         }
+    }
+
+    /// Where the rules come from, in words.
+    pub fn source(&self) -> &'static str {
+        match &self.origin {
+            Origin::File { .. } => "file",
+            Origin::DataDir(_) => "data directory",
+            Origin::Shared(_) => "redis",
+        }
+    }
+
+    /// Whether the rules are shared with other servers.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.origin, Origin::Shared(_))
+    }
+
+    /// Whether it is known which rules there are. False for a server that could never ask Redis, and
+    /// has kept no rules: that nothing is known to be limited does not mean that nothing is.
+    pub fn has_rules(&self) -> bool {
+        self.has_rules.load(Ordering::Acquire)
     }
 
     /// Settings that rules are read with.
@@ -160,12 +187,12 @@ impl RuleBook {
         self.version.load(Ordering::Acquire)
     }
 
-    /// What was wrong with the file when it was last read, if the rules in force are older.
+    /// What was wrong with the source when it was last read, if the rules in force may be older.
     pub fn problem(&self) -> Option<String> {
         self.problem.read().clone()
     }
 
-    /// How often the file was read since the start, and how often that failed.
+    /// How often the source was read since the start, and how often that failed.
     pub fn reloads(&self) -> (u64, u64) {
         (
             self.reloads.load(Ordering::Relaxed),
@@ -174,10 +201,11 @@ impl RuleBook {
     }
 
     /// The versions that are known, newest first.
-    pub fn history(&self) -> Vec<Row> {
+    pub async fn history(&self) -> Result<Vec<Row>, StoreError> {
         match &self.origin {
-            Origin::File { rows, .. } => rows.lock().iter().rev().cloned().collect(),
-            Origin::DataDir(data_dir) => data_dir.history(),
+            Origin::File { rows, .. } => Ok(rows.lock().iter().rev().cloned().collect()),
+            Origin::DataDir(data_dir) => Ok(data_dir.history()),
+            Origin::Shared(shared) => shared.history().await,
         }
     }
 

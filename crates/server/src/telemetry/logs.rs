@@ -3,13 +3,15 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::IsTerminal as _;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use tidegate::gate::Decision;
 use tidegate::{Attributes, Limiter, Micros};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::LogSettings;
+use crate::config::{LogSettings, Secret};
 
 /// How many denied requests are logged.
 const DENIALS: &str = "10/second burst 20";
@@ -36,14 +38,47 @@ pub fn start(settings: &LogSettings) {
 /// Logs who is denied by which rule: never more than a few a second, never a key itself.
 pub(crate) struct DenialLog {
     sample: Option<Limiter>,
-    hasher: RandomState,
+    hasher: KeyHasher,
+}
+
+/// Hashes keys: under the configured secret, so that who knows it can find a client in the log, or
+/// under one that nobody knows and that is new at each start.
+enum KeyHasher {
+    Configured(Box<Hmac<Sha256>>),
+    Random(RandomState),
+}
+
+impl KeyHasher {
+    fn new(secret: Option<&Secret>) -> Self {
+        // A secret of any length will do; the type does not know that.
+        let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.bytes()).ok());
+        keyed.map_or_else(
+            || Self::Random(RandomState::new()),
+            |keyed| Self::Configured(Box::new(keyed)),
+        )
+    }
+
+    /// Sixteen digits.
+    fn hash(&self, key: &str) -> String {
+        let hash = match self {
+            Self::Configured(keyed) => {
+                let mut keyed = keyed.clone();
+                keyed.update(key.as_bytes());
+                let hash: [u8; 32] = keyed.finalize().into_bytes().into();
+                let (first, _) = hash.split_first_chunk().unwrap_or((&[0; 8], &[]));
+                u64::from_be_bytes(*first)
+            }
+            Self::Random(random) => random.hash_one(key),
+        };
+        format!("{hash:016x}")
+    }
 }
 
 impl DenialLog {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(key_secret: Option<&Secret>) -> Self {
         Self {
             sample: Limiter::new(DENIALS).ok(),
-            hasher: RandomState::new(),
+            hasher: KeyHasher::new(key_secret),
         }
     }
 
@@ -62,7 +97,7 @@ impl DenialLog {
             return;
         }
         let key = headline.rule.key_text(attributes).unwrap_or_default();
-        let key = format!("{:016x}", self.hasher.hash_one(key.as_ref()));
+        let key = self.hasher.hash(&key);
         let seconds = |wait: Micros| {
             let wait = std::time::Duration::from(wait).as_secs_f64();
             format!("{wait:.6}s")

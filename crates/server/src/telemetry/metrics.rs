@@ -12,9 +12,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
+use super::redis_metrics;
 use crate::server::Server;
+use crate::store::AnyStore;
 
 /// Bounds of the buckets for what takes microseconds when all is well, in seconds.
 const BOUNDS: [f64; 14] = [
@@ -123,7 +126,7 @@ impl Metrics {
     }
 }
 
-fn register_counter(registry: &mut Registry, name: &str, help: &str, value: &AtomicU64) {
+pub(super) fn register_counter(registry: &mut Registry, name: &str, help: &str, value: &AtomicU64) {
     registry.register(name, help, counter(value.load(Ordering::Relaxed)));
 }
 
@@ -133,7 +136,7 @@ fn counter(value: u64) -> Counter {
     counter
 }
 
-fn gauge(value: u64) -> Gauge {
+pub(super) fn gauge(value: u64) -> Gauge {
     let gauge = Gauge::default();
     gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
     gauge
@@ -230,7 +233,24 @@ fn register_book(registry: &mut Registry, server: &Server) {
 }
 
 fn register_store(registry: &mut Registry, server: &Server) {
-    let stats = server.gate.store().inner().stats();
+    match server.gate.store().inner() {
+        AnyStore::Memory(store) => register_memory(registry, &store.stats()),
+        AnyStore::Redis(store) => redis_metrics::register(registry, store),
+    }
+    let unsettled = server.gate.unsettled();
+    registry.register(
+        "unsettled",
+        "Counters with something admitted without the store that is still to be settled in it",
+        gauge(unsettled.waiting as u64),
+    );
+    registry.register(
+        "unsettled_lost",
+        "Counters of which that was forgotten, because too many waited",
+        counter(unsettled.lost),
+    );
+}
+
+fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
     registry.register(
         "keys",
         "Keys that the store holds",
@@ -255,16 +275,5 @@ fn register_store(registry: &mut Registry, server: &Server) {
         "keys_evicted",
         "Keys that had to go for others, each of which got its whole limit back",
         counter(stats.evicted),
-    );
-    let unsettled = server.gate.unsettled();
-    registry.register(
-        "unsettled",
-        "Counters with something admitted without the store that is still to be settled in it",
-        gauge(unsettled.waiting as u64),
-    );
-    registry.register(
-        "unsettled_lost",
-        "Counters of which that was forgotten, because too many waited",
-        counter(unsettled.lost),
     );
 }

@@ -4,6 +4,7 @@ mod logs;
 mod measured;
 mod metrics;
 mod plain_text;
+mod redis_metrics;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;

@@ -49,6 +49,7 @@ fn writes_until_it_is_killed() {
                 by: "child".into(),
                 changes: vec![],
                 rules: Arc::new(rules(number)),
+                shared: None,
             })
             .unwrap();
         let line = format!("{ACKNOWLEDGED}{}\n", version.version);

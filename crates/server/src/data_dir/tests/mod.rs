@@ -20,6 +20,7 @@ fn new_version(id: &str) -> NewVersion {
         by: "ops".into(),
         changes: vec![format!("added {id}")],
         rules: Arc::new(json!([{"id": id, "per": [], "limit": "5/second"}])),
+        shared: None,
     }
 }
 

@@ -1,0 +1,222 @@
+//! Servers that share a Redis: one limit for all of them, with and without Redis, and no secret in it.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tidegate_testkit::redis::RedisServer;
+use tidegate_testkit::wait_until;
+
+use crate::client::Reply;
+use crate::server::{PATIENCE, Place, Server};
+
+/// Many tests run at once, and this is not about how fast Redis is.
+const CALM: [(&str, &str); 1] = [("TIDEGATE_REDIS_DEADLINE", "5s")];
+
+/// A server on a Redis, in a place of its own.
+pub(crate) fn serve(place: &Place, redis: &RedisServer, arguments: &[&str]) -> Server {
+    let url = redis.url();
+    let arguments = [&["--redis", url.as_str()], arguments].concat();
+    place.serve_with(&arguments, &CALM)
+}
+
+pub(crate) fn check(server: &Server, attributes: &Value) -> Reply {
+    let body = json!({ "attributes": attributes }).to_string();
+    server.ask("POST /v1/check", &body)
+}
+
+/// Waits until `/readyz` answers so, and returns its body.
+pub(crate) fn wait_for_status(server: &Server, code: u16, status: &str) -> Value {
+    wait_until(&format!("{code} {status}"), PATIENCE, || {
+        let reply = server.ask("GET /readyz", "");
+        let body = reply.json();
+        (reply.status == code && body["status"] == status).then_some(body)
+    })
+}
+
+#[test]
+fn two_servers_share_a_limit_exactly() {
+    let redis = RedisServer::start();
+    let (first, second) = (Place::new(), Place::new());
+    let rules = "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n";
+    let servers = [&first, &second].map(|place| {
+        place.write("rules.yaml", rules);
+        serve(place, &redis, &["--rules", "rules.yaml"])
+    });
+    let mut allowed = 0;
+    for turn in 0..30 {
+        let reply = check(&servers[turn % 2], &json!({"user_id": "u"}));
+        assert_eq!(reply.json()["degraded"], false, "{reply:?}");
+        allowed += u32::from(reply.status == 200);
+    }
+    assert_eq!(allowed, 10);
+    let body = wait_for_status(&servers[0], 200, "ready");
+    assert_eq!(body["store"], "ok");
+    assert_eq!(body["rules"]["source"], "file");
+}
+
+#[test]
+fn without_redis_rules_go_on_and_with_it_they_are_shared_again() {
+    let redis = RedisServer::start();
+    redis.kill();
+    let place = Place::new();
+    let local = "rules:\n  - {id: local, per: [user_id], missing: deny, limit: 10/day}\n";
+    place.write("rules.yaml", local);
+    let arguments = ["--rules", "rules.yaml"];
+    let server = serve(&place, &redis, &arguments);
+    server.log.wait_for("Redis does not answer");
+    let body = wait_for_status(&server, 200, "degraded");
+    assert_ne!(body["store"], "ok");
+    let reply = check(&server, &json!({"user_id": "u"})).with_status(200);
+    assert_eq!(reply.json()["degraded"], true);
+
+    let deny = "  - {id: deny, per: [], limit: 10/day, on_store_failure: deny}\n";
+    place.write("rules.yaml", &[local, deny].concat());
+    wait_for_status(&server, 503, "not ready");
+    check(&server, &json!({"user_id": "u"})).with_status(503);
+    place.write("rules.yaml", local);
+    wait_for_status(&server, 200, "degraded");
+
+    redis.restart();
+    wait_for_status(&server, 200, "ready");
+    // What was admitted without Redis is settled in it.
+    let reply = wait_until("it is settled", PATIENCE, || {
+        let reply = check(&server, &json!({"user_id": "u"})).with_status(200);
+        (reply.json()["degraded"] == false).then(|| reply.json())
+    });
+    assert!(reply["remaining"].as_u64().unwrap() < 9, "{reply}");
+}
+
+#[test]
+fn a_server_that_ends_returns_what_it_took_in_advance() {
+    let redis = RedisServer::start();
+    let (first, second) = (Place::new(), Place::new());
+    let rules = "rules:\n  - {id: leased, per: [user_id], missing: deny, limit: 100/day burst 100, sync: leased}\n";
+    let [ending, staying] = [&first, &second].map(|place| {
+        place.write("rules.yaml", rules);
+        serve(place, &redis, &["--rules", "rules.yaml"])
+    });
+    for _ in 0..5 {
+        check(&ending, &json!({"user_id": "u"})).with_status(200);
+    }
+    let log = ending.log.text();
+    assert!(!log.contains("makes no difference"), "{log}");
+    ending.signal(Signal::TERM);
+    let (status, log) = ending.ended();
+    assert!(status.success(), "{log}");
+    let body = json!({"attributes": {"user_id": "u"}, "cost": 95}).to_string();
+    staying.ask("POST /v1/check", &body).with_status(200);
+    check(&staying, &json!({"user_id": "u"})).with_status(429);
+    let instances = || {
+        let metrics = staying.ask("GET /metrics", "").body;
+        metrics.contains("\ntidegate_instances 1\n").then_some(())
+    };
+    wait_until("the other does not count any more", PATIENCE, instances);
+}
+
+#[test]
+fn no_api_key_is_in_redis() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    place.write(
+        "rules.yaml",
+        "rules:\n  - {id: a, per: [api_key], missing: deny, limit: 10/day}\n  - {id: b, per: [session, user_id], missing: deny, limit: 10/day}\n",
+    );
+    place.write("secret", "under this");
+    let url = redis.url();
+    let arguments = ["--redis", &url, "--rules", "rules.yaml"];
+    let environment = [
+        ("TIDEGATE_REDIS_DEADLINE", "5s"),
+        ("TIDEGATE_SECRET_ATTRIBUTES", "session"),
+        ("TIDEGATE_KEY_SECRET_FILE", "secret"),
+    ];
+    let server = place.serve_with(&arguments, &environment);
+    let attributes = json!({"api_key": "clear-key", "session": "clear-session", "user_id": "u"});
+    check(&server, &attributes).with_status(200);
+    let keys: Vec<String> = redis.query(&["KEYS", "*"]);
+    let of_rules = |key: &&String| key.contains("}:a:") || key.contains("}:b:");
+    assert_eq!(keys.iter().filter(of_rules).count(), 2, "{keys:?}");
+    let log = server.log.text();
+    for text in keys.iter().chain([&log]) {
+        assert!(!text.contains("clear-"), "{text}");
+        assert!(!text.contains("under this"), "{text}");
+    }
+    assert!(!log.contains("everybody knows"), "{log}");
+}
+
+#[test]
+fn a_password_is_nowhere_to_be_read() {
+    const PASSWORD: &str = "s3cretpassword";
+    let redis = RedisServer::options().password(PASSWORD).start();
+    let address = redis.address();
+    let place = Place::new();
+    let url = format!("redis://{address}");
+    let right = [
+        ("TIDEGATE_REDIS_DEADLINE", "5s"),
+        ("TIDEGATE_REDIS_PASSWORD", PASSWORD),
+        ("TIDEGATE_LOG_LEVEL", "debug"),
+    ];
+    let server = place.serve_with(&["--redis", &url], &right);
+    wait_for_status(&server, 200, "ready");
+    let log = server.log.text();
+    assert!(!log.contains(PASSWORD), "{log}");
+    assert!(log.contains(&url), "{log}");
+    drop(server);
+
+    let wrong = format!("redis://:wrong{PASSWORD}@{address}");
+    let server = place.serve_with(&["--redis", &wrong, "--log-level", "debug"], &CALM);
+    let ready = server.ask("GET /readyz", "").body;
+    let rules = server.ask("PUT /v1/rules", r#"{"rules": []}"#).body;
+    let log = server.log.wait_for("Redis does not answer");
+    for text in [log, ready, rules, server.ask("GET /metrics", "").body] {
+        assert!(!text.contains(PASSWORD), "{text}");
+    }
+    let run = place.fail_to_serve(&["--redis", &format!("redis://:{PASSWORD}@{address}:x")]);
+    assert!(!run.whole().contains(PASSWORD), "{}", run.whole());
+}
+
+#[test]
+fn redis_is_reached_by_tls_with_a_certificate() {
+    use tidegate_testkit::redis::ClientCertificates;
+    let clients = ClientCertificates::Required;
+    let redis = RedisServer::options().tls(clients).start();
+    let files = redis.certificates().unwrap();
+    let path = |path: &std::path::Path| path.display().to_string();
+    let (ca, cert, key) = (
+        path(&files.authority),
+        path(&files.client),
+        path(&files.client_key),
+    );
+    let environment = [
+        ("TIDEGATE_REDIS_DEADLINE", "5s"),
+        ("TIDEGATE_REDIS_CA", &ca),
+        ("TIDEGATE_REDIS_CERT", &cert),
+        ("TIDEGATE_REDIS_KEY", &key),
+    ];
+    let place = Place::new();
+    let server = place.serve_with(&["--redis", &redis.url()], &environment);
+    wait_for_status(&server, 200, "ready");
+}
+
+/// A deadline of the default length, for what is about time.
+#[test]
+fn a_redis_that_is_stopped_holds_nobody_up() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    place.write(
+        "rules.yaml",
+        "rules:\n  - {id: a, per: [], limit: 1000/day}\n",
+    );
+    let url = redis.url();
+    let server = place.serve(&["--redis", &url, "--rules", "rules.yaml"]);
+    wait_for_status(&server, 200, "ready");
+    redis.stop();
+    let start = tidegate_testkit::now();
+    for _ in 0..50 {
+        check(&server, &json!({})).with_status(200);
+    }
+    let took = start.elapsed();
+    redis.resume();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    wait_for_status(&server, 200, "ready");
+}

@@ -1,0 +1,163 @@
+//! The settings of Redis. What cannot be right together is told, and no password is.
+
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tidegate::Micros;
+use tidegate::document::{Fields, Problems};
+use tidegate_redis::{RedisSettings, RedisTls, RedisUrl, UrlError};
+
+use super::read::{Taken, parsed, span};
+use super::{Outside, secret};
+
+/// The shortest time that Redis can be given.
+const LEAST_DEADLINE: Micros = Micros::new(1_000);
+
+const OF_LOGIN: [&str; 3] = ["redis_user", "redis_password_file", "redis_deadline"];
+const OF_SENTINELS: [&str; 2] = ["redis_sentinel_user", "redis_sentinel_password_file"];
+const OF_TLS: [&str; 3] = ["redis_ca", "redis_cert", "redis_key"];
+
+/// Settings that mean something only to a server that shares a Redis, and do no harm to others.
+const SHARED_ONLY: [&str; 2] = ["instances", "secret_attributes"];
+
+pub(super) fn read(
+    fields: &mut Fields<'_>,
+    outside: &Outside<'_>,
+    notes: &mut Vec<String>,
+    problems: &mut Problems,
+) -> Option<RedisSettings> {
+    let Some((spot, node)) = fields.take("redis") else {
+        let message = "this means nothing without `redis`, the URL of the Redis to use";
+        for key in [&OF_LOGIN[..], &OF_SENTINELS, &OF_TLS].concat() {
+            fields.refuse(key, message, problems);
+        }
+        for key in SHARED_ONLY {
+            if fields.key(key).is_some() {
+                notes.push(format!("the setting `{key}` has no effect without `redis`"));
+            }
+        }
+        return None;
+    };
+    if fields.key("max_keys").is_some() {
+        notes.push("the setting `max_keys` has no effect with `redis`".to_owned());
+    }
+    // The scheme, which is never a secret.
+    let text = spot.text(node, problems)?;
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let (is_tls, is_sentinel) = (scheme.starts_with("rediss"), scheme.ends_with("+sentinel"));
+    let url = spot.parsed(node, url, problems);
+    let user = name(fields.take("redis_user"), problems);
+    let password = secret::read(fields, "redis_password_file", outside, problems);
+    let tls = if is_tls {
+        tls(fields, problems)
+    } else {
+        let message =
+            "this is for TLS; write `rediss` instead of `redis` in the URL, or leave this out";
+        for key in OF_TLS {
+            fields.refuse(key, message, problems);
+        }
+        RedisTls::default()
+    };
+    let (sentinel_user, sentinel_password) = if is_sentinel {
+        let [user, password] = OF_SENTINELS;
+        let user = name(fields.take(user), problems);
+        (user, secret::read(fields, password, outside, problems))
+    } else {
+        let message = "this means nothing without sentinels, `redis+sentinel://`; leave it out";
+        for key in OF_SENTINELS {
+            fields.refuse(key, message, problems);
+        }
+        (None, None)
+    };
+    let deadline = parsed(fields.take("redis_deadline"), deadline, problems);
+
+    let defaults = RedisSettings::new(url?);
+    Some(RedisSettings {
+        user,
+        password: password.map(|password| password.text().to_owned()),
+        sentinel_user,
+        sentinel_password: sentinel_password.map(|password| password.text().to_owned()),
+        tls,
+        deadline: deadline.unwrap_or(defaults.deadline),
+        ..defaults
+    })
+}
+
+/// The URL. A part of it is repeated only if there is no password that it could be.
+fn url(text: &str) -> Result<RedisUrl, String> {
+    text.parse().map_err(|error: UrlError| {
+        let is_open = !text.contains(['@', '?']);
+        match error {
+            UrlError::ManyHosts
+            | UrlError::NoMasterName
+            | UrlError::NoPath
+            | UrlError::Credentials => error.to_string(),
+            _ if is_open => error.to_string(),
+            _ => {
+                "this is not the URL of a Redis, such as `rediss://user@redis.example.com:6380/0`; \
+                  in a password, everything but letters and digits must be percent-encoded, or put \
+                  it into a file and name that in `redis_password_file`"
+                    .to_owned()
+            }
+        }
+    })
+}
+
+fn name(taken: Taken<'_>, problems: &mut Problems) -> Option<String> {
+    let (spot, node) = taken?;
+    spot.text(node, problems).map(str::to_owned)
+}
+
+fn deadline(text: &str) -> Result<Duration, String> {
+    match span(text)? {
+        short if short < LEAST_DEADLINE => Err(format!(
+            "`{text}` is too short for any answer to come; give at least `1ms`"
+        )),
+        deadline => Ok(deadline.into()),
+    }
+}
+
+fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> RedisTls {
+    let ca = parsed(fields.take("redis_ca"), certificates, problems);
+    let (cert, key) = (fields.take("redis_cert"), fields.take("redis_key"));
+    let alone = match (&cert, &key) {
+        (Some(cert), None) => Some((cert, "redis_key")),
+        (None, Some(key)) => Some((key, "redis_cert")),
+        _ => None,
+    };
+    if let Some(((spot, node), other)) = alone {
+        let message = format!("this goes together with `{other}`; give both");
+        problems.error(&node.place, spot, message);
+    }
+    RedisTls {
+        ca,
+        cert: parsed(cert, certificates, problems),
+        key: parsed(key, private_key, problems),
+    }
+}
+
+fn file(path: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read `{path}`: {error}"))
+}
+
+fn certificates(path: &str) -> Result<Vec<u8>, String> {
+    let pem = file(path)?;
+    let mut found = 0;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        certificate.map_err(|error| format!("`{path}` is not valid PEM: {error}"))?;
+        found += 1;
+    }
+    if found == 0 {
+        return Err(format!("there is no certificate in `{path}`"));
+    }
+    Ok(pem)
+}
+
+fn private_key(path: &str) -> Result<Vec<u8>, String> {
+    let pem = file(path)?;
+    match PrivateKeyDer::from_pem_slice(&pem) {
+        Ok(_) => Ok(pem),
+        Err(_) => Err(format!("there is no private key in PEM form in `{path}`")),
+    }
+}

@@ -1,0 +1,55 @@
+//! Secrets: from a file that a setting names, or from the environment; never from the YAML itself.
+
+use tidegate::document::{Fields, Problems};
+
+use super::Outside;
+use super::read::parsed;
+
+/// A secret. Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// What it is.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The same as bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Without what it is.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// The secret that a setting such as `key_secret_file` names, or the variable `TIDEGATE_KEY_SECRET`
+/// holds. The variable beats the file.
+pub(super) fn read(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    outside: &Outside<'_>,
+    problems: &mut Problems,
+) -> Option<Secret> {
+    let of_file = parsed(fields.take(key), in_file, problems);
+    let variable = format!("TIDEGATE_{}", key.trim_end_matches("_file").to_uppercase());
+    let value = (outside.environment)(&variable).unwrap_or_default();
+    let value = value.trim();
+    let of_variable = (!value.is_empty()).then(|| Secret(value.to_owned()));
+    of_variable.or(of_file)
+}
+
+fn in_file(path: &str) -> Result<Secret, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the secret in `{path}`: {error}"))?;
+    let secret = text.trim();
+    if secret.is_empty() {
+        return Err(format!("there is no secret in `{path}`"));
+    }
+    Ok(Secret(secret.to_owned()))
+}

@@ -1,0 +1,425 @@
+//! Rules that servers share in Redis: followed, kept here too, and never lost in silence.
+//!
+//! Redis has the last word, also when it goes back to an earlier version. Only if it has no rules at all
+//! any more, this server's go on, and it writes them back: an empty Redis must not mean that nothing is
+//! limited.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate::document::Problems;
+use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::{Gate, Store, StoreError, Timestamp};
+use tidegate_redis::{NewRules, RedisStore, Written};
+use tokio::sync::Mutex;
+
+use super::change::{Change, ChangeError, Changed, Expected, between};
+use super::{Origin, RuleBook, now, read_list};
+use crate::data_dir::{DataDir, NewVersion, Row};
+
+/// How often a change is tried again when another server was faster.
+const ATTEMPTS: usize = 8;
+
+/// How many rules are named that cannot be used.
+const NAMED: usize = 5;
+
+/// Where the rules are, and where this server keeps the last ones for a start without Redis.
+pub(super) struct Shared {
+    store: RedisStore,
+    data_dir: Arc<DataDir>,
+    /// How many versions are kept in Redis.
+    history: usize,
+    /// Why the rules that were kept here cannot be used, if they cannot.
+    damage: Option<String>,
+    /// Held while the rules are read or changed, one after the other.
+    changing: Mutex<()>,
+}
+
+/// What is told of a version in Redis.
+#[derive(Serialize, Deserialize)]
+struct ToldRow {
+    at: u64,
+    by: String,
+    changes: Vec<String>,
+}
+
+/// What asking Redis for its rules came to.
+#[derive(Debug)]
+pub enum Followed {
+    /// They are the ones in force.
+    Same,
+    /// They are others, which are in force now.
+    Changed {
+        /// Their version, and that of the ones before.
+        version: u64,
+        /// The version before; a larger one if Redis went back.
+        before: u64,
+        /// What is different.
+        changes: Vec<String>,
+        /// What should be looked at.
+        problems: Problems,
+    },
+    /// There never were any.
+    None,
+    /// There were none, and this server's have been written there.
+    WrittenBack {
+        /// Their version now.
+        version: u64,
+        /// The version that they had; zero if they were never in Redis.
+        before: u64,
+    },
+}
+
+/// Why the rules in Redis were not followed. Those in force stay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// Redis cannot be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What it has cannot be used.
+    #[error(
+        "version {version} of the rules in Redis cannot be used by this program{}",
+        named(rules)
+    )]
+    Unusable {
+        /// Which version.
+        version: u64,
+        /// The rules that cannot be used, as far as they are known.
+        rules: Vec<String>,
+    },
+    /// Redis has no rules, and those that were kept here cannot be used.
+    #[error("Redis has no rules, and those that were kept here cannot be used: {0}")]
+    Lost(String),
+}
+
+fn named(rules: &[String]) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    format!(" because of {}", rules.join(", "))
+}
+
+impl RuleBook {
+    /// The rules that servers share in `store`. Those that were kept in `data_dir` are in force until it
+    /// is [asked](Self::follow); without any, nothing is known. Also what should be looked at in them.
+    pub fn of_redis(
+        store: RedisStore,
+        data_dir: DataDir,
+        history: usize,
+        settings: RuleSettings,
+    ) -> (Self, RuleSet, Problems) {
+        let kept = data_dir.current();
+        let (rules, problems) = match &kept {
+            Some(kept) => read_list(&kept.rules, &settings),
+            None => (None, Problems::new()),
+        };
+        let damage = match (&kept, &rules) {
+            (Some(_), Some(_)) => None,
+            (Some(kept), None) => Some(format!(
+                "version {} of the data directory{}",
+                kept.version,
+                named(&unusable(&problems))
+            )),
+            (None, _) => {
+                let warnings = data_dir.warnings().iter();
+                let warnings: Vec<String> = warnings.map(ToString::to_string).collect();
+                (!warnings.is_empty()).then(|| warnings.join("; "))
+            }
+        };
+        let version = kept.and_then(|kept| kept.shared).unwrap_or(0);
+        let shared = Shared {
+            store,
+            data_dir: Arc::new(data_dir),
+            history,
+            damage,
+            changing: Mutex::new(()),
+        };
+        let book = Self::new(Origin::Shared(shared), settings, version);
+        book.has_rules.store(rules.is_some(), Ordering::Release);
+        (book, rules.unwrap_or_else(RuleSet::empty), problems)
+    }
+
+    /// Asks Redis for its rules and puts them in force, if all of them are good.
+    pub async fn follow<S: Store>(&self, gate: &Gate<S>) -> Result<Followed, FollowError> {
+        let Origin::Shared(shared) = &self.origin else {
+            return Ok(Followed::Same);
+        };
+        let _changing = shared.changing.lock().await;
+        self.follow_alone(shared, gate).await
+    }
+
+    /// The same by whoever may change the rules just now.
+    async fn follow_alone<S: Store>(
+        &self,
+        shared: &Shared,
+        gate: &Gate<S>,
+    ) -> Result<Followed, FollowError> {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        let followed = match self.adopt(shared, gate).await {
+            Ok(Some(followed)) => Ok(followed),
+            Ok(None) => self.write_back(shared, gate).await,
+            Err(error) => Err(error),
+        };
+        match &followed {
+            Ok(_) => *self.problem.write() = None,
+            Err(error) => {
+                self.reload_failures.fetch_add(1, Ordering::Relaxed);
+                *self.problem.write() = Some(self.told(shared, error));
+            }
+        }
+        followed
+    }
+
+    fn told(&self, shared: &Shared, error: &FollowError) -> String {
+        let what = match error {
+            FollowError::Store(error) => {
+                let problem = shared.store.problem();
+                let problem = problem.unwrap_or_else(|| error.to_string());
+                format!("Redis cannot be asked for them: {problem}")
+            }
+            other => other.to_string(),
+        };
+        let and = if self.has_rules() {
+            "those in force may be older"
+        } else {
+            "none are kept here"
+        };
+        format!("{what}; {and}")
+    }
+
+    /// Puts the rules of Redis in force. Nothing if it has none.
+    async fn adopt<S: Store>(
+        &self,
+        shared: &Shared,
+        gate: &Gate<S>,
+    ) -> Result<Option<Followed>, FollowError> {
+        let version = shared.store.rules_version().await?;
+        if version == 0 {
+            return Ok(None);
+        }
+        let text = shared.store.rules_text(version).await?;
+        let list = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let list = list.filter(Value::is_array);
+        let unreadable = |rules| FollowError::Unusable { version, rules };
+        let list = list.ok_or_else(|| unreadable(Vec::new()))?;
+        let (rules, problems) = read_list(&list, &self.settings);
+        let rules = rules.ok_or_else(|| unreadable(unusable(&problems)))?;
+
+        let changes = between(&gate.rules(), &rules);
+        if !changes.is_empty() {
+            gate.replace_rules(rules);
+        }
+        let was_known = self.has_rules.swap(true, Ordering::AcqRel);
+        let before = self.version.swap(version, Ordering::AcqRel);
+        shared.keep(version, "redis", &changes, list).await;
+        if was_known && before == version && changes.is_empty() {
+            return Ok(Some(Followed::Same));
+        }
+        Ok(Some(Followed::Changed {
+            version,
+            before,
+            changes,
+            problems,
+        }))
+    }
+
+    /// Writes the rules in force to a Redis that has none.
+    async fn write_back<S: Store>(
+        &self,
+        shared: &Shared,
+        gate: &Gate<S>,
+    ) -> Result<Followed, FollowError> {
+        if let Some(damage) = shared.damage.as_ref().filter(|_| !self.has_rules()) {
+            return Err(FollowError::Lost(damage.clone()));
+        }
+        let rules = gate.rules();
+        if rules.is_empty() {
+            let was_known = self.has_rules.swap(true, Ordering::AcqRel);
+            let before = self.version.swap(0, Ordering::AcqRel);
+            let is_same = was_known && before == 0;
+            return Ok(if is_same {
+                Followed::Same
+            } else {
+                Followed::None
+            });
+        }
+        let before = self.version();
+        let because = match before {
+            0 => "brought along from the data directory of a server".to_owned(),
+            _ => format!("written back from version {before}, because Redis had lost the rules"),
+        };
+        let list = rules.written();
+        let changes = vec![because];
+        match shared.write(0, "tidegate", &changes, &list).await? {
+            Written::Version(version) => {
+                self.version.store(version, Ordering::Release);
+                shared.keep(version, "tidegate", &changes, list).await;
+                Ok(Followed::WrittenBack { version, before })
+            }
+            // Another server has done it, perhaps with other rules.
+            Written::Stale(_) => {
+                let adopted = self.adopt(shared, gate).await?;
+                Ok(adopted.unwrap_or(Followed::Same))
+            }
+        }
+    }
+
+    /// Makes a change to rules that are shared: in Redis, and then here. If another server was faster,
+    /// it is tried again on what that made of them, if it is still as `expected` then.
+    pub async fn change_shared<S: Store>(
+        &self,
+        gate: &Gate<S>,
+        by: &str,
+        expected: &Expected,
+        change: Change,
+    ) -> Result<Changed, ChangeError> {
+        let Origin::Shared(shared) = &self.origin else {
+            return self.change(gate, by, expected, change);
+        };
+        let _changing = shared.changing.lock().await;
+        for _ in 0..ATTEMPTS {
+            let (after, is_mended) = match self.follow_alone(shared, gate).await {
+                Ok(_) => (self.version(), false),
+                // Whoever puts whole rules there need not know what was there before.
+                Err(FollowError::Unusable { version, .. })
+                    if change.is_whole() && *expected == Expected::default() =>
+                {
+                    (version, true)
+                }
+                Err(FollowError::Store(_)) => return Err(ChangeError::Unreachable(self.said())),
+                Err(_) => return Err(ChangeError::Unreadable(self.said())),
+            };
+            let current = gate.rules();
+            expected.check(after, &current, &change)?;
+            let earlier = match change {
+                Change::RollBack(version) => shared.read(version).await?,
+                _ => None,
+            };
+            let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
+            if is_mended {
+                let because = format!("replaced version {after}, which could not be used");
+                wanted.changes.insert(0, because);
+            }
+            if wanted.changes.is_empty() {
+                return Ok(wanted.with_version(after));
+            }
+            let list = wanted.rules.written();
+            let written = shared.write(after, by, &wanted.changes, &list).await;
+            match written.map_err(|error| may_have_happened(&error))? {
+                Written::Stale(_) => {}
+                Written::Version(version) => {
+                    let (rules, changed) = wanted.split(version);
+                    // What was counted goes over to the new rules only if nobody else holds them.
+                    drop(change);
+                    gate.replace_rules(rules);
+                    self.has_rules.store(true, Ordering::Release);
+                    self.version.store(version, Ordering::Release);
+                    *self.problem.write() = None;
+                    shared.keep(version, by, &changed.changes, list).await;
+                    return Ok(changed);
+                }
+            }
+        }
+        Err(ChangeError::Stale("the set of rules".to_owned()))
+    }
+
+    /// What is wrong, once something is.
+    fn said(&self) -> String {
+        self.problem().unwrap_or_default()
+    }
+}
+
+/// Whether a change that was sent to Redis and failed may be there all the same.
+fn may_have_happened(error: &StoreError) -> ChangeError {
+    let text = error.to_string();
+    match error {
+        StoreError::Unreachable(source) => ChangeError::Unreachable(source.to_string()),
+        _ => ChangeError::Unknown(text),
+    }
+}
+
+/// The rules that cannot be used, by name; never what they say, which may be the keys of customers.
+fn unusable(problems: &Problems) -> Vec<String> {
+    let named = problems.errors().filter_map(|problem| problem.rule.clone());
+    let mut named: Vec<String> = named.map(|rule| format!("rule `{rule}`")).collect();
+    named.dedup();
+    named.truncate(NAMED);
+    named
+}
+
+impl Shared {
+    /// Writes rules that follow version `after`.
+    async fn write(
+        &self,
+        after: u64,
+        by: &str,
+        changes: &[String],
+        list: &Value,
+    ) -> Result<Written, StoreError> {
+        let row = ToldRow {
+            at: now().as_micros(),
+            by: by.to_owned(),
+            changes: changes.to_vec(),
+        };
+        let row = serde_json::to_string(&row).unwrap_or_default();
+        let new = NewRules {
+            after,
+            text: &list.to_string(),
+            row: &row,
+            keep: self.history,
+        };
+        self.store.write_rules(new).await
+    }
+
+    /// The rules of an earlier version; nothing if it is not kept.
+    async fn read(&self, version: u64) -> Result<Option<Value>, ChangeError> {
+        let text = self.store.rules_text(version).await;
+        let text = text.map_err(|error| ChangeError::Unreachable(error.to_string()))?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The versions that are kept in Redis, newest first.
+    pub(super) async fn history(&self) -> Result<Vec<Row>, StoreError> {
+        let rows = self.store.rules_history().await?;
+        let row = |(version, told): (u64, String)| {
+            let told: ToldRow = serde_json::from_str(&told).ok()?;
+            Some(Row {
+                version,
+                at: Timestamp::from_micros(told.at),
+                by: told.by,
+                changes: told.changes,
+            })
+        };
+        Ok(rows.into_iter().filter_map(row).collect())
+    }
+
+    /// Keeps the rules for a start without Redis, unless it has them already. That this fails keeps
+    /// nobody from using them.
+    async fn keep(&self, version: u64, by: &str, changes: &[String], list: Value) {
+        let is_kept = self
+            .data_dir
+            .current()
+            .is_some_and(|kept| kept.shared == Some(version) && *kept.rules == list);
+        if is_kept {
+            return;
+        }
+        let new = NewVersion {
+            at: now(),
+            by: by.to_owned(),
+            changes: changes.to_vec(),
+            rules: Arc::new(list),
+            shared: Some(version),
+        };
+        let data_dir = Arc::clone(&self.data_dir);
+        let writing = tokio::task::spawn_blocking(move || data_dir.write(&new).map(drop));
+        if let Ok(Err(error)) = writing.await {
+            tracing::error!(
+                version,
+                "the rules are in force and could not be kept for a start without Redis: {error}"
+            );
+        }
+    }
+}
