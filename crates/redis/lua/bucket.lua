@@ -85,11 +85,34 @@ local function wait_for(limit, whole, part, cost, now, leases, at)
   return false, wait - limit.hold, 0
 end
 
+-- The answer to most charges, in plain numbers: those that fit at once, into a bucket that has no
+-- leases, lets nothing wait in line, and was last changed in the past. Returns the debt to keep as of
+-- now, what remains, and when nothing is owed; nothing for all other charges.
+function bucket.admit(limit, whole, part, changed_at, cost, now)
+  if changed_at > now or cost == 0 or limit.hold < 0 then
+    return nil
+  end
+  whole, part = leaked(limit, whole, part, now - changed_at)
+  whole = whole + cost
+  local owed = part > 0 and whole + 1 or whole
+  if owed > limit.burst then
+    return nil
+  end
+  return whole, part, limit.burst - owed, plus(now, time_to_repay(limit, whole, part, 0))
+end
+
 -- Decides one charge and returns the state to keep.
 --
 -- A denied charge adds no debt; the state it returns is still to be kept, as it may have been moved
 -- to the present.
 function bucket.decide(limit, state, cost, now)
+  if not state.leases then
+    local whole, part, remaining, reset_at =
+      bucket.admit(limit, state.whole, state.part, state.changed_at, cost, now)
+    if whole then
+      return { 1, remaining, NOW, reset_at, 0, now }, bucket.state_of(whole, part, now)
+    end
+  end
   state = moved_back(limit, state, now)
   local at = max(now, state.changed_at)
   local whole, part, leases = repaid(limit, state, at)

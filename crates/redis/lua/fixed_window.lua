@@ -10,19 +10,24 @@ local calendar = module('calendar')
 
 local max, min = math.max, math.min
 
--- The window that is open at `at`: its start, when it was last changed, what was used in it, its end.
-local function current(limit, state, at)
-  local opened_at, ends_at
+-- The window that is open at `at`: its start, what was used in it, its end.
+local function window_at(limit, opened_at, used, at)
+  local starts_at, ends_at
   if limit.from_first then
-    opened_at, ends_at = state.opened_at, plus(state.opened_at, limit.window)
-    local is_open = state.used > 0 and at < ends_at
+    starts_at, ends_at = opened_at, plus(opened_at, limit.window)
+    local is_open = used > 0 and at < ends_at
     if not is_open then
-      opened_at, ends_at = at, plus(at, limit.window)
+      starts_at, ends_at = at, plus(at, limit.window)
     end
   else
-    opened_at, ends_at = calendar.around(limit.window, at)
+    starts_at, ends_at = calendar.around(limit.window, at)
   end
-  local used = state.opened_at == opened_at and state.used or 0
+  return starts_at, opened_at == starts_at and used or 0, ends_at
+end
+
+-- The same of a state, and when it was last changed.
+local function current(limit, state, at)
+  local opened_at, used, ends_at = window_at(limit, state.opened_at, state.used, at)
   return opened_at, max(state.changed_at, opened_at), used, ends_at
 end
 
@@ -45,8 +50,29 @@ function fixed_window.fresh()
   return { opened_at = 0, changed_at = 0, used = 0 }
 end
 
+-- The answer to most charges, in plain numbers: those that fit, into a window that was last changed
+-- in the past. Returns when it was opened and what is used of it then, what remains, and when it ends;
+-- nothing for all other charges.
+function fixed_window.admit(limit, opened_at, changed_at, used, cost, now)
+  if changed_at > now or cost == 0 then
+    return nil
+  end
+  local starts_at, already, ends_at = window_at(limit, opened_at, used, now)
+  used = already + cost
+  if used > limit.count then
+    return nil
+  end
+  return starts_at, used, limit.count - used, ends_at
+end
+
 -- Decides one charge and returns the state to keep.
 function fixed_window.decide(limit, state, cost, now)
+  local opened_at, taken, remaining, reset_at =
+    fixed_window.admit(limit, state.opened_at, state.changed_at, state.used, cost, now)
+  if opened_at then
+    local next = { opened_at = opened_at, changed_at = now, used = taken }
+    return { 1, remaining, NOW, reset_at, 0, now }, next
+  end
   state = present(limit, state, now)
   local at = max(now, state.changed_at)
   local opened_at, _, used, ends_at = current(limit, state, at)

@@ -54,6 +54,7 @@ pub(crate) const SCRIPT: &str = concat!(
     module!("sliding_window_log_form", "shell/"),
     module!("leases", "shell/"),
     module!("concurrency_form", "shell/"),
+    module!("step", "shell/"),
     module!("ops", "shell/"),
     module!("rare_ops", "shell/"),
     module!("register", "shell/"),

@@ -51,6 +51,15 @@ local function over(outcome, untouched)
   return outcome
 end
 
+-- A form that has all functions of a module beside its own. Most calls need none of them.
+local function form_of(name)
+  return setmetatable({}, {
+    __index = function(_, field)
+      return module(name)[field]
+    end,
+  })
+end
+
 -- What comes next in KEYS and ARGV.
 local next_key, next_argument = 0, 0
 
@@ -68,3 +77,10 @@ local function number()
   next_argument = next_argument + 1
   return tonumber(ARGV[next_argument])
 end
+
+-- Every limit of the call comes once, before the steps that name it by its place.
+local limits = {}
+
+-- The time of Redis, read once.
+local clock = redis.call('TIME')
+local time = tonumber(clock[1]) * 1000000 + tonumber(clock[2])

@@ -1,6 +1,6 @@
 -- How the states of concurrency limits are charged: under the step's lease, or only asked.
 
-local form = setmetatable({}, module('spilled'))
+local form = form_of('spilled')
 
 local leases = module('leases')
 form.algorithm = module('concurrency')

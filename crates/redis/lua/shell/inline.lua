@@ -3,7 +3,6 @@
 -- A form that is kept so has, beside these functions: algorithm, parse(text, limit), write(state).
 
 local inline = {}
-inline.__index = inline
 
 function inline.open(form, key, limit)
   local text = call('GET', key)

@@ -1,6 +1,6 @@
 -- How a sliding window counter is written: `at=… current=… previous=…`.
 
-local form = setmetatable({}, module('inline'))
+local form = form_of('inline')
 
 form.algorithm = module('sliding_window_counter')
 

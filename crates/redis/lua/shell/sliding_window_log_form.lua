@@ -1,6 +1,6 @@
 -- How a log is kept: a sorted set by time, whose members are `<running total>:<cost>`.
 
-local form = setmetatable({}, module('spilled'))
+local form = form_of('spilled')
 
 form.algorithm = module('sliding_window_log')
 

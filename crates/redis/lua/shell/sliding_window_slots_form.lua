@@ -1,6 +1,6 @@
 -- How slots are kept: a hash of `at` and, for each slot by its number, what was used in it.
 
-local form = setmetatable({}, module('spilled'))
+local form = form_of('spilled')
 
 form.algorithm = module('sliding_window_slots')
 

@@ -5,7 +5,6 @@
 -- matters.
 
 local spilled = {}
-spilled.__index = spilled
 
 function spilled.ask(task, cost, now)
   return task.form.algorithm.decide(task.limit, task.place.state, cost, now)

@@ -1,74 +1,59 @@
 -- Steps, as they are written in KEYS and ARGV, read one after the other and answered.
+--
+-- Charges of one limit on one key each, at the time of Redis, come in runs: the limit and the cost
+-- once, and how many keys. Those that are admitted at once are answered by two numbers, what remains and
+-- when all of it is back. The others, and all other steps, take the long road of step.lua.
 
--- Every limit of the call comes once, before the steps that name it by its place.
-local limits = {}
+local reply, answers = { time }, 1
 
-local function read_task(op)
-  local limit = limits[number()]
-  local task = { form = limit.form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
-  if limit.has_companion then
-    task.companion = key()
+local function answer(is_done, told)
+  if not is_done then
+    told = type(told) == 'table' and (told.text or told.err) or tostring(told)
   end
-  if op == 'give_back' then
-    task.charged_at = number()
-  elseif op == 'lease' then
-    task.want = { units = number(), previous = text(), used = number(), lasts = number() }
-  end
-  return task
+  answers = answers + 1
+  reply[answers] = told
 end
 
-local function read_step(time)
-  local step = { op = text(), now = number(), lease = text(), is_supplied = true, tasks = nil }
-  if step.now < 0 then
-    step.now, step.is_supplied = time, false
-  end
-  if step.lease ~= '' and text() == 'registered' then
-    step.register, step.there = key(), {}
-    for index = 1, number() do
-      step.there[index] = { key = text(), ttl = number() }
-    end
-  end
-  local keys = number()
-  if keys > 0 then
-    step.keys = {}
-    for index = 1, keys do
-      step.keys[index] = key()
-    end
-  end
-  local tasks = {}
-  for index = 1, number() do
-    tasks[index] = read_task(step.op)
-  end
-  step.tasks = tasks
-  return step
+-- A charge that it takes more to decide.
+local function decide(limit, key, cost)
+  local task = { form = limit.form, limit = limit, cost = cost, first = 1, key = key }
+  answer(pcall(module('step').run, { op = 'charge', now = time, is_supplied = false, tasks = { task } }))
 end
 
--- Reads and checks every state, then does what is asked.
-local function run(step)
-  for index, task in ipairs(step.tasks) do
-    if task.first < index then
-      task.place = step.tasks[task.first].place
+local function run_of_charges()
+  local limit, cost, count = limits[number()], number(), number()
+  local admit = limit.form.admit
+  for index = next_key + 1, next_key + count do
+    local key = KEYS[index]
+    local is_done, remaining, reset_at = pcall(admit, limit, key, cost, time)
+    if is_done and remaining then
+      answers = answers + 1
+      reply[answers] = { remaining, reset_at }
+    elseif is_done then
+      decide(limit, key, cost)
     else
-      task.place = task.form:open(task.key, task.limit, task.companion)
+      answer(false, remaining)
     end
   end
-  local op = module('ops')[step.op] or module('rare_ops')[step.op]
-  return op(step)
+  next_key = next_key + count
+  return count
 end
 
-local clock = call('TIME')
-local time = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local reply = { time }
 for index = 1, number() do
   local form = module(text() .. '_form')
-  limits[index] = form.limit()
-  limits[index].form = form
+  local limit = form.limit()
+  limit.form = form
+  limits[index] = limit
 end
-for index = 1, number() do
-  local is_done, answer = pcall(run, read_step(time))
-  if not is_done then
-    answer = type(answer) == 'table' and (answer.text or answer.err) or tostring(answer)
+local left = number()
+while left > 0 do
+  local op = text()
+  if op == 'charges' then
+    left = left - run_of_charges()
+  else
+    local step = module('step')
+    answer(pcall(step.run, step.read(op)))
+    left = left - 1
   end
-  reply[index + 1] = answer
 end
 return reply

@@ -69,7 +69,7 @@ pub(crate) fn decode(
         return Err(BadReply);
     }
     let answers = steps.iter().zip(values).map(|(step, value)| match value {
-        Value::Array(numbers) => step.answer(&numbers).map(Ok),
+        Value::Array(numbers) => step.answer(&numbers, now).map(Ok),
         Value::BulkString(text) => Ok(Err(StepError {
             text: String::from_utf8_lossy(&text).into_owned(),
         })),
@@ -80,8 +80,12 @@ pub(crate) fn decode(
 }
 
 impl Step {
-    fn answer(&self, values: &[Value]) -> Result<Answer, BadReply> {
+    fn answer(&self, values: &[Value], now: Timestamp) -> Result<Answer, BadReply> {
         match self.op {
+            Op::Charge if let ([task], [remaining, reset_at]) = (&self.tasks[..], values) => {
+                let outcome = task.admitted(remaining, reset_at, now)?;
+                Ok(Answer::Outcomes(Outcomes::from_elem(outcome, 1)))
+            }
             Op::Charge | Op::Peek | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
                 if !rest.is_empty() || outcomes.len() != self.tasks.len() {
@@ -124,6 +128,24 @@ impl Step {
 }
 
 impl Task {
+    /// The outcome of a charge that was admitted at once: all else is known.
+    fn admitted(
+        &self,
+        remaining: &Value,
+        reset_at: &Value,
+        now: Timestamp,
+    ) -> Result<Outcome, BadReply> {
+        Ok(Outcome {
+            allowed: true,
+            limit: self.capacity(),
+            remaining: number(remaining)?,
+            retry: Retry::Now,
+            reset_at: time(reset_at)?,
+            delay: Micros::ZERO,
+            at: now,
+        })
+    }
+
     fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;

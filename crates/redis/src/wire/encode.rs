@@ -28,11 +28,31 @@ fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
     let limits = Limits::of(steps);
     limits.write(&mut command);
     command.arg(steps.len());
-    let mut places = limits.places.iter();
-    for step in steps {
-        step.write(&mut places, &mut command);
-    }
+    write_steps(steps, &limits.places, &mut command);
     command
+}
+
+/// Writes all steps, those that only charge in runs of one limit and cost.
+fn write_steps(steps: &[&Step], places: &[usize], command: &mut Cmd) {
+    let (mut rest, mut places) = (steps, places.iter());
+    while let Some((step, others)) = rest.split_first() {
+        match (step.plain_charge(), places.clone().next()) {
+            (Some(cost), Some(place)) => {
+                let others = others.iter().zip(places.clone().skip(1));
+                let same = others
+                    .take_while(|(other, at)| other.plain_charge() == Some(cost) && *at == place);
+                let count = 1 + same.count();
+                // The script counts from one.
+                command.arg("charges").arg(place + 1).arg(cost).arg(count);
+                rest = &rest[count..];
+                places.nth(count - 1);
+            }
+            _ => {
+                step.write(&mut places, command);
+                rest = others;
+            }
+        }
+    }
 }
 
 /// The limits of all steps: most steps of a call share a few.
@@ -92,6 +112,24 @@ impl Op {
 }
 
 impl Step {
+    /// The cost, if this is no more than one charge at the time of Redis, of a limit that the script
+    /// admits to on a short road.
+    fn plain_charge(&self) -> Option<u64> {
+        let ([task], Op::Charge, None, None) = (&self.tasks[..], self.op, self.at, &self.register)
+        else {
+            return None;
+        };
+        let has_short_road = match &task.form {
+            Form::Bucket(form) => matches!(form.hold(), Hold::UpTo(_)),
+            Form::FixedWindow(_) => true,
+            Form::SlidingCounter(_)
+            | Form::SlidingSlots(_)
+            | Form::SlidingLog(_)
+            | Form::Concurrency(_) => false,
+        };
+        has_short_road.then(|| task.cost.min(MAX_COST))
+    }
+
     fn write<'a>(&self, places: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
         command.arg(self.op.name());
         match self.at {
@@ -116,7 +154,6 @@ impl Step {
         }
         command.arg(self.keys.len()).arg(self.tasks.len());
         for (task, place) in self.tasks.iter().zip(places) {
-            // The script counts from one.
             command.arg(place + 1);
             task.write(command);
         }

@@ -5,6 +5,7 @@ mod leased;
 mod random;
 mod replies;
 mod server;
+mod short_road;
 mod states;
 
 use tidegate_core::{Charge, LeaseId, Limit, Outcomes, Request, Scope, Timestamp};

@@ -1,0 +1,56 @@
+-- A step as it is written in KEYS and ARGV: read, and done.
+
+local function read_task(op)
+  local limit = limits[number()]
+  local task = { form = limit.form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
+  if limit.has_companion then
+    task.companion = key()
+  end
+  if op == 'give_back' then
+    task.charged_at = number()
+  elseif op == 'lease' then
+    task.want = { units = number(), previous = text(), used = number(), lasts = number() }
+  end
+  return task
+end
+
+local function read(op)
+  local step = { op = op, now = number(), lease = text(), is_supplied = true, tasks = nil }
+  if step.now < 0 then
+    step.now, step.is_supplied = time, false
+  end
+  if step.lease ~= '' and text() == 'registered' then
+    step.register, step.there = key(), {}
+    for index = 1, number() do
+      step.there[index] = { key = text(), ttl = number() }
+    end
+  end
+  local keys = number()
+  if keys > 0 then
+    step.keys = {}
+    for index = 1, keys do
+      step.keys[index] = key()
+    end
+  end
+  local tasks = {}
+  for index = 1, number() do
+    tasks[index] = read_task(step.op)
+  end
+  step.tasks = tasks
+  return step
+end
+
+-- Reads and checks every state, then does what is asked.
+local function run(step)
+  for index, task in ipairs(step.tasks) do
+    if task.first < index then
+      task.place = step.tasks[task.first].place
+    else
+      task.place = task.form:open(task.key, task.limit, task.companion)
+    end
+  end
+  local op = module('ops')[step.op] or module('rare_ops')[step.op]
+  return op(step)
+end
+
+return { read = read, run = run }
