@@ -11,7 +11,7 @@ use crate::monotonic::now;
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Limit, Micros, Outcome, Retry};
+use tidegate_core::{Limit, Micros, Outcome, Rate, Retry};
 use tokio::time::Instant;
 
 /// How long a denial is remembered at the most.
@@ -50,8 +50,7 @@ struct Hint {
 #[derive(Debug, Clone, Copy)]
 struct Denial {
     /// Of a limit with these numbers.
-    count: u64,
-    capacity: u64,
+    rate: Rate,
     cost: u64,
     sent_at: Instant,
     until: Instant,
@@ -80,8 +79,7 @@ impl Hints {
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
         let now = now();
-        let is_same = (denial.count, denial.capacity) == (limit.rate().count, limit.capacity());
-        if !is_same || cost < denial.cost || now >= denial.until {
+        if denial.rate != limit.rate() || cost < denial.cost || now >= denial.until {
             return None;
         }
         let waited = Micros::from(now - denial.sent_at);
@@ -113,8 +111,7 @@ impl Hints {
             Retry::Now => Duration::ZERO,
         };
         let denial = (!outcome.allowed && !is_concurrency && !hold.is_zero()).then(|| Denial {
-            count: limit.rate().count,
-            capacity: limit.capacity(),
+            rate: limit.rate(),
             cost,
             sent_at,
             until: sent_at + hold,
@@ -198,7 +195,7 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_core::{Algorithm, Rate, Timestamp};
+    use tidegate_core::{Algorithm, Timestamp};
 
     fn limit(algorithm: Algorithm) -> Limit {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()
@@ -226,6 +223,8 @@ mod tests {
         assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
         assert_eq!(hints.denied(name, &more, 3), None, "another limit");
+        let longer: Limit = "10/hour".parse().unwrap();
+        assert_eq!(hints.denied(name, &longer, 3), None, "another window");
         tokio::time::advance(Duration::from_millis(200)).await;
         let told = hints.denied(name, &limit, 4).unwrap();
         assert_eq!(told.retry, Retry::After(Micros::new(300_000)));

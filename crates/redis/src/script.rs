@@ -27,6 +27,7 @@ macro_rules! algorithms {
         concat!(
             module!("calendar"),
             module!("bucket"),
+            module!("common_parts"),
             module!("bucket_leases"),
             module!("fixed_window"),
             module!("sliding_window_counter"),
@@ -46,6 +47,7 @@ pub(crate) const SCRIPT: &str = concat!(
     algorithms!(),
     module!("inline", "shell/"),
     module!("bucket_form", "shell/"),
+    module!("cell_form", "shell/"),
     module!("fixed_window_form", "shell/"),
     module!("sliding_window_counter_form", "shell/"),
     module!("spilled", "shell/"),
