@@ -28,6 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(3_600);
 const LOOKS: u32 = (IDLE.as_secs() / PATIENCE.as_secs()) as u32;
 
+/// How long, and for how many bytes, a client that still sends is listened to after the last reply.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 * 1024;
+
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
@@ -58,8 +62,10 @@ struct Connection<'d, T> {
     /// What was read, from `start` on not yet understood.
     bytes: Vec<u8>,
     start: usize,
-    /// How often the alarm rang without a command since the last.
+    /// How often the alarm rang since the last command.
     quiet: u32,
+    /// Whether it rang in the midst of the next.
+    is_stuck: bool,
     has_asked: bool,
 }
 
@@ -106,6 +112,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             bytes: Vec::new(),
             start: 0,
             quiet: 0,
+            is_stuck: false,
             has_asked: false,
         }
     }
@@ -118,6 +125,14 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         loop {
             self.make_room();
             let waiting = poll_fn(|cx| {
+                // Before anything is read: there are clients that never stop sending.
+                if is_draining && alarm.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(Event::Rang));
+                }
+                if !is_draining && door.drain.has_begun() {
+                    is_draining = true;
+                    return Poll::Ready(Ok(Event::DrainBegun));
+                }
                 if let Poll::Ready(read) = self.poll_read(cx) {
                     let event = |length| {
                         if length == 0 {
@@ -132,11 +147,10 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                 // would have all connections meet at one lock.
                 if !has_listened {
                     has_listened = true;
-                    let _ = begun.as_mut().poll(cx);
-                }
-                if !is_draining && door.drain.has_begun() {
-                    is_draining = true;
-                    return Poll::Ready(Ok(Event::DrainBegun));
+                    if begun.as_mut().poll(cx).is_ready() {
+                        is_draining = true;
+                        return Poll::Ready(Ok(Event::DrainBegun));
+                    }
                 }
                 alarm.as_mut().poll(cx).map(|()| Ok(Event::Rang))
             });
@@ -146,12 +160,12 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     let next = self.answer().await?;
                     self.send().await?;
                     if next == Next::End {
-                        return Ok(self.io.shutdown().await?);
+                        return self.end().await;
                     }
                 }
                 // What is sent until then is still answered.
                 Event::DrainBegun => alarm.set(sleep(door.last_call)),
-                Event::Rang if is_draining => return Ok(self.io.shutdown().await?),
+                Event::Rang if is_draining => return self.end().await,
                 Event::Rang => self.rang(alarm.as_mut())?,
             }
         }
@@ -159,14 +173,13 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
 
     /// Some time has passed since the alarm was set. It is not set anew for each command.
     fn rang(&mut self, alarm: Pin<&mut Sleep>) -> Result<(), ConnectionError> {
-        let is_in_command = self.start < self.bytes.len();
-        let is_fresh = !self.has_asked;
+        let is_in_command = !self.bytes.is_empty();
         self.quiet += 1;
-        // The first time may have come just after a command.
-        let is_slow = (is_in_command && self.quiet > 1) || is_fresh;
-        if is_slow || self.quiet > LOOKS {
+        if self.is_stuck || !self.has_asked || self.quiet > LOOKS {
             return Err(ConnectionError::Slow);
         }
+        // It may have begun just now.
+        self.is_stuck = is_in_command;
         alarm.reset(Instant::now() + PATIENCE);
         Ok(())
     }
@@ -209,7 +222,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             let command = self.arguments.of(&self.bytes[self.start..]);
             let next = self.session.answer(command, &mut self.replies);
             self.start += length;
-            (self.quiet, self.has_asked) = (0, true);
+            (self.quiet, self.is_stuck, self.has_asked) = (0, false, true);
             if next == Next::End {
                 self.ask().await;
                 return Ok(next);
@@ -228,6 +241,24 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             let (questions, server) = self.session.asking();
             questions.ask(server, &mut self.replies).await;
         }
+    }
+
+    /// Says that nothing more will come, and reads on for a moment: a socket that closes with bytes
+    /// unread resets the connection, and takes with it the reply that says why.
+    async fn end(mut self) -> Result<(), ConnectionError> {
+        self.io.shutdown().await?;
+        let reading = async {
+            let (mut bytes, mut left) = (vec![0; READ], LINGER_BYTES);
+            while left > 0 {
+                match self.io.read(&mut bytes).await {
+                    Ok(length) if length > 0 => left = left.saturating_sub(length),
+                    _ => break,
+                }
+            }
+        };
+        // Whoever goes on for longer is not listening.
+        let _ = timeout(LINGER, reading).await;
+        Ok(())
     }
 
     /// Sends the replies, in one write.
