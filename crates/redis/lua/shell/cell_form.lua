@@ -4,7 +4,7 @@
 local bucket, common_parts = module('bucket_form'), module('common_parts')
 local form = setmetatable({}, { __index = bucket })
 
-local from_part, to_part = common_parts.from_part, common_parts.to_part
+local keep, open = common_parts.keep, common_parts.open
 local admit = bucket.algorithm.admit
 local kept_limit = { window = common_parts.PARTS }
 
@@ -19,13 +19,13 @@ function form.parse(text, limit)
   if not state or state.leases then
     return nil
   end
-  local whole, part = to_part(state.part, limit.window, limit.each)
+  local whole, part = open(state.part, limit.window, limit.each)
   state.whole, state.part = state.whole + whole, part
   return state
 end
 
 function form.write(state, limit)
-  local part = from_part(state.part, limit.window, limit.each)
+  local part = keep(state.part, limit.window, limit.each)
   return format('debt=%.0f part=%.0f at=%.0f', state.whole, part, state.changed_at)
 end
 
@@ -44,7 +44,7 @@ function form.admit(limit, key, cost, now)
   if not whole then
     return nil
   end
-  part = from_part(part, limit.window, limit.each)
+  part = keep(part, limit.window, limit.each)
   redis.call('SET', key, format('debt=%.0f part=%.0f at=%.0f', whole, part, now), 'PXAT', expiry(reset_at))
   return remaining, reset_at
 end
