@@ -36,13 +36,13 @@ enum Question {
         limit: Limit,
         cost: u64,
     },
-    Check(Attributes<'static>),
+    Check(Box<Attributes<'static>>),
     Refused(String),
 }
 
 enum Answer<'q> {
     Throttle(Charged),
-    Check(Decision),
+    Check(Box<Decision>),
     Refused(&'q str),
 }
 
@@ -67,7 +67,7 @@ impl Questions {
     ) {
         let asked = match throttle::read(command, &mut self.limits) {
             Ok(asked) => asked,
-            Err(problem) => return self.refuse(problem, replies),
+            Err(problem) => return self.refuse(&problem, replies),
         };
         let charge = Charge {
             scope: &self.scope,
@@ -95,12 +95,12 @@ impl Questions {
             let problem = problem.as_deref().unwrap_or("they were not read yet");
             return self.refuse_as(
                 "UNAVAILABLE",
-                format!("the rules are not known: {problem}"),
+                &format!("the rules are not known: {problem}"),
                 replies,
             );
         }
         match check::read(command) {
-            Err(problem) => self.refuse(problem, replies),
+            Err(problem) => self.refuse(&problem, replies),
             Ok(attributes) if self.is_at_once => {
                 let deciding = server.decide(&attributes, FrontEnd::Resp);
                 match deciding.now_or_never() {
@@ -108,18 +108,18 @@ impl Questions {
                     None => replies.error("UNAVAILABLE", UNDECIDED),
                 }
             }
-            Ok(attributes) => self.waiting.push(Question::Check(attributes)),
+            Ok(attributes) => self.waiting.push(Question::Check(Box::new(attributes))),
         }
     }
 
-    fn refuse(&mut self, problem: String, replies: &mut Replies) {
+    fn refuse(&mut self, problem: &str, replies: &mut Replies) {
         self.refuse_as("ERR", problem, replies);
     }
 
     /// In its turn, after the answers to what was asked before.
-    fn refuse_as(&mut self, code: &str, problem: String, replies: &mut Replies) {
+    fn refuse_as(&mut self, code: &str, problem: &str, replies: &mut Replies) {
         if self.is_at_once {
-            replies.error(code, &problem);
+            replies.error(code, problem);
         } else {
             self.waiting
                 .push(Question::Refused(format!("{code} {problem}")));
@@ -152,7 +152,8 @@ impl Questions {
                     Answer::Throttle(server.gate.charge(&charge, on_failure).await)
                 }
                 Question::Check(attributes) => {
-                    Answer::Check(server.decide(attributes, FrontEnd::Resp).await)
+                    let decision = server.decide(attributes, FrontEnd::Resp).await;
+                    Answer::Check(Box::new(decision))
                 }
                 Question::Refused(problem) => Answer::Refused(problem),
             }

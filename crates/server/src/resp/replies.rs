@@ -149,10 +149,12 @@ mod tests {
         String::from_utf8(replies.bytes).unwrap()
     }
 
+    type Write = fn(&mut Replies);
+
     #[test]
     fn replies_by_hand() {
         #[rustfmt::skip]
-        let table: [(fn(&mut Replies), &str, &str); 10] = [
+        let table: [(Write, &str, &str); 10] = [
             (|r| r.simple("OK"),                "+OK\r\n",                  "+OK\r\n"),
             (|r| r.error("ERR", "a\r\n+b"),     "-ERR a  +b\r\n",           "-ERR a  +b\r\n"),
             (|r| r.integer(-1),                 ":-1\r\n",                  ":-1\r\n"),

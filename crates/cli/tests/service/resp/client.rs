@@ -1,5 +1,6 @@
 //! A client that sees every byte.
 
+use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -114,7 +115,7 @@ pub(crate) fn command(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
-        bytes += &format!("${}\r\n{word}\r\n", word.len());
+        let _ = write!(bytes, "${}\r\n{word}\r\n", word.len());
     }
     bytes.into_bytes()
 }

@@ -1,0 +1,118 @@
+//! Clients that take their time, on a clock that goes as fast as nothing happens.
+
+use tidegate::MemoryStore;
+use tidegate::rules::RuleSettings;
+use tokio::io::{DuplexStream, duplex};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::config::{Config, Outside};
+use crate::rulebook::RuleBook;
+use crate::store::AnyStore;
+
+struct Client {
+    io: DuplexStream,
+    served: JoinHandle<Result<(), ConnectionError>>,
+    drain: Drain,
+    start: Instant,
+}
+
+fn connect() -> Client {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, "rules: []\n").unwrap();
+    let outside = Outside {
+        environment: &|_| None,
+        flags: Vec::new(),
+    };
+    let config = Config::load(&outside).unwrap();
+    let (book, rules, _) = RuleBook::of_file(file, RuleSettings::default()).unwrap();
+    let store = AnyStore::Memory(MemoryStore::new());
+    let server = Arc::new(Server::new(&config, store, book, rules));
+    let drain = Drain::new();
+    let door = Door::new(server, &ListenSettings::default(), drain.clone());
+    let (io, there) = duplex(1_024);
+    Client {
+        io,
+        served: tokio::spawn(async move { Connection::new(there, &door).serve().await }),
+        drain,
+        start: sleep(Duration::ZERO).deadline(),
+    }
+}
+
+impl Client {
+    /// What is still said before the connection ends, how it ends, and when.
+    async fn end(mut self) -> (String, Result<(), String>, Duration) {
+        let mut told = String::new();
+        self.io.read_to_string(&mut told).await.unwrap();
+        let after = sleep(Duration::ZERO).deadline() - self.start;
+        drop(self.io);
+        let served = self.served.await.unwrap();
+        (told, served.map_err(|error| error.to_string()), after)
+    }
+
+    async fn say(&mut self, bytes: &[u8]) {
+        self.io.write_all(bytes).await.unwrap();
+    }
+}
+
+fn about(seconds: u64, after: Duration) -> bool {
+    (Duration::from_secs(seconds)..Duration::from_secs(seconds + 1)).contains(&after)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_or_half_a_command_is_cut() {
+    let slow = || Err("the client took too long".to_owned());
+    let (told, ended, after) = connect().end().await;
+    assert_eq!((told.as_str(), ended), ("", slow()));
+    assert!(about(10, after), "{after:?}");
+
+    let mut first = connect();
+    first.say(b"*2\r\n$4\r\nECHO\r\n$").await;
+    let (told, ended, after) = first.end().await;
+    assert_eq!((told.as_str(), ended), ("", slow()));
+    assert!(about(10, after), "{after:?}");
+
+    // One that has asked before has until the second look.
+    let mut later = connect();
+    later.say(b"PING\r\nPING\r\nPI").await;
+    let (told, ended, after) = later.end().await;
+    assert_eq!((told.as_str(), ended), ("+PONG\r\n+PONG\r\n", slow()));
+    assert!(about(20, after), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_is_kept_for_an_hour() {
+    let mut client = connect();
+    client.say(b"PING\r\n").await;
+    sleep(Duration::from_mins(50)).await;
+    client.say(b"PING\r\n").await;
+    let (told, ended, after) = client.end().await;
+    assert_eq!(told, "+PONG\r\n+PONG\r\n");
+    assert!(ended.is_err());
+    assert!(after > Duration::from_mins(109), "{after:?}");
+    assert!(after < Duration::from_mins(111), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_cut() {
+    let mut client = connect();
+    // More than fits on the way, until nobody takes it any more.
+    while client.io.write_all(b"COMMAND\r\n").await.is_ok() {}
+    let served = (&mut client.served).await.unwrap();
+    let error = served.unwrap_err().to_string();
+    assert_eq!(error, "the client took too long");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_answers_what_is_sent_and_ends() {
+    let mut client = connect();
+    client.say(b"PING\r\n").await;
+    client.drain.begin();
+    client.say(b"PING\r\n").await;
+    let (told, ended, after) = client.end().await;
+    assert_eq!(told, "+PONG\r\n+PONG\r\n");
+    assert_eq!(ended, Ok(()));
+    assert!(after < Duration::from_secs(1), "{after:?}");
+}
