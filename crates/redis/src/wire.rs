@@ -8,8 +8,10 @@ mod encode;
 
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
-use tidegate_core::limit::MAX_WINDOW;
-use tidegate_core::{Charge, LeaseId, Limit, Micros, Outcome, Request, Scope, Timestamp};
+use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW};
+use tidegate_core::{
+    Algorithm, Charge, LeaseId, Limit, Micros, Outcome, Rate, Request, Scope, Timestamp,
+};
 
 use crate::keys::{Keys, slot_of};
 pub(crate) use answer::{Answer, StepError, decode};
@@ -202,6 +204,28 @@ impl Step {
             ..Self::bare(Op::Register, Some(lease))
         };
         step.with_register(keys).also_held(there)
+    }
+
+    /// A step that always writes, and leaves nothing for long.
+    pub(crate) fn probe(keys: &Keys) -> Self {
+        let (scope, rate) = (Scope::new("probe"), Rate::new(MAX_COUNT, Micros::DAY));
+        let Ok(limit) = Limit::new(rate, Algorithm::TOKEN_BUCKET) else {
+            return Self::bare(Op::Settle, None);
+        };
+        let charges = [Charge {
+            scope: &scope,
+            limit: &limit,
+            key: "probe",
+            cost: 1,
+        }];
+        Self::settle(keys, &Request::new(&charges))
+    }
+
+    /// Forgets where a lease is held.
+    pub(crate) fn unregister(keys: &Keys, lease: LeaseId) -> Self {
+        let mut step = Self::bare(Op::Forget, None);
+        step.keys.push(keys.register(lease));
+        step
     }
 
     /// Forgets what a key has used of a limit.

@@ -48,6 +48,8 @@ pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
+    /// Its end: that of the window or slot, where it is one.
+    pub(crate) ends_at: Timestamp,
 }
 
 /// What Redis granted.
@@ -60,8 +62,10 @@ pub(crate) struct Grant {
     pub(crate) lasts: Micros,
     pub(crate) sent_at: Instant,
     pub(crate) outcome: Outcome,
-    /// How many that were left of the lease before belong to this one.
+    /// How many that were left of the lease before may belong to this one.
     pub(crate) carried: u64,
+    /// Whether it is a bucket's, in which Redis itself carries over what was left.
+    pub(crate) is_bucket: bool,
 }
 
 /// What a pool would have to be filled with.
@@ -98,7 +102,7 @@ impl Pool {
     }
 
     /// Serves `cost`, if there is that much.
-    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<Outcome> {
+    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, Lease)> {
         let now = now();
         self.used_at = now;
         // What was taken under other numbers does not speak for these.
@@ -111,21 +115,33 @@ impl Pool {
         }
         held.units -= cost;
         let remaining = held.outcome.remaining.saturating_add(held.units);
-        Some(Outcome {
+        let outcome = Outcome {
             allowed: true,
             remaining: remaining.min(held.outcome.limit),
             retry: Retry::Now,
             delay: Micros::ZERO,
             ..held.outcome
-        })
+        };
+        Some((outcome, held.lease))
+    }
+
+    /// Goes over to another limit of the same state; what was taken under the one before goes back.
+    pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
+        if *limit == self.limit {
+            return None;
+        }
+        let unused = self.empty();
+        self.limit = limit.clone();
+        self.batch = 1;
+        unused
     }
 
     /// Puts back what was served and is not needed. False if its lease has gone.
-    pub(crate) fn put_back(&mut self, cost: u64, charged_at: Timestamp) -> bool {
+    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&Lease) -> bool) -> bool {
         let now = now();
         let is_same = |held: &&mut Held| {
             let used = held.granted.saturating_sub(held.units);
-            now < held.ends_at && held.lease.charged_at == charged_at && used >= cost
+            now < held.ends_at && is_of(&held.lease) && used >= cost
         };
         match self.lease.as_mut().filter(is_same) {
             Some(held) => {
@@ -156,8 +172,8 @@ impl Pool {
     pub(crate) fn fill(&mut self, limit: &Limit, grant: &Grant) {
         let now = now();
         if *limit != self.limit {
-            self.limit = limit.clone();
-            self.lease = None;
+            // It has gone over to another limit meanwhile: what was granted is lost until it ends.
+            return;
         }
         if let Some(held) = &self.lease {
             let lasted = now.saturating_duration_since(held.filled_at);
@@ -168,15 +184,23 @@ impl Pool {
             }
         }
         self.batch = self.batch.min(self.limit.capacity());
+        // What was left belongs to the new lease if Redis put it there, or if both are of one window. Some
+        // of it may have gone since the question was sent.
         let left = match &self.lease {
-            // Some may have gone since the question was sent.
-            Some(held) => held.units.min(grant.carried),
-            None => 0,
+            Some(held) if grant.is_bucket || held.lease.ends_at == grant.lease.ends_at => {
+                held.units.min(grant.carried)
+            }
+            _ => 0,
+        };
+        let carried = if left > 0 || grant.is_bucket {
+            grant.carried
+        } else {
+            0
         };
         let lasts = Duration::from(grant.lasts).saturating_sub(MARGIN);
         self.lease = Some(Held {
             lease: grant.lease,
-            granted: grant.carried.saturating_add(grant.taken),
+            granted: carried.saturating_add(grant.taken),
             units: left.saturating_add(grant.taken),
             filled_at: now,
             ends_at: grant.sent_at + lasts,
