@@ -280,6 +280,11 @@ impl Step {
             .chain(charged)
     }
 
+    /// Whether it is to be done even if nobody waits for its answer any more.
+    pub(crate) fn is_owed(&self) -> bool {
+        !matches!(self.op, Op::Charge | Op::Peek | Op::Lease)
+    }
+
     /// The slot of its keys, if it has any.
     pub(crate) fn slot(&self) -> Option<u16> {
         self.keys().next().map(slot_of)

@@ -183,23 +183,33 @@ impl<S: Store> Gate<S> {
         attributes: &Attributes<'_>,
         lease: Option<LeaseId>,
     ) {
-        for claim in claims.iter().filter(|claim| claim.is_shadow) {
-            let charges = charges(rules, claims, |other| other.rule == claim.rule);
-            if charges.is_empty() {
-                continue;
-            }
-            let request = Request {
-                charges: &charges,
-                at: attributes.time(),
-                lease,
-            };
-            let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
-            let answered = match self.settle_before(&request).await {
-                Ok(()) => self.store.charge(&request).await,
-                Err(error) => Err(error),
-            };
+        // All at the same time, so that many of them take no longer than one.
+        let asking = claims
+            .iter()
+            .filter(|claim| claim.is_shadow)
+            .map(|claim| async move {
+                let charges = charges(rules, claims, |other| other.rule == claim.rule);
+                if charges.is_empty() {
+                    return None;
+                }
+                let request = Request {
+                    charges: &charges,
+                    at: attributes.time(),
+                    lease,
+                };
+                let answered = match self.settle_before(&request).await {
+                    Ok(()) => self.store.charge(&request).await,
+                    Err(error) => Err(error),
+                };
+                Some((claim.rule, answered))
+            });
+        for (rule, answered) in settle::all(asking).await.into_iter().flatten() {
             if let Ok(outcomes) = answered {
-                fill(slots, mine, &outcomes);
+                fill(
+                    slots,
+                    |slot| slot.is_charged && slot.rule == rule,
+                    &outcomes,
+                );
             } else {
                 let without = Without {
                     rules,
@@ -207,7 +217,7 @@ impl<S: Store> Gate<S> {
                     at: attributes.time(),
                     lease,
                 };
-                self.go_on(&without, |other| other.rule == claim.rule, slots);
+                self.go_on(&without, |other| other.rule == rule, slots);
             }
         }
     }

@@ -545,9 +545,15 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
         let rules = rules.unwrap();
         let scope = rules.get("r").unwrap().scope();
         assert_eq!(
-            (scope.has_secret_keys(), scope.is_leased(), scope.name()),
-            (is_secret, is_leased, "r"),
+            (scope.has_secret_keys(), scope.is_leased()),
+            (is_secret, is_leased),
             "{rule}"
+        );
+        let per = rules.get("r").unwrap().per().join("@");
+        assert_eq!(
+            scope.name(),
+            format!("r@{per}"),
+            "another `per` begins anew"
         );
     }
 }

@@ -195,7 +195,10 @@ async fn refuses_and_heals(refuse: [&str; 2], mend: [&str; 2]) {
     let (answered, errors) = ask_for(&store, Duration::from_millis(300)).await;
     assert_eq!(answered, 0);
     let is_known = |error: &StoreError| matches!(error, StoreError::Unreachable(_));
-    assert!(errors.iter().all(is_known), "nothing was charged: {errors:?}");
+    assert!(
+        errors.iter().all(is_known),
+        "nothing was charged: {errors:?}"
+    );
     assert!(!store.is_up() && store.problem().is_some());
     let _: String = server.query(&["CONFIG", "SET", mend[0], mend[1]]);
     wait_until_healed(&store).await;

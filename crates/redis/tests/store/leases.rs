@@ -137,9 +137,8 @@ async fn a_reset_forgets_what_was_taken_in_advance_too() {
 async fn a_client_that_moves_between_tiers_loses_nothing() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
-    let tiers = [10_000, 10_001].map(|count| {
-        Limit::new(Rate::new(count, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap()
-    });
+    let tiers = [10_000, 10_001]
+        .map(|count| Limit::new(Rate::new(count, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap());
     for number in 0..400 {
         let asked = asked(&tiers[number / 20 % 2]);
         assert!(asked.ask(&store, 1).await.unwrap().allowed);
