@@ -12,7 +12,9 @@ use tidegate_core::limit::MAX_WINDOW;
 use tidegate_core::{Charge, LeaseId, Limit, Micros, Outcome, Request, Scope, Timestamp};
 
 use crate::keys::{Keys, slot_of};
-pub(crate) use answer::{Answer, BadReply, Leased, StepError, decode};
+pub(crate) use answer::{Answer, decode};
+#[cfg(test)]
+pub(crate) use answer::{BadReply, Leased, StepError};
 pub(crate) use encode::{eval, evalsha};
 
 /// The latest time at which anything is decided: every window that starts then has an end.

@@ -43,6 +43,7 @@ pub(crate) struct StepError {
     text: String,
 }
 
+#[cfg(test)]
 impl StepError {
     /// The first word, such as `OOM`, `READONLY`, `WRONGTYPE` or `UNREADABLE`.
     pub(crate) fn code(&self) -> &str {
