@@ -17,7 +17,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    pub(super) fn is_known(mut self) {
+    pub(super) fn resolved(mut self) {
         self.inner = None;
     }
 }

@@ -207,7 +207,7 @@ impl Store for RedisStore {
         let answer = self.charge_watched(request).await;
         // Nobody will release a place of which nobody knows whether it was taken.
         if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
-            unknown.is_known();
+            unknown.resolved();
         }
         answer
     }

@@ -153,7 +153,7 @@ async fn requests_that_are_given_up_lose_nothing() {
     let store = store(&server.url()).await;
     let limit = Limit::new(Rate::new(100_000, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap();
     let asked = asked(&limit);
-    let mut served = 0;
+    let mut requests = 0;
     for number in 0..3_000 {
         if number % 10 == 0 {
             let asking = asked.ask(&store, 1);
@@ -162,12 +162,12 @@ async fn requests_that_are_given_up_lose_nothing() {
         } else {
             assert!(asked.ask(&store, 1).await.unwrap().allowed);
         }
-        served += 1;
+        requests += 1;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     store.leave().await;
     let left = left(&server, &asked).await;
-    assert!(left >= 100_000 - served, "{left}");
+    assert!(left >= 100_000 - requests, "{left}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
