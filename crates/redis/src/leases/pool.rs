@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::monotonic::now;
+use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
@@ -14,6 +15,8 @@ const IDLE: Duration = Duration::from_millis(200);
 const BEFORE_END: Duration = Duration::from_millis(100);
 /// How long an empty pool is kept for what was learned about its demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
+/// How many units should be there for each instance when Redis is asked again after it had too few.
+const AT_LEAST: u64 = 50;
 /// A lease is not used for the last moment before its end.
 const MARGIN: Duration = Duration::from_millis(1);
 
@@ -27,6 +30,8 @@ pub(crate) struct Pool {
     /// How much to ask for next time.
     batch: u64,
     used_at: Instant,
+    /// Until when nothing is asked for, because Redis had less than was wanted, and what it said.
+    rests: Option<(Instant, Outcome)>,
 }
 
 #[derive(Debug)]
@@ -98,6 +103,7 @@ impl Pool {
             lease: None,
             batch: 1,
             used_at: now(),
+            rests: None,
         }
     }
 
@@ -125,6 +131,39 @@ impl Pool {
         Some((outcome, held.lease))
     }
 
+    /// Lets some units gather in Redis before it is asked again, so that many who wait for what drips in do
+    /// not ask for every drop: as long as `AT_LEAST` for each instance take, but never so long that any
+    /// could be lost.
+    pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
+        let units = AT_LEAST.saturating_mul(instances);
+        let (capacity, whole) = match self.limit.form() {
+            Form::Bucket(bucket) => (bucket.burst(), bucket.to_full()),
+            Form::SlidingCounter(counter) => (self.limit.capacity(), counter.window()),
+            Form::SlidingSlots(slots) => (self.limit.capacity(), slots.window()),
+            // All of a fixed window comes back at once, and its denials are remembered until then.
+            Form::FixedWindow(_) | Form::SlidingLog(_) | Form::Concurrency(_) => return,
+        };
+        let gather = u128::from(whole.get()) * u128::from(units.min(capacity / 2).max(1))
+            / u128::from(capacity.max(1));
+        let gather = Duration::from_micros(u64::try_from(gather).unwrap_or(u64::MAX));
+        let retry = Duration::from(outcome.retry.wait().unwrap_or_default());
+        self.rests = Some((sent_at + gather.min(LASTS).max(retry.min(LASTS)), *outcome));
+    }
+
+    /// The answer while it rests: denied until then.
+    pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
+        let (until, outcome) = self.rests.filter(|_| *limit == self.limit)?;
+        let wait = until.checked_duration_since(now())?;
+        let wait = Micros::from(wait);
+        (!wait.is_zero()).then_some(Outcome {
+            allowed: false,
+            remaining: self.units(),
+            retry: Retry::After(wait),
+            delay: Micros::ZERO,
+            ..outcome
+        })
+    }
+
     /// Goes over to another limit of the same state; what was taken under the one before goes back.
     pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
         if *limit == self.limit {
@@ -133,6 +172,7 @@ impl Pool {
         let unused = self.empty();
         self.limit = limit.clone();
         self.batch = 1;
+        self.rests = None;
         unused
     }
 

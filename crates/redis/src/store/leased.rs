@@ -210,6 +210,9 @@ impl Inner {
             if let Some(outcome) = take(&shared) {
                 return Ok(Some(outcome));
             }
+            if let Some(denied) = shared.pool.lock().resting(limit) {
+                return Ok(Some(denied));
+            }
             let filling = Arc::clone(&shared.filling).lock_owned();
             let Ok(filling) = tokio::time::timeout_at(deadline, filling).await else {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
@@ -219,6 +222,9 @@ impl Inner {
                 return Ok(Some(outcome));
             }
             if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
+                return Ok(Some(denied));
+            }
+            if let Some(denied) = shared.pool.lock().resting(limit) {
                 return Ok(Some(denied));
             }
             // In a task of its own: what Redis grants is taken in, whoever has gone away meanwhile.
@@ -238,7 +244,8 @@ impl Inner {
                 }
             };
             if !outcome.allowed {
-                return Ok(Some(outcome));
+                let resting = shared.pool.lock().resting(limit);
+                return Ok(Some(resting.unwrap_or(outcome)));
             }
         }
     }
@@ -308,6 +315,13 @@ impl Inner {
                 outcome,
             };
             shared.pool.lock().fill(limit, &grant);
+        }
+        let is_short = leased.units < most && outcome.retry != Retry::Never;
+        if is_short {
+            shared
+                .pool
+                .lock()
+                .rest(&leased.outcome, reply.sent_at, instances);
         }
         Ok(leased.outcome)
     }
