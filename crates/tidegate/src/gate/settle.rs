@@ -103,14 +103,15 @@ impl<S: Store> Gate<S> {
 
 /// Lets all of them run at the same time; what each came to, in their order.
 pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec<[F::Output; 1]> {
-    let mut running: SmallVec<[Result<F::Output, Pin<Box<F>>>; 1]> =
-        futures.map(|future| Err(Box::pin(future))).collect();
+    let mut running: SmallVec<[Running<F>; 1]> = futures
+        .map(|future| Running::Still(Box::pin(future)))
+        .collect();
     poll_fn(|context| {
         let mut is_over = true;
         for one in &mut running {
-            if let Err(future) = one {
+            if let Running::Still(future) = one {
                 match future.as_mut().poll(context) {
-                    Poll::Ready(output) => *one = Ok(output),
+                    Poll::Ready(output) => *one = Running::Ended(output),
                     Poll::Pending => is_over = false,
                 }
             }
@@ -122,5 +123,14 @@ pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec
         }
     })
     .await;
-    running.into_iter().filter_map(Result::ok).collect()
+    let ended = running.into_iter().filter_map(|one| match one {
+        Running::Ended(output) => Some(output),
+        Running::Still(_) => None,
+    });
+    ended.collect()
+}
+
+enum Running<F: Future> {
+    Still(Pin<Box<F>>),
+    Ended(F::Output),
 }
