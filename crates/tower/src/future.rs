@@ -75,10 +75,10 @@ impl<S: Store> Road<S> {
         let decision = receipt.decision();
         decision.count(FrontEnd::Library);
         if decision.is_denied() {
-            let reply = reply::denied(decision, &self.settings.headers, &protocol);
+            let reply = reply::denied(decision, self.settings.headers, &protocol);
             return Ok(reply.map(ResponseBody::of_bytes));
         }
-        let headers = reply::headers(decision, &self.settings.headers);
+        let headers = reply::headers(decision, self.settings.headers);
         let hold = Hold::of(&self.gate, decision);
         let receipt = self.wait(receipt).await;
 

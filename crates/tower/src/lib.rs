@@ -2,7 +2,7 @@
 //!
 //! [`RateLimitLayer`] puts a [`Gate`](tidegate::Gate) before a service. A request is decided by the
 //! rules of the gate; if it may go on, the service is called and its answer gets the `RateLimit`
-//! headers; if not, the client gets 429 with a problem document, or RESOURCE_EXHAUSTED over gRPC.
+//! headers; if not, the client gets 429 with a problem document, or `RESOURCE_EXHAUSTED` over gRPC.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -76,10 +76,10 @@ impl Refusal {
 }
 
 /// The answer to a request that was denied: 429, or 503 if the store could not answer and a rule says
-/// `deny` then. Over gRPC RESOURCE_EXHAUSTED and UNAVAILABLE.
+/// `deny` then. Over gRPC `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
 pub fn denied(
     decision: &Decision,
-    settings: &HeaderSettings,
+    settings: HeaderSettings,
     protocol: &Protocol,
 ) -> Response<Bytes> {
     let violated = decision
@@ -123,7 +123,7 @@ pub fn denied(
     reply
 }
 
-/// The answer to a request that could not be understood: 400, over gRPC INVALID_ARGUMENT.
+/// The answer to a request that could not be understood: 400, over gRPC `INVALID_ARGUMENT`.
 pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
     let detail = error.to_string();
     let refusal = Refusal {
@@ -141,7 +141,7 @@ pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
 }
 
 /// Puts the headers of a decision on an answer, in place of any of the same names.
-pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: &HeaderSettings) {
+pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: HeaderSettings) {
     for (name, value) in self::headers(decision, settings) {
         headers.insert(name, value);
     }
@@ -150,9 +150,9 @@ pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: &H
 /// The headers of a decision.
 pub(crate) fn headers(
     decision: &Decision,
-    settings: &HeaderSettings,
+    settings: HeaderSettings,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
-    decision.headers(settings).filter_map(|(name, value)| {
+    decision.headers(&settings).filter_map(|(name, value)| {
         // Every value is printable ASCII, so none is lost here.
         let value = HeaderValue::from_maybe_shared(Bytes::from(value)).ok()?;
         Some((HeaderName::from_static(name), value))

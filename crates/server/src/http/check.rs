@@ -46,7 +46,7 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> Reply {
     };
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    tidegate_tower::insert_headers(headers, decision, &settings);
+    tidegate_tower::insert_headers(headers, decision, settings);
     reply
 }
 

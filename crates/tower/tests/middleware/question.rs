@@ -11,6 +11,10 @@ use super::{app, from, gate, request, send, status, text};
 
 const LOGIN: &str = "- {id: login, match: {path: /login}, per: [ip], limit: 1/minute}";
 
+/// What an earlier layer has found out.
+#[derive(Clone)]
+struct User(&'static str);
+
 /// Whether a second request, in another form, counts as one more of the first.
 async fn counts_as(app: &Router, second: Request<Body>) -> bool {
     match status(app, second).await {
@@ -182,8 +186,6 @@ async fn a_program_says_who_asks_and_what_it_costs() {
     let list = "
 - {id: user, per: [user_id], limit: 10/minute, tiers: {pro: 100/minute}}
 - {id: ip, match: {method: GET}, per: [ip], limit: 1/minute}";
-    #[derive(Clone)]
-    struct User(&'static str);
     let as_user = |user| {
         let mut request = request("/");
         request.extensions_mut().insert(User(user));
