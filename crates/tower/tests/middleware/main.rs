@@ -7,6 +7,7 @@ mod gone;
 mod grpc;
 mod leases;
 mod question;
+mod redis;
 mod replies;
 mod settling;
 mod store;
