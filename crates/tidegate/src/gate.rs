@@ -7,10 +7,12 @@ mod decision;
 mod failure;
 mod local;
 mod owed;
+mod receipt;
 mod reset;
 mod settle;
 
 pub use decision::{Answer, Decision};
+pub use receipt::Receipt;
 pub use reset::ResetError;
 pub use settle::Unsettled;
 
@@ -111,19 +113,42 @@ impl<S: Store> Gate<S> {
     /// Decides a request: charges every limit that applies to it, or none.
     pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let rules = self.rules.load_full();
-        let now = attributes.time().unwrap_or_else(|| self.clock.now());
+        let now = self.time_of(attributes);
         let claims = claims(&rules, attributes, now);
-        let lease = self.new_lease(&rules, &claims);
+        self.decide_claims(rules, &claims, attributes, now).await
+    }
 
-        let mut slots = open_slots(&rules, &claims, now);
-        self.ask_enforced(&rules, &claims, &mut slots, attributes, lease)
+    /// [Decides](Self::decide) a request, and keeps what it takes to give back or settle afterwards what
+    /// it was charged.
+    pub async fn decide_with_receipt(&self, attributes: &Attributes<'_>) -> Receipt {
+        let rules = self.rules.load_full();
+        let now = self.time_of(attributes);
+        let claims = claims(&rules, attributes, now);
+        let decision = self.decide_claims(rules, &claims, attributes, now).await;
+        Receipt::new(decision, &claims, attributes)
+    }
+
+    fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {
+        attributes.time().unwrap_or_else(|| self.clock.now())
+    }
+
+    async fn decide_claims(
+        &self,
+        rules: Arc<RuleSet>,
+        claims: &Claims<'_>,
+        attributes: &Attributes<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        let lease = self.new_lease(&rules, claims);
+        let mut slots = open_slots(&rules, claims, now);
+        self.ask_enforced(&rules, claims, &mut slots, attributes, lease)
             .await;
         let allowed = slots
             .iter()
             .all(|slot| slot.is_shadow || slot.outcome.allowed);
         self.ask_shadows(
             &rules,
-            &claims,
+            claims,
             &mut slots,
             attributes,
             lease.filter(|_| allowed),

@@ -81,7 +81,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// How many instances share the store: as it last said, else as this gate was told.
-    fn instances(&self) -> u64 {
+    pub(super) fn instances(&self) -> u64 {
         let known = self.store.instances();
         known.unwrap_or(self.instances).max(1)
     }
