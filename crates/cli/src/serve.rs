@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     /// Where gRPC listens, or `off`; not in this version
     #[arg(long, value_name = "ADDR|off")]
     pub(crate) grpc: Option<String>,
-    /// Where the Redis protocol listens; not in this version
+    /// Where the Redis protocol listens [default: nowhere]
     #[arg(long, value_name = "ADDR")]
     pub(crate) resp: Option<String>,
     /// Where the gateway listens; not in this version
@@ -113,6 +113,9 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
         announce("http", &listeners.http)?;
+        if let Some(listener) = &listeners.resp {
+            announce("resp", listener)?;
+        }
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;

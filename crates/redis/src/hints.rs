@@ -256,6 +256,8 @@ mod tests {
         assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
         assert_eq!(hints.denied(name, &more, 3), None, "another limit");
+        let longer: Limit = "10/hour".parse().unwrap();
+        assert_eq!(hints.denied(name, &longer, 3), None, "another window");
         tokio::time::advance(Duration::from_millis(200)).await;
         let told = hints.denied(name, &limit, 4).unwrap();
         assert_eq!(told.retry, Retry::After(Micros::new(300_000)));

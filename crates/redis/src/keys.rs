@@ -169,6 +169,7 @@ fn write_shape(limit: &Limit, name: &mut String) {
         let _ = write!(name, "{kind}:{window}");
     };
     match limit.form() {
+        Form::Bucket(form) if form.has_common_parts() => name.push_str("cell"),
         Form::Bucket(form) => {
             let is_leaky = matches!(limit.algorithm(), Algorithm::LeakyBucket { .. });
             window(name, if is_leaky { "lb" } else { "tb" }, &form.window());

@@ -20,6 +20,7 @@ pub mod data_dir;
 mod handle;
 mod http;
 pub mod listen;
+mod resp;
 pub mod rulebook;
 mod run;
 mod server;

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::handle::Handle;
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
+use crate::resp;
 use crate::rulebook::{OpenError, Reloaded, RuleBook};
 use crate::server::Server;
 use crate::shared_rules;
@@ -41,6 +42,8 @@ pub(crate) const NO_RULES: &str = "there are no rules, so every request is allow
 pub struct Listeners {
     /// HTTP.
     pub http: TcpListener,
+    /// The Redis protocol, if it is served.
+    pub resp: Option<TcpListener>,
 }
 
 /// Why a server does not run.
@@ -54,8 +57,10 @@ pub enum RunError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {}", advice(source))]
+    #[error("cannot listen on {address}: {}", advice(source, flag))]
     Bind {
+        /// The flag that chooses it.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system said.
@@ -63,16 +68,22 @@ pub enum RunError {
     },
 }
 
-fn advice(error: &std::io::Error) -> String {
+fn advice(error: &std::io::Error, flag: &str) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "the port is in use; stop the program that has it, or choose another with --http (port 0 takes a free one)".to_owned()
+            format!(
+                "the port is in use; stop the program that has it, or choose another with {flag} (port 0 takes a free one)"
+            )
         }
         std::io::ErrorKind::PermissionDenied => {
-            format!("{error}; ports below 1024 need the right to bind them, choose a higher one with --http")
+            format!(
+                "{error}; ports below 1024 need the right to bind them, choose a higher one with {flag}"
+            )
         }
         std::io::ErrorKind::AddrNotAvailable => {
-            format!("{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with --http")
+            format!(
+                "{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with {flag}"
+            )
         }
         _ => error.to_string(),
     }
@@ -81,13 +92,22 @@ fn advice(error: &std::io::Error) -> String {
 impl Listeners {
     /// Binds the addresses of the configuration.
     pub async fn bind(config: &Config) -> Result<Self, RunError> {
-        let bound = TcpListener::bind(config.http).await;
-        let http = bound.map_err(|source| RunError::Bind {
-            address: config.http,
-            source,
-        })?;
-        Ok(Self { http })
+        let resp = match config.resp {
+            Some(address) => Some(bind(address, "--resp").await?),
+            None => None,
+        };
+        let http = bind(config.http, "--http").await?;
+        Ok(Self { http, resp })
     }
+}
+
+async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| RunError::Bind {
+        flag,
+        address,
+        source,
+    })
 }
 
 /// A server whose rules and files are open, ready to run.
@@ -112,11 +132,13 @@ impl Service {
         for note in &config.notes {
             tracing::warn!("{note}");
         }
-        if config.tokens.is_empty() && !config.http.ip().is_loopback() {
-            tracing::warn!(
-                "others than this machine can ask on {}, and there are no tokens: anybody may charge anybody's limits; set TIDEGATE_TOKEN or `tokens`",
-                config.http
-            );
+        let addresses = [Some(config.http), config.resp].into_iter().flatten();
+        for address in addresses.filter(|address| !address.ip().is_loopback()) {
+            if config.tokens.is_empty() {
+                tracing::warn!(
+                    "others than this machine can ask on {address}, and there are no tokens: anybody may charge anybody's limits; set TIDEGATE_TOKEN or `tokens`"
+                );
+            }
         }
         let tls = match &config.tls {
             Some(files) => Some(Tls::load(&files.cert, &files.key)?),
@@ -165,7 +187,18 @@ impl Service {
             let server = Arc::clone(&server);
             let service =
                 tower::service_fn(move |request| crate::http::answer(Arc::clone(&server), request));
-            serve(listeners.http, service, self.settings, drain.clone())
+            serve(
+                listeners.http,
+                service,
+                self.settings.clone(),
+                drain.clone(),
+            )
+        };
+        let answering_resp = async {
+            if let Some(listener) = listeners.resp {
+                let (server, drain) = (Arc::clone(&server), drain.clone());
+                resp::serve(listener, server, self.settings, drain).await;
+            }
         };
         let ending = async {
             handle.drain().begun().await;
@@ -174,7 +207,7 @@ impl Service {
             tokio::time::sleep(self.drain_delay).await;
             drain.begin();
         };
-        tokio::join!(answering, ending);
+        tokio::join!(answering, answering_resp, ending);
         for chore in chores {
             chore.abort();
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate};
 
 use crate::config::Config;
@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) access: Access,
     pub(crate) headers: HeaderSettings,
     pub(crate) trust_timestamps: bool,
+    /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
+    pub(crate) throttle_on_failure: OnStoreFailure,
     /// What the API is, for those who ask it.
     pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
@@ -40,6 +42,7 @@ impl Server {
             access: Access::new(config.tokens.clone()),
             headers: config.headers,
             trust_timestamps: config.trust_timestamps,
+            throttle_on_failure: config.throttle_on_store_failure,
             openapi: http::describe(config.trust_timestamps),
             metrics,
             denials: DenialLog::new(config.key_secret.as_ref()),
@@ -47,12 +50,16 @@ impl Server {
         }
     }
 
-    /// Decides one request of the HTTP front end, and counts and logs what was decided.
-    pub(crate) async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+    /// Decides one request of a front end, and counts and logs what was decided.
+    pub(crate) async fn decide(
+        &self,
+        attributes: &Attributes<'_>,
+        front_end: FrontEnd,
+    ) -> Decision {
         let start = Instant::now();
         let decision = self.gate.decide(attributes).await;
         self.metrics.decided(start.elapsed());
-        decision.count(FrontEnd::Http);
+        decision.count(front_end);
         if decision.answers().len() == 0 {
             self.metrics.unmatched();
         }

@@ -1,8 +1,10 @@
 //! The gate: the story of a request, from its attributes to the decision.
 //!
 //! [`Gate::decide`] is the only door for requests that rules are about. It does not fail: when the
-//! store does, each rule says what happens, and the decision says so.
+//! store does, each rule says what happens, and the decision says so. Who brings a limit of his own
+//! enters half way, at [`Gate::charge`].
 
+mod charge;
 mod decision;
 mod failure;
 mod local;
@@ -11,6 +13,7 @@ mod receipt;
 mod reset;
 mod settle;
 
+pub use charge::Charged;
 pub use decision::{Answer, Decision};
 pub use receipt::Receipt;
 pub use reset::ResetError;

@@ -20,6 +20,7 @@ mod mistakes;
 mod random;
 mod refusals;
 mod reload;
+mod resp;
 mod rules;
 mod server;
 mod shared;

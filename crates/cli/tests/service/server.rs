@@ -35,6 +35,8 @@ pub(crate) struct Run {
 /// A server that listens. Killed when it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Where it speaks the protocol of Redis, if it does.
+    pub(crate) resp: Option<SocketAddr>,
     /// What it has logged so far.
     pub(crate) log: Arc<Log>,
     child: Child,
@@ -154,8 +156,17 @@ impl Server {
                 stderr: log.whole(),
             });
         };
+        let address = address.parse().unwrap();
+        let has_resp = command.get_args().any(|argument| argument == "--resp");
+        let resp = has_resp.then(|| {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            let address = line.trim_end().strip_prefix("listening resp=");
+            address.unwrap().parse().unwrap()
+        });
         Ok(Self {
-            address: address.parse().unwrap(),
+            address,
+            resp,
             log,
             closed: closed(stdout),
             child,

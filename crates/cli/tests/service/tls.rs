@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::server::{Place, Run, Server};
 
 /// Writes a certificate authority, and a certificate of it for a name.
-fn write_certificates(place: &Place, authority: &str, name: &str) {
+pub(crate) fn write_certificates(place: &Place, authority: &str, name: &str) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

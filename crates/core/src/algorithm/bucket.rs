@@ -8,6 +8,7 @@
 //! rounded, and neither number depends on the limit: when a limit changes, what was used stays.
 
 use super::arithmetic::Divisor;
+use super::common_parts::CommonParts;
 use super::{Verdict, set_back};
 use crate::outcome::{Outcome, Retry};
 use crate::time::{Micros, Timestamp};
@@ -20,6 +21,8 @@ pub struct Bucket {
     burst: u64,
     to_full: Micros,
     hold: Hold,
+    /// How remainders are kept if states of other windows are to be taken over.
+    common: Option<CommonParts>,
 }
 
 /// How long an admitted request is held back.
@@ -52,6 +55,43 @@ impl Bucket {
             burst,
             to_full,
             hold,
+            common: None,
+        }
+    }
+
+    /// The same bucket, whose kept states can be taken over by such a bucket of any other window.
+    pub(crate) fn with_common_parts(self) -> Self {
+        Self {
+            common: Some(CommonParts::of(self.window)),
+            ..self
+        }
+    }
+
+    /// Whether a state is kept in parts that do not depend on the window. A store then keeps what
+    /// [`kept`](Self::kept) makes of it, and decides on what [`opened`](Self::opened) does.
+    #[inline]
+    pub fn has_common_parts(&self) -> bool {
+        self.common.is_some()
+    }
+
+    /// A state as it is to be kept, whatever window the next to read it has.
+    #[inline]
+    pub fn kept(&self, state: BucketState) -> BucketState {
+        let part = self.common.map_or(state.part, |c| c.from_part(state.part));
+        BucketState { part, ..state }
+    }
+
+    /// A state that was kept, to be decided on.
+    #[inline]
+    pub fn opened(&self, kept: BucketState) -> BucketState {
+        let Some(common) = self.common else {
+            return kept;
+        };
+        let (whole, part) = common.to_part(kept.part);
+        BucketState {
+            whole: kept.whole.saturating_add(whole),
+            part,
+            ..kept
         }
     }
 

@@ -11,6 +11,7 @@
 
 pub mod arithmetic;
 pub mod bucket;
+mod common_parts;
 pub mod concurrency;
 pub mod fixed_window;
 pub mod sliding_window_counter;

@@ -210,6 +210,44 @@ impl Limit {
         })
     }
 
+    /// A token bucket whose state does not depend on any of its numbers: such limits take over each
+    /// other's state, whatever their counts, windows and bursts.
+    ///
+    /// For callers that bring limits of their own, of which a key may see more than one.
+    ///
+    /// ```
+    /// use tidegate_core::{Limit, Micros};
+    ///
+    /// let slow = Limit::cell(30, Micros::MINUTE, 16)?;
+    /// let fast = Limit::cell(5, Micros::SECOND, 5)?;
+    /// assert_eq!(slow.shape(), fast.shape());
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn cell(count: u64, window: Micros, burst: u64) -> Result<Self, LimitError> {
+        Self::with_common_parts(Rate::new(count, window).burst(burst))
+    }
+
+    fn with_common_parts(rate: Rate) -> Result<Self, LimitError> {
+        let limit = Self::new(rate, Algorithm::TOKEN_BUCKET)?;
+        let form = match limit.form {
+            Form::Bucket(bucket) => Form::Bucket(bucket.with_common_parts()),
+            other => other,
+        };
+        Ok(Self {
+            form,
+            shape: shape_of(limit.algorithm, &form),
+            ..limit
+        })
+    }
+
+    /// A limit of another rate that is counted on the same state.
+    fn at_rate(&self, rate: Rate) -> Result<Self, LimitError> {
+        match &self.form {
+            Form::Bucket(bucket) if bucket.has_common_parts() => Self::with_common_parts(rate),
+            _ => Self::new(rate, self.algorithm),
+        }
+    }
+
     /// So many holders at once, with leases of [`DEFAULT_LEASE_TTL`].
     pub fn concurrent(holders: u64) -> Result<Self, LimitError> {
         let rate = Rate {
@@ -222,10 +260,10 @@ impl Limit {
 
     /// The same limit, counted on the same state, that admits requests up to `max_delay` early.
     ///
-    /// Only a token bucket can: for any other algorithm nothing changes.
+    /// Only a token bucket of a rule can: for any other limit nothing changes.
     pub fn with_max_delay(&self, max_delay: Micros) -> Result<Self, LimitError> {
-        match self.algorithm {
-            Algorithm::TokenBucket { .. } => {
+        match (self.algorithm, &self.form) {
+            (Algorithm::TokenBucket { .. }, Form::Bucket(bucket)) if !bucket.has_common_parts() => {
                 Self::new(self.rate, Algorithm::TokenBucket { max_delay })
             }
             _ => Ok(self.clone()),
@@ -348,6 +386,8 @@ fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
         Form::SlidingSlots(limit) => {
             (limit.window(), limit.slot(), limit.counted()).hash(&mut hasher);
         }
+        // Nothing tells them apart, and no window has this length.
+        Form::Bucket(limit) if limit.has_common_parts() => Micros::ZERO.hash(&mut hasher),
         Form::Bucket(limit) => limit.window().hash(&mut hasher),
         Form::Concurrency(_) => {}
     }

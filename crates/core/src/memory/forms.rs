@@ -55,6 +55,26 @@ pub(super) trait InlineForm {
 }
 
 /// Calls an algorithm's own functions, which have the same names in each.
+macro_rules! stepped {
+    ($form:expr, $step:expr, $state:expr, $cost:expr, $now:expr) => {{
+        let (form, state, cost, now) = ($form, $state, $cost, $now);
+        match $step {
+            Step::Charge => form.decide(state, cost, now),
+            Step::Settle => {
+                let next = form.settle(state, cost, now);
+                let (asked, _) = form.decide(state, cost, now);
+                let room = form.decide(state, 0, now).0.remaining;
+                let settled = asked.settled(cost, room);
+                (settled.over(form.decide(next, 0, now).0), next)
+            }
+            Step::GiveBack(charged_at) => {
+                let next = form.give_back(state, cost, charged_at, now);
+                (form.decide(next, 0, now).0, next)
+            }
+        }
+    }};
+}
+
 macro_rules! inline_form {
     ($form:ty, $state:ty) => {
         impl InlineForm for $form {
@@ -68,28 +88,36 @@ macro_rules! inline_form {
                 cost: u64,
                 now: Timestamp,
             ) -> (Outcome, $state) {
-                match step {
-                    Step::Charge => self.decide(state, cost, now),
-                    Step::Settle => {
-                        let next = self.settle(state, cost, now);
-                        let (asked, _) = self.decide(state, cost, now);
-                        let room = self.decide(state, 0, now).0.remaining;
-                        let settled = asked.settled(cost, room);
-                        (settled.over(self.decide(next, 0, now).0), next)
-                    }
-                    Step::GiveBack(charged_at) => {
-                        let next = self.give_back(state, cost, charged_at, now);
-                        (self.decide(next, 0, now).0, next)
-                    }
-                }
+                stepped!(self, step, state, cost, now)
             }
         }
     };
 }
 
-inline_form!(Bucket, BucketState);
 inline_form!(FixedWindow, FixedWindowState);
 inline_form!(SlidingCounter, CounterState);
+
+impl InlineForm for Bucket {
+    type State = BucketState;
+
+    #[inline]
+    fn step(
+        &self,
+        step: Step,
+        kept: BucketState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (Outcome, BucketState) {
+        if !self.has_common_parts() {
+            return stepped!(self, step, kept, cost, now);
+        }
+        let state = self.opened(kept);
+        let (outcome, next) = stepped!(self, step, state, cost, now);
+        // What nothing was done to is not rounded either.
+        let next = if next == state { kept } else { self.kept(next) };
+        (outcome, next)
+    }
+}
 
 /// Where an algorithm keeps its state.
 pub(super) enum Kept<'a> {

@@ -1,6 +1,6 @@
 -- States of a few numbers: one readable text each, read and written whole.
 --
--- A form that is kept so has, beside these functions: algorithm, parse(text, limit), write(state).
+-- A form that is kept so has, beside these functions: algorithm, parse(text, limit), write(state, limit).
 
 local inline = {}
 
@@ -27,10 +27,10 @@ local function keep(task, next, reset_at, step)
     return
   end
   if reset_at > step.now and not step.is_supplied then
-    call('SET', place.key, task.form.write(next), 'PXAT', expiry(reset_at))
+    call('SET', place.key, task.form.write(next, task.limit), 'PXAT', expiry(reset_at))
     place.is_kept = true
   elseif step.is_supplied and (place.is_kept or reset_at > step.now) then
-    call('SET', place.key, task.form.write(next), 'PX', A_DAY)
+    call('SET', place.key, task.form.write(next, task.limit), 'PX', A_DAY)
     place.is_kept = true
   elseif place.is_kept then
     call('DEL', place.key)

@@ -180,6 +180,7 @@ impl Task {
 
 fn write_limit(form: &Form, command: &mut Cmd) {
     command.arg(match form {
+        Form::Bucket(form) if form.has_common_parts() => "cell",
         Form::Bucket(_) => "bucket",
         Form::FixedWindow(_) => "fixed_window",
         Form::SlidingCounter(_) => "sliding_window_counter",

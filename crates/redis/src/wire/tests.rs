@@ -1,5 +1,6 @@
 //! The whole script on a real Redis: every step encoded, run and decoded.
 
+mod cells;
 mod failures;
 mod leased;
 mod random;

@@ -18,7 +18,7 @@ use tidegate::Micros;
 use tidegate::address::TrustedProxies;
 use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::RuleSettings;
+use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate_redis::RedisSettings;
 
 /// How the server is set up. Validated.
@@ -26,6 +26,10 @@ use tidegate_redis::RedisSettings;
 pub struct Config {
     /// Where HTTP is served.
     pub http: SocketAddr,
+    /// Where the Redis protocol is served, if it is.
+    pub resp: Option<SocketAddr>,
+    /// What `CL.THROTTLE` does when the store cannot answer.
+    pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.
     pub rules: Option<PathBuf>,
     /// Where rules are kept otherwise.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
-use tidegate::rules::RuleSettings;
+use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
@@ -29,6 +29,9 @@ pub(super) fn config(
     missing_parts(&mut fields, &mut notes, problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
+    let resp = parsed(fields.take("resp"), listen_address, problems);
+    let on_failure = fields.take("throttle_on_store_failure");
+    let throttle_on_store_failure = parsed(on_failure, on_store_failure, problems);
     let rules = path(fields.take("rules"), problems);
     let data_dir = path(fields.take("data_dir"), problems);
     let history = number(fields.take("history"), 1, 1_000_000, problems);
@@ -62,6 +65,8 @@ pub(super) fn config(
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+        resp,
+        throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
         rules,
         data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
         history: history.unwrap_or(100),
@@ -151,7 +156,7 @@ fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mu
     if fields.key("trusted_proxies").is_some() {
         notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
     }
-    for key in ["resp", "gateway", "upstream"] {
+    for key in ["gateway", "upstream"] {
         if let Some((spot, node)) = fields.take(key) {
             problems.error(
                 &node.place,
@@ -186,6 +191,15 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is not an address to listen on; write an IP address and a port, for example `127.0.0.1:8080` or `0.0.0.0:80`")
     })
+}
+
+fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
+    match text {
+        "allow" => Ok(OnStoreFailure::Allow),
+        "deny" => Ok(OnStoreFailure::Deny),
+        "local" => Ok(OnStoreFailure::Local),
+        _ => Err(format!("`{text}` is none of `local`, `allow` and `deny`")),
+    }
 }
 
 pub(super) fn span(text: &str) -> Result<Micros, String> {

@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 35] = [
+pub const SETTINGS: [Setting; 36] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -45,7 +45,13 @@ pub const SETTINGS: [Setting; 35] = [
         "resp",
         Some("TIDEGATE_RESP"),
         Some("--resp"),
-        "where RESP is served; not in this version",
+        "where the Redis protocol is served; nowhere",
+    ),
+    setting(
+        "throttle_on_store_failure",
+        Some("TIDEGATE_THROTTLE_ON_STORE_FAILURE"),
+        None,
+        "what CL.THROTTLE does without Redis: `local`, `allow` or `deny`; local",
     ),
     setting(
         "gateway",

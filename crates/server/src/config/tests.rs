@@ -76,9 +76,9 @@ fn tokens_come_from_files_and_the_environment() {
 #[test]
 fn what_is_not_built_is_refused_and_not_ignored() {
     assert!(
-        load("resp: 127.0.0.1:1\n", &[], &[])
+        load("gateway: 127.0.0.1:1\n", &[], &[])
             .unwrap_err()
-            .contains("no `resp` yet")
+            .contains("no `gateway` yet")
     );
     assert!(load("grpc: off\n", &[], &[]).unwrap().notes.is_empty());
     assert_eq!(

@@ -16,6 +16,15 @@ pub(crate) struct Access {
     tokens: Vec<Token>,
 }
 
+/// Why a token does not open what it was shown for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Nobody knows it.
+    Unknown,
+    /// It opens other things, as this says.
+    OutOfScope(String),
+}
+
 /// Who asks, for the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
@@ -63,6 +72,31 @@ impl Access {
                 "this server wants a token; send it as `Authorization: Bearer TOKEN`",
             ));
         };
+        let token = self
+            .opens(secret, scopes)
+            .map_err(|refused| match refused {
+                Refused::Unknown => Problem::unauthorized(
+                    "nobody knows this token; check it for typing errors and spaces",
+                ),
+                Refused::OutOfScope(problem) => Problem::forbidden(problem),
+            })?;
+        Ok(Caller {
+            name: token.name.clone(),
+        })
+    }
+
+    /// Whether nobody may ask without a token.
+    pub(crate) fn wants_tokens(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// Whether who has this secret may check.
+    pub(crate) fn may_check_with(&self, secret: &[u8]) -> Result<(), Refused> {
+        self.opens(secret, &[Scope::Check]).map(drop)
+    }
+
+    /// The token with this secret, if it has one of the scopes.
+    fn opens(&self, secret: &[u8], scopes: &[Scope]) -> Result<&Token, Refused> {
         // Every token is compared, so that the time does not tell which ones begin alike.
         let mut found = None;
         for token in &self.tokens {
@@ -71,25 +105,19 @@ impl Access {
                 found = Some(token);
             }
         }
-        let Some(token) = found else {
-            return Err(Problem::unauthorized(
-                "nobody knows this token; check it for typing errors and spaces",
-            ));
-        };
-        if !token.scopes.iter().any(|scope| scopes.contains(scope)) {
-            let wanted: Vec<String> = scopes
-                .iter()
-                .map(|scope| format!("`{}`", scope.name()))
-                .collect();
-            return Err(Problem::forbidden(format!(
-                "the token `{}` does not have the scope {}",
-                token.name,
-                wanted.join(" or ")
-            )));
+        let token = found.ok_or(Refused::Unknown)?;
+        if token.scopes.iter().any(|scope| scopes.contains(scope)) {
+            return Ok(token);
         }
-        Ok(Caller {
-            name: token.name.clone(),
-        })
+        let wanted: Vec<String> = scopes
+            .iter()
+            .map(|scope| format!("`{}`", scope.name()))
+            .collect();
+        Err(Refused::OutOfScope(format!(
+            "the token `{}` does not have the scope {}",
+            token.name,
+            wanted.join(" or ")
+        )))
     }
 }
 

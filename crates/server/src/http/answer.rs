@@ -107,7 +107,7 @@ fn boolean(out: &mut Vec<u8>, value: bool) {
 }
 
 /// Microseconds as seconds, with as many decimals as it takes.
-pub(super) fn seconds(out: &mut Vec<u8>, micros: u64) {
+pub(crate) fn seconds(out: &mut Vec<u8>, micros: u64) {
     let second = Micros::SECOND.get();
     let (whole, fraction) = (micros / second, micros % second);
     let _ = write!(out, "{whole}");

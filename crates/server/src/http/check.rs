@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
+use tidegate::rules::FrontEnd;
 
 use super::problem::{Problem, Reply};
 use super::question::{Batch, Question};
@@ -30,7 +31,7 @@ pub(super) async fn check(
     let body = body::read(body, body::SMALL).await?;
     let question: Question<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
-    let decision = server.decide(&attributes).await;
+    let decision = server.decide(&attributes, FrontEnd::Http).await;
     Ok(reply(server.headers, &decision))
 }
 
@@ -84,7 +85,8 @@ pub(super) async fn batch(
         if index % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
-        answer::write(&mut out, &server.decide(attributes).await);
+        let decision = server.decide(attributes, FrontEnd::Http).await;
+        answer::write(&mut out, &decision);
     }
     out.extend_from_slice(b"]}");
     Ok(super::json(StatusCode::OK, out))

@@ -16,7 +16,8 @@ mod question;
 mod route;
 mod rules;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, Refused};
+pub(crate) use answer::seconds;
 pub(crate) use openapi::describe;
 
 use std::convert::Infallible;

@@ -46,30 +46,42 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let door = Arc::new(Door::new(settings, drain));
-    let mut connections = JoinSet::new();
-    let open = |connections: &mut JoinSet<()>, stream, address| {
+    let door = Arc::new(Door::new(settings.clone(), drain.clone()));
+    accept_all(listener, &settings, &drain, move |stream, address| {
         let door = Arc::clone(&door);
         let service = service.clone();
-        connections.spawn(async move {
+        async move {
             if let Err(error) = door.serve(stream, Peer(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
-        });
-    };
+        }
+    })
+    .await;
+}
 
-    while let Some((stream, address)) = next(&listener, &door, &mut connections).await {
-        open(&mut connections, stream, address);
+/// Accepts connections until the drain begins, and waits for those that are open then: a task of what
+/// `open` makes for each.
+pub(crate) async fn accept_all<F>(
+    listener: TcpListener,
+    settings: &ListenSettings,
+    drain: &Drain,
+    open: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    while let Some((stream, address)) = next(&listener, settings, drain, &mut connections).await {
+        connections.spawn(open(stream, address));
     }
     for (stream, address) in backlog(listener) {
-        open(&mut connections, stream, address);
+        connections.spawn(open(stream, address));
     }
     let ended = async {
         while let Some(ended) = connections.join_next().await {
             note_panic(ended);
         }
     };
-    if timeout(door.settings.drain_timeout, ended).await.is_err() {
+    if timeout(settings.drain_timeout, ended).await.is_err() {
         let left = connections.len();
         tracing::warn!(connections = left, "cut connections that were still busy");
     }
@@ -78,14 +90,15 @@ where
 /// The next connection, or none when the drain has begun.
 async fn next(
     listener: &TcpListener,
-    door: &Door,
+    settings: &ListenSettings,
+    drain: &Drain,
     connections: &mut JoinSet<()>,
 ) -> Option<(TcpStream, SocketAddr)> {
     let accept = async {
         while let Some(ended) = connections.try_join_next() {
             note_panic(ended);
         }
-        while connections.len() >= door.settings.max_connections.max(1) {
+        while connections.len() >= settings.max_connections.max(1) {
             if let Some(ended) = connections.join_next().await {
                 note_panic(ended);
             }
@@ -94,7 +107,7 @@ async fn next(
     };
     tokio::select! {
         biased;
-        () = door.drain.begun() => None,
+        () = drain.begun() => None,
         accepted = accept => Some(accepted),
     }
 }

@@ -44,8 +44,8 @@ pub(super) enum ConnectionError {
 
 /// What all connections of a listener have in common.
 pub(super) struct Door {
-    pub(super) settings: ListenSettings,
-    pub(super) drain: Drain,
+    settings: ListenSettings,
+    drain: Drain,
     tls: Option<TlsAcceptor>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,

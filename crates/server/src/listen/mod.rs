@@ -1,5 +1,6 @@
 //! The door of an HTTP front end: accepts connections, speaks HTTP/1.1 and HTTP/2 on one port, with
-//! or without TLS, and lets them go in good order when the program stops.
+//! or without TLS, and lets them go in good order when the program stops. Other front ends share the
+//! accept loop, the certificate and the drain.
 //!
 //! What is answered is the service's business; how long a handler or a body may take, too.
 
@@ -15,6 +16,7 @@ mod service;
 mod tls;
 mod wire;
 
+pub(crate) use accept::accept_all;
 pub use accept::serve;
 pub use drain::Drain;
 pub use tls::{Tls, TlsError, server_config};

@@ -16,6 +16,7 @@ use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
 use super::redis_metrics;
+use super::throttled::{Throttled, ThrottledCounts};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -37,7 +38,7 @@ const BOUNDS: [f64; 14] = [
     0.25,
 ];
 
-type Labels<const N: usize> = [(&'static str, String); N];
+pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What is measured as it happens.
 pub(crate) struct Metrics {
@@ -45,6 +46,7 @@ pub(crate) struct Metrics {
     store_seconds: Histogram,
     store_errors: AtomicU64,
     unmatched: AtomicU64,
+    throttled: ThrottledCounts,
 }
 
 impl Metrics {
@@ -54,6 +56,7 @@ impl Metrics {
             store_seconds: Histogram::new(BOUNDS),
             store_errors: AtomicU64::new(0),
             unmatched: AtomicU64::new(0),
+            throttled: ThrottledCounts::default(),
         }
     }
 
@@ -73,6 +76,11 @@ impl Metrics {
     /// No rule applied to a request.
     pub(crate) fn unmatched(&self) {
         self.unmatched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `CL.THROTTLE` gave these answers.
+    pub(crate) fn throttled(&self, throttled: &Throttled) {
+        self.throttled.add(throttled);
     }
 
     /// Everything, in the text form of `OpenMetrics`.
@@ -123,6 +131,7 @@ impl Metrics {
             "Decisions to which no rule applied",
             &self.unmatched,
         );
+        self.throttled.register(registry);
     }
 }
 

@@ -5,9 +5,11 @@ mod measured;
 mod metrics;
 mod plain_text;
 mod redis_metrics;
+mod throttled;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
 pub(crate) use measured::Measured;
 pub(crate) use metrics::Metrics;
 pub(crate) use plain_text::plain_text;
+pub(crate) use throttled::Throttled;

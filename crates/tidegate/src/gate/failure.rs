@@ -102,7 +102,7 @@ fn charges<'c>(
 }
 
 /// The answer of a limit of which nobody knows what was used.
-fn unknown(allowed: bool, capacity: u64, now: Timestamp) -> Outcome {
+pub(super) fn unknown(allowed: bool, capacity: u64, now: Timestamp) -> Outcome {
     Outcome {
         allowed,
         limit: capacity,

@@ -9,17 +9,20 @@ pub enum FrontEnd {
     Library,
     /// The HTTP API.
     Http,
+    /// The Redis protocol.
+    Resp,
 }
 
 impl FrontEnd {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Library, Self::Http];
+    pub const ALL: [Self; 3] = [Self::Library, Self::Http, Self::Resp];
 
     /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Library => "library",
             Self::Http => "http",
+            Self::Resp => "resp",
         }
     }
 }

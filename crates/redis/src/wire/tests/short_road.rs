@@ -25,7 +25,9 @@ fn limits() -> Vec<Limit> {
     let windows = windows.iter().flat_map(|rate| {
         [Algorithm::FIXED_WINDOW, from_first].map(|algorithm| of(rate, algorithm))
     });
-    buckets.chain(windows).collect()
+    let cells = [(20_000, Micros::SECOND, 7), (3, Micros::from_seconds(7), 5)];
+    let cells = cells.map(|(count, window, burst)| Limit::cell(count, window, burst).unwrap());
+    buckets.chain(windows).chain(cells).collect()
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! Bytes that are no commands, commands in pieces, and many at once.
+
+use super::client::command;
+use super::{Client, Value, serve};
+use crate::server::Place;
+
+#[test]
+fn what_is_no_command_is_answered_and_ends_the_connection() {
+    let place = Place::new();
+    let server = serve(&place, &[]);
+    let many = "*1\r\n".repeat(1_000);
+    let line = "x".repeat(20_000);
+    #[rustfmt::skip]
+    let table = [
+        ("*x\r\n",                                      "-ERR Protocol error: invalid multibulk length"),
+        ("*2147483648\r\n",                             "-ERR Protocol error: invalid multibulk length"),
+        ("*1\r\n$2147483647\r\n",                       "-ERR Protocol error: invalid bulk length"),
+        ("*1\r\n$-5\r\n",                               "-ERR Protocol error: invalid bulk length"),
+        (many.as_str(),                                 "-ERR Protocol error: expected '$', got '*'"),
+        (line.as_str(),                                 "-ERR Protocol error: too big inline request"),
+        ("ECHO 'a\r\n",                                 "-ERR Protocol error: unbalanced quotes in request"),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",  "-ERR this is not an HTTP port"),
+    ];
+    for (sent, wanted) in table {
+        let mut client = Client::to(&server);
+        client.send(sent.as_bytes());
+        let told = client.rest();
+        assert!(told.starts_with(wanted), "{sent:.40}: {told}");
+    }
+    assert_eq!(Client::to(&server).ask("PING"), Value::text("PONG"));
+}
+
+#[test]
+fn commands_come_in_pieces_and_many_at_once() {
+    let place = Place::new();
+    let server = serve(&place, &[]);
+    let mut client = Client::to(&server);
+    for byte in command("CL.THROTTLE pieces 15 30 60") {
+        client.send(&[byte]);
+    }
+    assert_eq!(client.reply(), Value::integers(&[0, 16, 15, -1, 2]));
+
+    // All of them are sent before a reply is read, in one version and then in the other.
+    let batch = [command("CL.THROTTLE many 199 1 86400"), command("ECHO x")].concat();
+    client.send(&batch.repeat(100));
+    client.send(&command("HELLO 3"));
+    client.send(b"CLIENT GETNAME\r\n\r\nping\n");
+    for remaining in (100..200).rev() {
+        let Value::Array(told) = client.reply() else {
+            panic!("an array");
+        };
+        assert_eq!(told[2], Value::Integer(remaining));
+        assert_eq!(client.reply(), Value::text("x"));
+    }
+    assert!(matches!(client.reply(), Value::Map(_)));
+    assert_eq!(client.reply(), Value::Null);
+    assert_eq!(client.reply(), Value::text("PONG"));
+}
+
+#[test]
+fn keys_are_bytes() {
+    let place = Place::new();
+    let server = serve(&place, &[]);
+    let mut client = Client::to(&server);
+    let mut throttle = |key: &[u8]| {
+        let head = format!("*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n", key.len());
+        let tail = b"\r\n$1\r\n9\r\n$1\r\n1\r\n$5\r\n86400\r\n";
+        client.send(&[head.as_bytes(), key, tail].concat());
+        match client.reply() {
+            Value::Array(told) => told[2].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for key in [&b"\xff"[..], b"\0ff", b"", b"\r\n", "é".as_bytes()] {
+        assert_eq!(throttle(key), Value::Integer(9), "{key:?}");
+        assert_eq!(throttle(key), Value::Integer(8), "{key:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! `TG.CHECK attribute value ... [COST n]`: a decision by the rules.
+
+use tidegate::Attributes;
+use tidegate::gate::Decision;
+
+use super::arguments::Command;
+use super::replies::Replies;
+
+/// Reads what is known of the request that is asked about. Borrows nothing: the bytes of the command
+/// may be gone before it is answered.
+pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> {
+    let given = command.len().saturating_sub(1);
+    if !given.is_multiple_of(2) {
+        return Err(
+            "TG.CHECK wants `attribute value ... [COST n]`: each attribute has a value".to_owned(),
+        );
+    }
+    let mut end = command.len();
+    let mut cost = 1;
+    // Only at the end: an attribute of this name can stand anywhere else.
+    if given >= 2 && command.is(end - 2, "COST") {
+        cost = whole(command.get(end - 1))?;
+        end -= 2;
+    }
+    let mut attributes = Attributes::new().with_cost(cost);
+    for place in (1..end).step_by(2) {
+        let (name, value) = (text(command, place)?, text(command, place + 1)?);
+        attributes
+            .insert(name, value)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(attributes)
+}
+
+fn text(command: Command<'_>, place: usize) -> Result<String, String> {
+    let bytes = command.get(place);
+    String::from_utf8(bytes.to_vec()).map_err(|_| {
+        let given = super::quoted(bytes);
+        format!("attributes and their values are UTF-8 text, and `{given}` is none")
+    })
+}
+
+fn whole(bytes: &[u8]) -> Result<u64, String> {
+    let text = std::str::from_utf8(bytes).ok();
+    let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| {
+        let given = super::quoted(bytes);
+        format!("COST must be a whole number from 0, and is `{given}`")
+    })
+}
+
+/// Writes a decision, with the names that it has in JSON.
+pub(super) fn write(decision: &Decision, replies: &mut Replies) {
+    if decision.is_failed() {
+        replies.error("UNAVAILABLE", super::UNDECIDED);
+        return;
+    }
+    let headline = decision.headline();
+    let outcome = headline.as_ref().map(|answer| answer.outcome);
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    replies.map(9);
+    replies.bulk(b"allowed");
+    replies.boolean(decision.is_allowed());
+    replies.bulk(b"rule");
+    some(replies, headline.as_ref(), |replies, answer| {
+        replies.bulk(answer.rule.id().as_bytes());
+    });
+    replies.bulk(b"limit");
+    some(replies, outcome, |replies, outcome| {
+        replies.integer(whole(outcome.limit));
+    });
+    replies.bulk(b"remaining");
+    some(replies, outcome, |replies, outcome| {
+        replies.integer(whole(outcome.remaining));
+    });
+    replies.bulk(b"reset_time");
+    some(replies, outcome, |replies, outcome| {
+        replies.seconds(outcome.reset_at.as_micros());
+    });
+    replies.bulk(b"retry_after");
+    let wait = outcome.and_then(|outcome| outcome.retry.wait());
+    some(replies, wait, |replies, wait| replies.seconds(wait.get()));
+    replies.bulk(b"delay");
+    some(replies, outcome, |replies, _| {
+        replies.seconds(decision.delay().get());
+    });
+    replies.bulk(b"degraded");
+    some(replies, outcome, |replies, _| {
+        replies.boolean(decision.is_degraded());
+    });
+    replies.bulk(b"lease");
+    some(replies, decision.lease(), |replies, lease| {
+        replies.bulk(lease.to_string().as_bytes());
+    });
+}
+
+fn some<T>(replies: &mut Replies, value: Option<T>, write: impl FnOnce(&mut Replies, T)) {
+    match value {
+        Some(value) => write(replies, value),
+        None => replies.null(),
+    }
+}

@@ -1,0 +1,153 @@
+//! What clients and their tools want to know about the commands of a server.
+
+use super::arguments::Command;
+use super::replies::Replies;
+
+/// A command, as `COMMAND` tells of it.
+struct Known {
+    name: &'static str,
+    /// How many arguments, the name included; less than zero: at least so many.
+    arity: i64,
+    /// The place of the key; 0 for none.
+    key: i64,
+    summary: &'static str,
+}
+
+const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) -> Known {
+    Known {
+        name,
+        arity,
+        key,
+        summary,
+    }
+}
+
+/// All of them.
+#[rustfmt::skip]
+const COMMANDS: [Known; 12] = [
+    known("cl.throttle",    -5, 1,  "Charges a limit that the call itself names, as redis-cell does."),
+    known("tg.check",       -1, 0,  "Decides a request by the rules, and charges it."),
+    known("ping",           -1, 0,  "Answers PONG, or what it was given."),
+    known("echo",           2,  0,  "Answers what it was given."),
+    known("hello",          -1, 0,  "Chooses the version of the protocol, and logs in."),
+    known("auth",           -2, 0,  "Logs in with a token."),
+    known("select",         2,  0,  "Chooses the only database, 0."),
+    known("client",         -2, 0,  "Names a connection, or tells its name or number."),
+    known("command",        -1, 0,  "Tells of the commands there are."),
+    known("info",           -1, 0,  "Tells of the server."),
+    known("reset",          1,  0,  "Makes the connection as it was at first."),
+    known("quit",           -1, 0,  "Ends the connection."),
+];
+
+/// What `INFO` says: what clients look for before they go on.
+pub(super) const INFO: &str = concat!(
+    "# Server\r\nserver_name:tidegate\r\ntidegate_version:",
+    env!("CARGO_PKG_VERSION"),
+    "\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n",
+    "# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+);
+
+/// The answer to `HELLO`.
+pub(super) fn hello(id: u64, replies: &mut Replies) {
+    let version = match replies.protocol {
+        super::replies::Protocol::Resp2 => 2,
+        super::replies::Protocol::Resp3 => 3,
+    };
+    replies.map(7);
+    replies.bulk(b"server");
+    replies.bulk(b"tidegate");
+    replies.bulk(b"version");
+    replies.bulk(env!("CARGO_PKG_VERSION").as_bytes());
+    replies.bulk(b"proto");
+    replies.integer(version);
+    replies.bulk(b"id");
+    replies.integer(i64::try_from(id).unwrap_or(i64::MAX));
+    replies.bulk(b"mode");
+    replies.bulk(b"standalone");
+    replies.bulk(b"role");
+    replies.bulk(b"master");
+    replies.bulk(b"modules");
+    replies.array(0);
+}
+
+/// `COMMAND`, and its `COUNT`, `LIST`, `INFO` and `DOCS`.
+pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
+    let word = command.get(1).to_ascii_uppercase();
+    match &word[..] {
+        b"" if command.len() == 1 => {
+            replies.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|known| describe(known, replies));
+        }
+        b"COUNT" => replies.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX)),
+        b"LIST" => {
+            replies.array(COMMANDS.len());
+            for known in &COMMANDS {
+                replies.bulk(known.name.as_bytes());
+            }
+        }
+        b"INFO" if command.len() > 2 => {
+            replies.array(command.len() - 2);
+            for name in command.from(2) {
+                match find(name) {
+                    Some(known) => describe(known, replies),
+                    None => replies.null(),
+                }
+            }
+        }
+        b"INFO" => {
+            replies.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|known| describe(known, replies));
+        }
+        b"DOCS" => {
+            let asked: Vec<&Known> = if command.len() > 2 {
+                command.from(2).filter_map(find).collect()
+            } else {
+                COMMANDS.iter().collect()
+            };
+            replies.map(asked.len());
+            for known in asked {
+                document(known, replies);
+            }
+        }
+        _ => replies.error("ERR", "there are COMMAND COUNT, LIST, INFO and DOCS"),
+    }
+}
+
+fn find(name: &[u8]) -> Option<&'static Known> {
+    let is_it = |known: &&Known| name.eq_ignore_ascii_case(known.name.as_bytes());
+    COMMANDS.iter().find(is_it)
+}
+
+fn describe(known: &Known, replies: &mut Replies) {
+    replies.array(10);
+    replies.bulk(known.name.as_bytes());
+    replies.integer(known.arity);
+    replies.array(1);
+    replies.simple("fast");
+    for _ in 0..3 {
+        replies.integer(known.key);
+    }
+    // Categories, tips, key specifications and subcommands.
+    for _ in 0..4 {
+        replies.array(0);
+    }
+}
+
+fn document(known: &Known, replies: &mut Replies) {
+    replies.bulk(known.name.as_bytes());
+    replies.map(3);
+    replies.bulk(b"summary");
+    replies.bulk(known.summary.as_bytes());
+    replies.bulk(b"since");
+    replies.bulk(b"0.1.0");
+    replies.bulk(b"group");
+    replies.bulk(b"generic");
+}
+
+/// What is said of a command that there is not.
+pub(super) fn unknown(command: Command<'_>) -> String {
+    let name = super::quoted(command.get(0));
+    format!(
+        "unknown command '{name}'; this is a rate limiter that speaks the protocol of Redis: there are CL.THROTTLE and TG.CHECK"
+    )
+}

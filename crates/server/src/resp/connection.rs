@@ -1,0 +1,278 @@
+//! One connection: bytes in, replies out, one write for all commands that came together.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::arguments::Arguments;
+use super::replies::Replies;
+use super::session::{Next, Session};
+use crate::listen::{Drain, ListenSettings, Tls};
+use crate::server::Server;
+
+/// How much is read at once, and kept for reading while a connection is quiet.
+const READ: usize = 8 * 1024;
+/// How many bytes of replies wait before they are sent, though more commands are there.
+const REPLIES: usize = 64 * 1024;
+/// How long a client may take over its first command, or to send the rest of one, or to read.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may be silent between two commands, and how often that is looked at.
+const IDLE: Duration = Duration::from_secs(3_600);
+const LOOKS: u32 = (IDLE.as_secs() / PATIENCE.as_secs()) as u32;
+
+/// How long, and for how many bytes, a client that still sends is listened to after the last reply.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(#[source] io::Error),
+    #[error("the client took too long")]
+    Slow,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What all connections of the listener have in common.
+pub(super) struct Door {
+    server: Arc<Server>,
+    drain: Drain,
+    tls: Option<TlsAcceptor>,
+    handshake_timeout: Duration,
+    last_call: Duration,
+}
+
+/// A connection that is being served.
+struct Connection<'d, T> {
+    io: T,
+    door: &'d Door,
+    session: Session,
+    arguments: Arguments,
+    replies: Replies,
+    /// What was read, from `start` on not yet understood.
+    bytes: Vec<u8>,
+    start: usize,
+    /// How often the alarm rang since the last command.
+    quiet: u32,
+    /// Whether it rang in the midst of the next.
+    is_stuck: bool,
+    has_asked: bool,
+}
+
+/// What happened while a connection waited.
+enum Event {
+    Read,
+    Closed,
+    Rang,
+    DrainBegun,
+}
+
+impl Door {
+    pub(super) fn new(server: Arc<Server>, settings: &ListenSettings, drain: Drain) -> Self {
+        Self {
+            server,
+            drain,
+            tls: settings.tls.as_ref().map(Tls::acceptor),
+            handshake_timeout: settings.handshake_timeout,
+            last_call: settings.last_call,
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), ConnectionError> {
+        let Some(acceptor) = &self.tls else {
+            return Connection::new(stream, self).serve().await;
+        };
+        let handshake = timeout(self.handshake_timeout, acceptor.accept(stream)).await;
+        let stream = handshake
+            .map_err(|_| ConnectionError::Slow)?
+            .map_err(ConnectionError::Handshake)?;
+        Connection::new(stream, self).serve().await
+    }
+}
+
+impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
+    fn new(io: T, door: &'d Door) -> Self {
+        Self {
+            io,
+            door,
+            session: Session::new(Arc::clone(&door.server)),
+            arguments: Arguments::default(),
+            replies: Replies::default(),
+            bytes: Vec::new(),
+            start: 0,
+            quiet: 0,
+            is_stuck: false,
+            has_asked: false,
+        }
+    }
+
+    async fn serve(mut self) -> Result<(), ConnectionError> {
+        let door = self.door;
+        let mut alarm = pin!(sleep(PATIENCE));
+        let mut begun = pin!(tokio::task::unconstrained(door.drain.begun()));
+        let (mut has_listened, mut is_draining) = (false, false);
+        loop {
+            self.make_room();
+            let waiting = poll_fn(|cx| {
+                // Before anything is read: there are clients that never stop sending.
+                if is_draining && alarm.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(Event::Rang));
+                }
+                if !is_draining && door.drain.has_begun() {
+                    is_draining = true;
+                    return Poll::Ready(Ok(Event::DrainBegun));
+                }
+                if let Poll::Ready(read) = self.poll_read(cx) {
+                    let event = |length| {
+                        if length == 0 {
+                            Event::Closed
+                        } else {
+                            Event::Read
+                        }
+                    };
+                    return Poll::Ready(read.map(event));
+                }
+                // Once in line for the drain, this task is woken by it: asking again at each turn
+                // would have all connections meet at one lock.
+                if !has_listened {
+                    has_listened = true;
+                    if begun.as_mut().poll(cx).is_ready() {
+                        is_draining = true;
+                        return Poll::Ready(Ok(Event::DrainBegun));
+                    }
+                }
+                alarm.as_mut().poll(cx).map(|()| Ok(Event::Rang))
+            });
+            match waiting.await? {
+                Event::Closed => return Ok(()),
+                Event::Read => {
+                    let next = self.answer().await?;
+                    self.send().await?;
+                    if next == Next::End {
+                        return self.end().await;
+                    }
+                }
+                // What is sent until then is still answered.
+                Event::DrainBegun => alarm.set(sleep(door.last_call)),
+                Event::Rang if is_draining => return self.end().await,
+                Event::Rang => self.rang(alarm.as_mut())?,
+            }
+        }
+    }
+
+    /// Some time has passed since the alarm was set. It is not set anew for each command.
+    fn rang(&mut self, alarm: Pin<&mut Sleep>) -> Result<(), ConnectionError> {
+        let is_in_command = !self.bytes.is_empty();
+        self.quiet += 1;
+        if self.is_stuck || !self.has_asked || self.quiet > LOOKS {
+            return Err(ConnectionError::Slow);
+        }
+        // It may have begun just now.
+        self.is_stuck = is_in_command;
+        alarm.reset(Instant::now() + PATIENCE);
+        Ok(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut reading = pin!(self.io.read_buf(&mut self.bytes));
+        reading.as_mut().poll(cx)
+    }
+
+    /// Forgets what was understood, and the memory of a command that was larger than most.
+    fn make_room(&mut self) {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(READ);
+        } else {
+            self.bytes.drain(..self.start);
+        }
+        self.start = 0;
+        self.bytes.reserve(READ);
+    }
+
+    /// Answers all commands that are there.
+    async fn answer(&mut self) -> Result<Next, ConnectionError> {
+        loop {
+            let rest = &self.bytes[self.start..];
+            let length = match self.arguments.read(rest) {
+                Ok(Some(length)) => length,
+                Ok(None) => break,
+                Err(error) => {
+                    self.ask().await;
+                    self.replies
+                        .error("ERR", &format!("Protocol error: {error}"));
+                    return Ok(Next::End);
+                }
+            };
+            if self.session.questions.are_waiting() && !self.session.joins(self.arguments.of(rest))
+            {
+                self.ask().await;
+            }
+            let command = self.arguments.of(&self.bytes[self.start..]);
+            let next = self.session.answer(command, &mut self.replies);
+            self.start += length;
+            (self.quiet, self.is_stuck, self.has_asked) = (0, false, true);
+            if next == Next::End {
+                self.ask().await;
+                return Ok(next);
+            }
+            if self.replies.len() >= REPLIES {
+                self.send().await?;
+            }
+        }
+        self.ask().await;
+        Ok(Next::Command)
+    }
+
+    /// Asks the questions that wait.
+    async fn ask(&mut self) {
+        if self.session.questions.are_waiting() {
+            let (questions, server) = self.session.asking();
+            questions.ask(server, &mut self.replies).await;
+        }
+    }
+
+    /// Says that nothing more will come, and reads on for a moment: a socket that closes with bytes
+    /// unread resets the connection, and takes with it the reply that says why.
+    async fn end(mut self) -> Result<(), ConnectionError> {
+        self.io.shutdown().await?;
+        let reading = async {
+            let (mut bytes, mut left) = (vec![0; READ], LINGER_BYTES);
+            while left > 0 {
+                match self.io.read(&mut bytes).await {
+                    Ok(length) if length > 0 => left = left.saturating_sub(length),
+                    _ => break,
+                }
+            }
+        };
+        // Whoever goes on for longer is not listening.
+        let _ = timeout(LINGER, reading).await;
+        Ok(())
+    }
+
+    /// Sends the replies, in one write.
+    async fn send(&mut self) -> Result<(), ConnectionError> {
+        if self.replies.len() == 0 {
+            return Ok(());
+        }
+        let sending = self.io.write_all(self.replies.bytes());
+        timeout(PATIENCE, sending)
+            .await
+            .map_err(|_| ConnectionError::Slow)??;
+        self.io.flush().await?;
+        self.replies.clear(READ);
+        self.session.tell();
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Questions that the store is asked: at once where it is in this process, else together with those
+//! that came along with them.
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use tidegate::gate::{Charged, Decision};
+use tidegate::rules::FrontEnd;
+use tidegate::store::{Charge, Scope};
+use tidegate::{Attributes, Limit};
+
+use super::arguments::Command;
+use super::replies::Replies;
+use super::throttle::{self, Limits};
+use super::{UNDECIDED, check};
+use crate::server::Server;
+use crate::telemetry::Throttled;
+
+/// How many questions are asked together at the most.
+const TOGETHER: usize = 128;
+
+/// The questions of one connection.
+pub(super) struct Questions {
+    /// Names the states of `CL.THROTTLE`.
+    scope: Scope,
+    limits: Limits,
+    /// Whether the store answers within the call.
+    is_at_once: bool,
+    waiting: Vec<Question>,
+    throttled: Throttled,
+}
+
+/// A question that waits to be asked, or the reply to one that is not asked at all.
+enum Question {
+    Throttle {
+        key: String,
+        limit: Limit,
+        cost: u64,
+    },
+    Check(Attributes<'static>),
+    Refused(String),
+}
+
+enum Answer<'q> {
+    Throttle(Charged),
+    Check(Decision),
+    Refused(&'q str),
+}
+
+impl Questions {
+    pub(super) fn new(server: &Server) -> Self {
+        Self {
+            scope: Scope::new("cl.throttle"),
+            limits: Limits::default(),
+            is_at_once: server.gate.store().inner().redis().is_none(),
+            waiting: Vec::new(),
+            throttled: Throttled::default(),
+        }
+    }
+
+    /// `CL.THROTTLE`.
+    #[inline]
+    pub(super) fn throttle(
+        &mut self,
+        command: Command<'_>,
+        server: &Server,
+        replies: &mut Replies,
+    ) {
+        let asked = match throttle::read(command, &mut self.limits) {
+            Ok(asked) => asked,
+            Err(problem) => return self.refuse(problem, replies),
+        };
+        if !self.is_at_once {
+            self.waiting.push(Question::Throttle {
+                key: asked.key.into_owned(),
+                limit: asked.limit.clone(),
+                cost: asked.cost,
+            });
+            return;
+        }
+        let charge = Charge {
+            scope: &self.scope,
+            limit: asked.limit,
+            key: &asked.key,
+            cost: asked.cost,
+        };
+        let charging = server.gate.charge(&charge, server.throttle_on_failure);
+        match charging.now_or_never() {
+            Some(charged) => {
+                self.throttled.count(&charged);
+                throttle::write(&charged, replies);
+            }
+            None => replies.error("UNAVAILABLE", UNDECIDED),
+        }
+    }
+
+    /// `TG.CHECK`.
+    pub(super) fn check(&mut self, command: Command<'_>, server: &Server, replies: &mut Replies) {
+        if !server.book.has_rules() {
+            let problem = server.book.problem();
+            let problem = problem.as_deref().unwrap_or("they were not read yet");
+            return self.refuse_as(
+                "UNAVAILABLE",
+                format!("the rules are not known: {problem}"),
+                replies,
+            );
+        }
+        match check::read(command) {
+            Err(problem) => self.refuse(problem, replies),
+            Ok(attributes) if self.is_at_once => {
+                let deciding = server.decide(&attributes, FrontEnd::Resp);
+                match deciding.now_or_never() {
+                    Some(decision) => check::write(&decision, replies),
+                    None => replies.error("UNAVAILABLE", UNDECIDED),
+                }
+            }
+            Ok(attributes) => self.waiting.push(Question::Check(attributes)),
+        }
+    }
+
+    fn refuse(&mut self, problem: String, replies: &mut Replies) {
+        self.refuse_as("ERR", problem, replies);
+    }
+
+    /// In its turn, after the answers to what was asked before.
+    fn refuse_as(&mut self, code: &str, problem: String, replies: &mut Replies) {
+        if self.is_at_once {
+            replies.error(code, &problem);
+        } else {
+            self.waiting
+                .push(Question::Refused(format!("{code} {problem}")));
+        }
+    }
+
+    /// Whether something waits to be asked before anything else can be answered.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether no more should be asked together.
+    pub(super) fn are_many(&self) -> bool {
+        self.waiting.len() >= TOGETHER
+    }
+
+    /// Asks what waits, all of it at once, and writes the answers in the order of the questions.
+    pub(super) async fn ask(&mut self, server: &Server, replies: &mut Replies) {
+        let scope = &self.scope;
+        let asking = self.waiting.iter().map(|question| async move {
+            match question {
+                Question::Throttle { key, limit, cost } => {
+                    let charge = Charge {
+                        scope,
+                        limit,
+                        key,
+                        cost: *cost,
+                    };
+                    let on_failure = server.throttle_on_failure;
+                    Answer::Throttle(server.gate.charge(&charge, on_failure).await)
+                }
+                Question::Check(attributes) => {
+                    Answer::Check(server.decide(attributes, FrontEnd::Resp).await)
+                }
+                Question::Refused(problem) => Answer::Refused(problem),
+            }
+        });
+        for answer in join_all(asking).await {
+            match answer {
+                Answer::Throttle(charged) => {
+                    self.throttled.count(&charged);
+                    throttle::write(&charged, replies);
+                }
+                Answer::Check(decision) => check::write(&decision, replies),
+                Answer::Refused(problem) => {
+                    let (code, message) = problem.split_once(' ').unwrap_or(("ERR", problem));
+                    replies.error(code, message);
+                }
+            }
+        }
+        self.waiting.clear();
+    }
+
+    /// Adds what was answered since the last time to what the server has counted.
+    pub(super) fn tell(&mut self, server: &Server) {
+        server
+            .metrics
+            .throttled(&std::mem::take(&mut self.throttled));
+    }
+}

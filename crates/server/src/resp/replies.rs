@@ -1,0 +1,172 @@
+//! Replies as bytes, in the version of the protocol that a client speaks.
+
+use std::io::Write as _;
+
+/// The version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+/// Replies that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    bytes: Vec<u8>,
+    pub(super) protocol: Protocol,
+}
+
+impl Replies {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets what was sent, and the memory of a batch that was larger than most.
+    pub(super) fn clear(&mut self, usual: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(usual);
+    }
+
+    pub(super) fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// An error: a word in upper case that programs read, and a sentence for people.
+    pub(super) fn error(&mut self, code: &str, message: &str) {
+        self.bytes.push(b'-');
+        self.bytes.extend_from_slice(code.as_bytes());
+        self.bytes.push(b' ');
+        // An error is one line, whatever a client made it quote.
+        let line = message.bytes().map(|byte| match byte {
+            b'\r' | b'\n' => b' ',
+            byte => byte,
+        });
+        self.bytes.extend(line);
+        self.end();
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        self.bytes.push(b':');
+        self.digits(number);
+        self.end();
+    }
+
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.count(b'$', bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    pub(super) fn boolean(&mut self, value: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(i64::from(value)),
+            Protocol::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
+        }
+    }
+
+    /// A number of seconds, with up to six decimals: text where the protocol knows whole numbers only.
+    pub(super) fn seconds(&mut self, micros: u64) {
+        let mut text = Vec::with_capacity(24);
+        crate::http::seconds(&mut text, micros);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(&text),
+            Protocol::Resp3 => {
+                self.bytes.push(b',');
+                self.bytes.extend_from_slice(&text);
+                self.end();
+            }
+        }
+    }
+
+    /// The start of an array of so many values.
+    pub(super) fn array(&mut self, count: usize) {
+        self.count(b'*', count);
+    }
+
+    /// The start of so many names and values: an array of twice as many where there are no maps.
+    pub(super) fn map(&mut self, count: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.count(b'*', count * 2),
+            Protocol::Resp3 => self.count(b'%', count),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, kind: u8, count: usize) {
+        self.bytes.push(kind);
+        self.digits(i64::try_from(count).unwrap_or(i64::MAX));
+        self.end();
+    }
+
+    fn line(&mut self, kind: u8, text: &str) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    #[inline]
+    fn digits(&mut self, number: i64) {
+        match u8::try_from(number) {
+            Ok(digit @ 0..=9) => self.bytes.push(b'0' + digit),
+            Ok(small @ 10..=99) => {
+                let digits = [b'0' + small / 10, b'0' + small % 10];
+                self.bytes.extend_from_slice(&digits);
+            }
+            // Writing to a vector does not fail.
+            _ => drop(write!(self.bytes, "{number}")),
+        }
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(protocol: Protocol, write: impl Fn(&mut Replies)) -> String {
+        let mut replies = Replies {
+            protocol,
+            ..Replies::default()
+        };
+        write(&mut replies);
+        String::from_utf8(replies.bytes).unwrap()
+    }
+
+    #[test]
+    fn replies_by_hand() {
+        #[rustfmt::skip]
+        let table: [(fn(&mut Replies), &str, &str); 10] = [
+            (|r| r.simple("OK"),                "+OK\r\n",                  "+OK\r\n"),
+            (|r| r.error("ERR", "a\r\n+b"),     "-ERR a  +b\r\n",           "-ERR a  +b\r\n"),
+            (|r| r.integer(-1),                 ":-1\r\n",                  ":-1\r\n"),
+            (|r| r.integer(42),                 ":42\r\n",                  ":42\r\n"),
+            (|r| r.integer(i64::MAX),           ":9223372036854775807\r\n", ":9223372036854775807\r\n"),
+            (|r| r.bulk(b"a\r\n"),              "$3\r\na\r\n\r\n",          "$3\r\na\r\n\r\n"),
+            (Replies::null,                     "$-1\r\n",                  "_\r\n"),
+            (|r| r.boolean(true),               ":1\r\n",                   "#t\r\n"),
+            (|r| r.seconds(600_000),            "$3\r\n0.6\r\n",            ",0.6\r\n"),
+            (|r| r.map(3),                      "*6\r\n",                   "%3\r\n"),
+        ];
+        for (write, second, third) in table {
+            assert_eq!(written(Protocol::Resp2, write), second);
+            assert_eq!(written(Protocol::Resp3, write), third);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! One client's session: who it is, which version it speaks, and what each of its commands is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::arguments::Command;
+use super::commands;
+use super::questions::Questions;
+use super::replies::{Protocol, Replies};
+use crate::http::Refused;
+use crate::server::Server;
+
+/// What becomes of a connection after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It goes on.
+    Command,
+    /// It ends once its replies are sent.
+    End,
+}
+
+/// One client's session.
+pub(super) struct Session {
+    server: Arc<Server>,
+    pub(super) questions: Questions,
+    id: u64,
+    name: Vec<u8>,
+    /// Whether it has shown a token, or needs none.
+    may_ask: bool,
+}
+
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
+
+impl Session {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self {
+            questions: Questions::new(&server),
+            id: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            name: Vec::new(),
+            may_ask: !server.access.wants_tokens(),
+            server,
+        }
+    }
+
+    /// The questions that wait, and who is to be asked.
+    pub(super) fn asking(&mut self) -> (&mut Questions, &Server) {
+        (&mut self.questions, &self.server)
+    }
+
+    /// Adds what was answered to what the server has counted.
+    pub(super) fn tell(&mut self) {
+        self.questions.tell(&self.server);
+    }
+
+    /// Whether a command may join the questions that wait to be asked.
+    pub(super) fn joins(&self, command: Command<'_>) -> bool {
+        self.may_ask && !self.questions.are_many() && is_question(command)
+    }
+
+    /// Does what a command says, and answers it or has it wait to be asked.
+    #[inline]
+    pub(super) fn answer(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+        if self.may_ask && command.is(0, "CL.THROTTLE") {
+            self.questions.throttle(command, &self.server, replies);
+            return Next::Command;
+        }
+        if command.len() == 0 {
+            return Next::Command;
+        }
+        self.answer_other(command, replies)
+    }
+
+    fn answer_other(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+        let name = command.get(0).to_ascii_uppercase();
+        match &name[..] {
+            b"AUTH" => self.auth(command, replies),
+            b"HELLO" => self.hello(command, replies),
+            b"QUIT" => {
+                replies.simple("OK");
+                return Next::End;
+            }
+            b"RESET" => self.reset(replies),
+            // A page in a browser can make it send a form here; no Redis client says this.
+            b"POST" | b"HOST:" => {
+                replies.error("ERR", "this is not an HTTP port");
+                return Next::End;
+            }
+            _ if !self.may_ask => replies.error(
+                "NOAUTH",
+                "Authentication required: this server wants a token, send it with AUTH",
+            ),
+            b"TG.CHECK" => self.questions.check(command, &self.server, replies),
+            b"PING" => match command.len() {
+                1 => replies.simple("PONG"),
+                2 => replies.bulk(command.get(1)),
+                _ => wrong_number(command, replies),
+            },
+            b"ECHO" if command.len() == 2 => replies.bulk(command.get(1)),
+            b"ECHO" => wrong_number(command, replies),
+            b"SELECT" => match (command.len(), command.get(1)) {
+                (2, b"0") => replies.simple("OK"),
+                (2, _) => replies.error("ERR", "DB index is out of range: there is only 0"),
+                _ => wrong_number(command, replies),
+            },
+            b"CLIENT" => self.client(command, replies),
+            b"COMMAND" => commands::command(command, replies),
+            b"INFO" => replies.bulk(commands::INFO.as_bytes()),
+            _ => replies.error("ERR", &commands::unknown(command)),
+        }
+        Next::Command
+    }
+
+    /// `AUTH [user] token`. The token is enough to tell who it is.
+    fn auth(&mut self, command: Command<'_>, replies: &mut Replies) {
+        let secret = match command.len() {
+            2 => command.get(1),
+            3 => command.get(2),
+            _ => return wrong_number(command, replies),
+        };
+        if self.log_in(secret, replies) {
+            replies.simple("OK");
+        }
+    }
+
+    /// Whether a token opens the session; if not, the reply says why.
+    fn log_in(&mut self, secret: &[u8], replies: &mut Replies) -> bool {
+        if !self.server.access.wants_tokens() {
+            replies.error(
+                "ERR",
+                "AUTH called, but this server has no tokens: are you sure that its configuration is correct?",
+            );
+            return false;
+        }
+        match self.server.access.may_check_with(secret) {
+            Ok(()) => self.may_ask = true,
+            Err(Refused::Unknown) => {
+                self.may_ask = false;
+                replies.error("WRONGPASS", "nobody knows this token");
+            }
+            Err(Refused::OutOfScope(problem)) => {
+                self.may_ask = false;
+                replies.error("NOPERM", &problem);
+            }
+        }
+        self.may_ask
+    }
+
+    /// `HELLO [version [AUTH user token] [SETNAME name]]`.
+    fn hello(&mut self, command: Command<'_>, replies: &mut Replies) {
+        let protocol = match (command.len(), command.get(1)) {
+            (1, _) => replies.protocol,
+            (_, b"2") => Protocol::Resp2,
+            (_, b"3") => Protocol::Resp3,
+            _ => {
+                return replies.error("NOPROTO", "unsupported protocol version; there are 2 and 3");
+            }
+        };
+        let mut place = 2;
+        let mut name = None;
+        while place < command.len() {
+            if command.is(place, "AUTH") && place + 2 < command.len() {
+                if !self.log_in(command.get(place + 2), replies) {
+                    return;
+                }
+                place += 3;
+            } else if command.is(place, "SETNAME") && place + 1 < command.len() {
+                name = Some(command.get(place + 1));
+                place += 2;
+            } else {
+                let option = super::quoted(command.get(place));
+                let problem = format!("Syntax error in HELLO option '{option}'");
+                return replies.error("ERR", &problem);
+            }
+        }
+        if !self.may_ask {
+            return replies.error(
+                "NOAUTH",
+                "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <token> option can be used",
+            );
+        }
+        if name.is_some_and(|name| !self.set_name(name, replies)) {
+            return;
+        }
+        replies.protocol = protocol;
+        commands::hello(self.id, replies);
+    }
+
+    fn client(&mut self, command: Command<'_>, replies: &mut Replies) {
+        let word = command.get(1).to_ascii_uppercase();
+        match (&word[..], command.len()) {
+            (b"SETNAME", 3) => {
+                if self.set_name(command.get(2), replies) {
+                    replies.simple("OK");
+                }
+            }
+            (b"GETNAME", 2) if self.name.is_empty() => replies.null(),
+            (b"GETNAME", 2) => replies.bulk(&self.name),
+            (b"ID", 2) => replies.integer(i64::try_from(self.id).unwrap_or(i64::MAX)),
+            // What they are about is not kept.
+            (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => replies.simple("OK"),
+            _ => replies.error(
+                "ERR",
+                "there are CLIENT SETNAME, GETNAME, SETINFO, ID, NO-EVICT and NO-TOUCH",
+            ),
+        }
+    }
+
+    /// Whether the client may be called so; if not, the reply says why.
+    fn set_name(&mut self, name: &[u8], replies: &mut Replies) -> bool {
+        const LONGEST: usize = 128;
+        let is_sound = name.iter().all(u8::is_ascii_graphic) && name.len() <= LONGEST;
+        if is_sound {
+            self.name = name.to_vec();
+        } else {
+            let problem = "Client names cannot contain spaces, newlines or special characters, and have 128 bytes at the most";
+            replies.error("ERR", problem);
+        }
+        is_sound
+    }
+
+    fn reset(&mut self, replies: &mut Replies) {
+        self.may_ask = !self.server.access.wants_tokens();
+        self.name = Vec::new();
+        replies.protocol = Protocol::Resp2;
+        replies.simple("RESET");
+    }
+}
+
+fn is_question(command: Command<'_>) -> bool {
+    command.is(0, "CL.THROTTLE") || command.is(0, "TG.CHECK")
+}
+
+fn wrong_number(command: Command<'_>, replies: &mut Replies) {
+    let name = super::quoted(command.get(0)).to_ascii_lowercase();
+    let problem = format!("wrong number of arguments for '{name}' command");
+    replies.error("ERR", &problem);
+}

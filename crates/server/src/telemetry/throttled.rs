@@ -1,0 +1,72 @@
+//! What `CL.THROTTLE` has answered. No rule counts it, as the limits are the callers' own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tidegate::gate::Charged;
+
+/// Answers of one connection since it last told.
+#[derive(Debug, Default)]
+pub(crate) struct Throttled {
+    counts: [u64; 3],
+    degraded: u64,
+}
+
+impl Throttled {
+    pub(crate) fn count(&mut self, charged: &Charged) {
+        let verdict = match (charged.is_failed(), charged.outcome.allowed) {
+            (true, _) => 2,
+            (false, allowed) => usize::from(!allowed),
+        };
+        self.counts[verdict] += 1;
+        self.degraded += u64::from(charged.is_degraded());
+    }
+}
+
+/// Answers of all connections.
+#[derive(Debug, Default)]
+pub(super) struct ThrottledCounts {
+    counts: [AtomicU64; 3],
+    degraded: AtomicU64,
+}
+
+impl ThrottledCounts {
+    pub(super) fn add(&self, throttled: &Throttled) {
+        for (all, count) in self.counts.iter().zip(throttled.counts) {
+            if count > 0 {
+                all.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+        if throttled.degraded > 0 {
+            self.degraded
+                .fetch_add(throttled.degraded, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let throttles = Family::<super::metrics::Labels<1>, Counter>::default();
+        for (verdict, count) in ["allowed", "denied", "failed"]
+            .into_iter()
+            .zip(&self.counts)
+        {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                let labels = [("verdict", verdict.to_owned())];
+                throttles.get_or_create(&labels).inc_by(count);
+            }
+        }
+        registry.register(
+            "throttles",
+            "What CL.THROTTLE answered, by verdict",
+            throttles,
+        );
+        super::metrics::register_counter(
+            registry,
+            "throttles_degraded",
+            "Answers of CL.THROTTLE without the store",
+            &self.degraded,
+        );
+    }
+}
