@@ -77,7 +77,7 @@ impl Bucket {
     /// A state as it is to be kept, whatever window the next to read it has.
     #[inline]
     pub fn kept(&self, state: BucketState) -> BucketState {
-        let part = self.common.map_or(state.part, |c| c.from_part(state.part));
+        let part = self.common.map_or(state.part, |c| c.of_part(state.part));
         BucketState { part, ..state }
     }
 
