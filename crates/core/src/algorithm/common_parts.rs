@@ -70,9 +70,9 @@ mod tests {
     use super::*;
 
     fn any_window() -> impl Strategy<Value = u64> {
-        let common = [1, 2, 5, 7, 10, 60, 3_600, 86_400, 604_800, 31_622_400];
+        let common = vec![1, 2, 5, 7, 10, 60, 3_600, 86_400, 604_800, 31_622_400];
         prop_oneof![
-            proptest::sample::select(&common[..]).prop_map(|seconds| seconds * 1_000_000),
+            proptest::sample::select(common).prop_map(|seconds| seconds * 1_000_000),
             (1_u64..=31_622_400).prop_map(|seconds| seconds * 1_000_000),
             1_000..=PARTS,
         ]
