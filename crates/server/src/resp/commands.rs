@@ -76,7 +76,9 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
     match &word[..] {
         b"" if command.len() == 1 => {
             replies.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|known| describe(known, replies));
+            for known in &COMMANDS {
+                describe(known, replies);
+            }
         }
         b"COUNT" => replies.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX)),
         b"LIST" => {
@@ -96,7 +98,9 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
         }
         b"INFO" => {
             replies.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|known| describe(known, replies));
+            for known in &COMMANDS {
+                describe(known, replies);
+            }
         }
         b"DOCS" => {
             let asked: Vec<&Known> = if command.len() > 2 {

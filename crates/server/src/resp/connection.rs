@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::arguments::Arguments;
@@ -25,8 +25,8 @@ const REPLIES: usize = 64 * 1024;
 /// How long a client may take over its first command, or to send the rest of one, or to read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may be silent between two commands, and how often that is looked at.
-const IDLE: Duration = Duration::from_secs(3_600);
-const LOOKS: u32 = (IDLE.as_secs() / PATIENCE.as_secs()) as u32;
+const IDLE: Duration = Duration::from_hours(1);
+const LOOKS: u64 = IDLE.as_secs() / PATIENCE.as_secs();
 
 /// How long, and for how many bytes, a client that still sends is listened to after the last reply.
 const LINGER: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ struct Connection<'d, T> {
     bytes: Vec<u8>,
     start: usize,
     /// How often the alarm rang since the last command.
-    quiet: u32,
+    quiet: u64,
     /// Whether it rang in the midst of the next.
     is_stuck: bool,
     has_asked: bool,
@@ -180,7 +180,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
         // It may have begun just now.
         self.is_stuck = is_in_command;
-        alarm.reset(Instant::now() + PATIENCE);
+        let rang_at = alarm.deadline();
+        alarm.reset(rang_at + PATIENCE);
         Ok(())
     }
 

@@ -30,6 +30,10 @@ pub(super) struct Questions {
 }
 
 /// A question that waits to be asked, or the reply to one that is not asked at all.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few wait, and only for one round trip"
+)]
 enum Question {
     Throttle {
         key: String,
@@ -40,6 +44,10 @@ enum Question {
     Refused(String),
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few wait, and only for one round trip"
+)]
 enum Answer<'q> {
     Throttle(Charged),
     Check(Decision),
@@ -67,7 +75,7 @@ impl Questions {
     ) {
         let asked = match throttle::read(command, &mut self.limits) {
             Ok(asked) => asked,
-            Err(problem) => return self.refuse(problem, replies),
+            Err(problem) => return self.refuse(&problem, replies),
         };
         if !self.is_at_once {
             self.waiting.push(Question::Throttle {
@@ -100,12 +108,12 @@ impl Questions {
             let problem = problem.as_deref().unwrap_or("they were not read yet");
             return self.refuse_as(
                 "UNAVAILABLE",
-                format!("the rules are not known: {problem}"),
+                &format!("the rules are not known: {problem}"),
                 replies,
             );
         }
         match check::read(command) {
-            Err(problem) => self.refuse(problem, replies),
+            Err(problem) => self.refuse(&problem, replies),
             Ok(attributes) if self.is_at_once => {
                 let deciding = server.decide(&attributes, FrontEnd::Resp);
                 match deciding.now_or_never() {
@@ -117,14 +125,14 @@ impl Questions {
         }
     }
 
-    fn refuse(&mut self, problem: String, replies: &mut Replies) {
+    fn refuse(&mut self, problem: &str, replies: &mut Replies) {
         self.refuse_as("ERR", problem, replies);
     }
 
     /// In its turn, after the answers to what was asked before.
-    fn refuse_as(&mut self, code: &str, problem: String, replies: &mut Replies) {
+    fn refuse_as(&mut self, code: &str, problem: &str, replies: &mut Replies) {
         if self.is_at_once {
-            replies.error(code, &problem);
+            replies.error(code, problem);
         } else {
             self.waiting
                 .push(Question::Refused(format!("{code} {problem}")));

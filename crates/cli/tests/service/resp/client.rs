@@ -114,7 +114,7 @@ pub(crate) fn command(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
-        bytes += &format!("${}\r\n{word}\r\n", word.len());
+        bytes.push_str(&["$", &word.len().to_string(), "\r\n", word, "\r\n"].concat());
     }
     bytes.into_bytes()
 }
