@@ -549,10 +549,11 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
             (is_secret, is_leased),
             "{rule}"
         );
-        let per = rules.get("r").unwrap().per().join("@");
+        let per = rules.get("r").unwrap().per().iter();
+        let name: String = per.map(|name| format!("@{name}")).collect();
         assert_eq!(
             scope.name(),
-            format!("r@{per}"),
+            format!("r{name}"),
             "another `per` begins anew"
         );
     }

@@ -134,7 +134,7 @@ fn no_api_key_is_in_redis() {
     let attributes = json!({"api_key": "clear-key", "session": "clear-session", "user_id": "u"});
     check(&server, &attributes).with_status(200);
     let keys: Vec<String> = redis.query(&["KEYS", "*"]);
-    let of_rules = |key: &&String| key.contains("}:a:") || key.contains("}:b:");
+    let of_rules = |key: &&String| key.contains("}:a@") || key.contains("}:b@");
     assert_eq!(keys.iter().filter(of_rules).count(), 2, "{keys:?}");
     let log = server.log.text();
     for text in keys.iter().chain([&log]) {

@@ -1,7 +1,7 @@
 -- Every limit of the call, as it is written in ARGV: once, before the steps that name it by its place.
 
 local function read_limit(kind)
-  if kind == 'bucket' then
+  if kind == 'bucket' or kind == 'cell' then
     return {
       kind = kind,
       count = number(),

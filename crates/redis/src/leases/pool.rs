@@ -261,6 +261,12 @@ impl Pool {
         })
     }
 
+    /// Forgets what was taken, and that there was too little.
+    pub(crate) fn forget(&mut self) {
+        self.lease = None;
+        self.rests = None;
+    }
+
     /// Whether its units should go back: nobody takes them, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();

@@ -157,7 +157,7 @@ impl Inner {
             self.hints.forget(placed.name);
             if let Some(shared) = self.pools.get(placed.name) {
                 // What was taken in advance is part of what is forgotten.
-                drop(shared.pool.lock().empty());
+                shared.pool.lock().forget();
             }
         }
         let step = Step::forget(&self.keys, scope, limit, key);

@@ -117,7 +117,7 @@ impl Step {
             return None;
         };
         let has_short_road = match &task.form {
-            Form::Bucket(form) => matches!(form.hold(), Hold::UpTo(_)),
+            Form::Bucket(form) => !form.has_common_parts() && matches!(form.hold(), Hold::UpTo(_)),
             Form::FixedWindow(_) => true,
             Form::SlidingCounter(_)
             | Form::SlidingSlots(_)

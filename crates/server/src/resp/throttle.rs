@@ -226,6 +226,6 @@ mod tests {
         let texts: std::collections::HashSet<_> = keys.iter().map(|bytes| key(bytes)).collect();
         assert_eq!(texts.len(), keys.len());
         assert_eq!(key(b"\xff"), "\0ff");
-        assert_eq!(key(b"\0ff"), "\x0006666");
+        assert_eq!(key(b"\0ff"), "\x00006666");
     }
 }
