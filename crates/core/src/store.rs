@@ -65,6 +65,12 @@ pub trait Store: Send + Sync + 'static {
     /// Lets a lease last its whole time again. False if it is unknown or has ended.
     fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
+    /// Charges one limit within the call, for stores that never wait for anything. Nothing, and nothing
+    /// charged, from those that may.
+    fn charge_at_once(&self, _charge: &Charge<'_>) -> Option<Outcome> {
+        None
+    }
+
     /// A new name for what a request with these charges will hold.
     fn lease_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
         LeaseId::random()

@@ -83,6 +83,14 @@ impl Store for AnyStore {
         ask!(self, renew(lease))
     }
 
+    #[inline]
+    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Outcome> {
+        match self {
+            Self::Memory(store) => store.charge_at_once(charge),
+            Self::Redis(store) => store.charge_at_once(charge),
+        }
+    }
+
     fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         match self {
             Self::Memory(store) => store.lease_for(charges),

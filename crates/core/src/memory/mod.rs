@@ -338,4 +338,9 @@ impl Store for MemoryStore {
     async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
         Ok(self.renew(lease))
     }
+
+    #[inline]
+    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Outcome> {
+        Some(self.charge_one(charge))
+    }
 }

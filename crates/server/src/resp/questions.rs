@@ -77,27 +77,22 @@ impl Questions {
             Ok(asked) => asked,
             Err(problem) => return self.refuse(&problem, replies),
         };
-        if !self.is_at_once {
-            self.waiting.push(Question::Throttle {
-                key: asked.key.into_owned(),
-                limit: asked.limit.clone(),
-                cost: asked.cost,
-            });
-            return;
-        }
         let charge = Charge {
             scope: &self.scope,
             limit: asked.limit,
             key: &asked.key,
             cost: asked.cost,
         };
-        let charging = server.gate.charge(&charge, server.throttle_on_failure);
-        match charging.now_or_never() {
+        match server.gate.charge_at_once(&charge) {
             Some(charged) => {
                 self.throttled.count(&charged);
                 throttle::write(&charged, replies);
             }
-            None => replies.error("UNAVAILABLE", UNDECIDED),
+            None => self.waiting.push(Question::Throttle {
+                key: asked.key.into_owned(),
+                limit: asked.limit.clone(),
+                cost: asked.cost,
+            }),
         }
     }
 

@@ -34,6 +34,7 @@ type Numbers = [i64; 3];
 const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 /// Reads a command.
+#[inline]
 pub(super) fn read<'a>(
     command: Command<'a>,
     limits: &'a mut Limits,
@@ -64,6 +65,7 @@ pub(super) fn read<'a>(
 }
 
 /// Writes the five numbers of an answer.
+#[inline]
 pub(super) fn write(charged: &Charged, replies: &mut Replies) {
     if charged.is_failed() {
         replies.error("UNAVAILABLE", super::UNDECIDED);
@@ -108,16 +110,21 @@ fn key(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+#[inline]
 fn integer(command: Command<'_>, place: usize) -> Result<i64, String> {
     let given = command.get(place);
-    parse(given).ok_or_else(|| {
-        let given = super::quoted(given);
-        let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
-        format!("{name} must be a whole number, and is `{given}`")
-    })
+    parse(given).ok_or_else(|| no_integer(given, place))
+}
+
+#[cold]
+fn no_integer(given: &[u8], place: usize) -> String {
+    let given = super::quoted(given);
+    let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
+    format!("{name} must be a whole number, and is `{given}`")
 }
 
 /// A whole number as Redis reads one: digits, after a minus if it has one.
+#[inline]
 fn parse(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

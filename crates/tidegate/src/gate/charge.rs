@@ -52,6 +52,16 @@ impl<S: Store> Gate<S> {
         }
     }
 
+    /// Charges one limit that no rule is about within the call, if the store never waits for anything.
+    #[inline]
+    pub fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Charged> {
+        let outcome = self.store.charge_at_once(charge)?;
+        Some(Charged {
+            outcome,
+            without_store: None,
+        })
+    }
+
     #[cold]
     fn charge_without(&self, charge: &Charge<'_>, choice: OnStoreFailure) -> Outcome {
         let unknown = |allowed| unknown(allowed, charge.limit.capacity(), self.clock.now());
