@@ -549,12 +549,8 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
             (is_secret, is_leased),
             "{rule}"
         );
-        let per = rules.get("r").unwrap().per().iter();
-        let name: String = per.map(|name| format!("@{name}")).collect();
-        assert_eq!(
-            scope.name(),
-            format!("r{name}"),
-            "another `per` begins anew"
-        );
+        let mut name = vec!["r"];
+        name.extend(rules.get("r").unwrap().per().iter().map(String::as_str));
+        assert_eq!(scope.name(), name.join("@"), "another `per` begins anew");
     }
 }
