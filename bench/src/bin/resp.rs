@@ -33,7 +33,8 @@ fn main() {
 
     let mut ours = Command::new(program);
     ours.args(["serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
-    ours.args(["--log-level", "error", "--data-dir"]).arg(folder.join("data"));
+    ours.args(["--log-level", "error", "--data-dir"])
+        .arg(folder.join("data"));
     let (tidegate, port) = Tidegate::start(ours);
     let redis = RedisServer::start();
     let servers = [
