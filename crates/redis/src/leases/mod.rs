@@ -2,7 +2,7 @@
 
 mod pool;
 
-pub(crate) use pool::{Grant, Lease, Pool, Unused};
+pub(crate) use pool::{AT_LEAST, Grant, Lease, Pool, Unused};
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ const BEFORE_END: Duration = Duration::from_millis(100);
 /// How long an empty pool is kept for what was learned about its demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// How many units should be there for each instance when Redis is asked again after it had too few.
-const AT_LEAST: u64 = 50;
+pub(crate) const AT_LEAST: u64 = 50;
 /// A lease is not used for the last moment before its end.
 const MARGIN: Duration = Duration::from_millis(1);
 

@@ -12,7 +12,7 @@ use tidegate_core::{
 use tokio::time::Instant;
 
 use super::{Inner, Placed};
-use crate::leases::{Grant, Lease, Pool, SharedPool, Unused};
+use crate::leases::{AT_LEAST, Grant, Lease, Pool, SharedPool, Unused};
 use crate::monotonic::now;
 use crate::wire::{Answer, Step, Want};
 
@@ -258,6 +258,8 @@ impl Inner {
         let instances = self.instances.count().unwrap_or(1).max(1);
         let left = self.hints.remaining(placed.name);
         let share = left.unwrap_or_else(|| limit.capacity()) / instances;
+        // What remained when it was last heard of may be more by now.
+        let share = share.max(AT_LEAST.min(limit.capacity() / instances / 2));
         let wanted = shared.pool.lock().wants(cost, share);
         let carried = wanted.before.map_or(0, |(_, _, left)| left);
         let id = LeaseId::random();

@@ -198,3 +198,31 @@ async fn requests_that_another_limit_denies_lose_nothing() {
     store.leave().await;
     assert_eq!(left(&server, &leased).await, 10_000 - allowed);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_has_run_dry_is_not_asked_for_every_drop() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let rate = Rate::new(2_000, Micros::SECOND).burst(500);
+    let asked = asked(&Limit::new(rate, Algorithm::TOKEN_BUCKET).unwrap());
+    let (before, begin) = (calls(&store), std::time::Instant::now());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, asked) = (store.clone(), asked.clone());
+        tasks.spawn(async move {
+            let mut allowed = 0_u64;
+            while begin.elapsed() < Duration::from_secs(2) {
+                if asked.ask(&store, 1).await.unwrap().allowed {
+                    allowed += 1;
+                } else {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            allowed
+        });
+    }
+    let allowed: u64 = tasks.join_all().await.into_iter().sum();
+    let (most, calls) = (500 + 2_000 * 2, calls(&store) - before);
+    assert!(allowed * 100 >= most * 90, "{allowed} of {most}");
+    assert!(calls * 20 <= allowed, "{calls} calls for {allowed}");
+}
