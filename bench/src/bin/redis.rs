@@ -80,12 +80,13 @@ async fn compare(server: &RedisServer) -> bool {
     ordinary.turn(DECISIONS / 10).await;
 
     let mut costs = [Vec::new(), Vec::new()];
-    let (mut ratios, mut client) = (Vec::new(), Vec::new());
+    let (mut ratios, mut client, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let (calls, steps) = ours.sent();
     for turn in 0..TURNS {
         let mut micros = [0.0; 2];
         // Whoever goes first changes from turn to turn.
         for place in [turn % 2, (turn + 1) % 2] {
+            let started = Instant::now();
             let (redis, own) = (cpu_micros(server.pid()), cpu_micros(std::process::id()));
             match place {
                 0 => ours.turn(DECISIONS).await,
@@ -96,6 +97,7 @@ async fn compare(server: &RedisServer) -> bool {
             costs[place].push(micros[place]);
             if place == 0 {
                 client.push(each(cpu_micros(std::process::id()) - own));
+                rates.push(DECISIONS as f64 / started.elapsed().as_secs_f64());
             }
         }
         ratios.push(micros[0] / micros[1]);
@@ -108,9 +110,10 @@ async fn compare(server: &RedisServer) -> bool {
     );
     println!("  tidegate {tidegate:.2} us, a script call each {script:.2} us, ratio {ratio:.2}");
     println!(
-        "  calls per decision {:.4}, {:.1} decisions a call, CPU time of the client {:.2} us",
+        "  calls per decision {:.4}, {:.1} decisions a call, {:.0} decisions a second, CPU time of the client {:.2} us",
         calls as f64 / (TURNS * DECISIONS) as f64,
         steps as f64 / calls as f64,
+        median(rates),
         median(client),
     );
     if ratio > ALLOWED {

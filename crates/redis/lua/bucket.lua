@@ -1,14 +1,15 @@
 -- Token bucket and leaky bucket: a steady flow with room for a burst.
 -- Mirror of crates/core/src/algorithm/bucket.rs: same names, same order. What instances have taken
--- in advance is in bucket_leases.lua.
+-- in advance is in bucket_leases.lua; what the most common charges need, in bucket_admit.lua.
 --
 -- limit: count, window, burst, to_full, hold (the longest delay; -1: wait for what is before)
 -- state: whole, part, changed_at: whole + part / window requests are owed as of changed_at
 --        leases: what is out on lease, if anything; debt does not fall below it
 
-local bucket = {}
+local bucket = module('bucket_admit')
+local leaked = bucket.leaked
 
-local max, min = math.max, math.min
+local max = math.max
 
 function bucket.state_of(whole, part, changed_at, leases)
   return { whole = whole, part = part, changed_at = changed_at, leases = leases }
@@ -16,24 +17,6 @@ end
 
 function bucket.fresh()
   return { whole = 0, part = 0, changed_at = 0, leases = nil }
-end
-
--- What is left of a debt after `elapsed`.
-local function leaked(limit, whole, part, elapsed)
-  local less_whole, less_part = mul_div(elapsed, limit.count, limit.window)
-  return bucket.less(whole, part, less_whole, less_part, limit.window)
-end
-bucket.leaked = leaked
-
--- Less by `less_whole + less_part / window`, stopping at nothing.
-function bucket.less(whole, part, less_whole, less_part, window)
-  if part < less_part then
-    whole, part = whole - 1, part + window
-  end
-  if whole < less_whole then
-    return 0, 0
-  end
-  return whole - less_whole, part - less_part
 end
 
 -- What is still owed at `at`, which is not before the state's last change; and the leases that are
@@ -45,12 +28,12 @@ local function repaid(limit, state, at)
   return leaked(limit, state.whole, state.part, at - state.changed_at)
 end
 
--- How long a debt takes to fall to `target`, which it is above; rounded up.
+-- How long a debt takes to fall to `target`, which it is above.
 local function time_to_repay(limit, whole, part, target, leases, at)
   if leases then
     return module('bucket_leases').time_to_repay(limit, whole, part, target, leases, at)
   end
-  return min(mul_add_div_ceil(whole - target, limit.window, part, limit.count), MAX)
+  return bucket.time_to_repay(limit, whole, part, target)
 end
 
 local function moved_back(limit, state, now)
@@ -83,22 +66,6 @@ local function wait_for(limit, whole, part, cost, now, leases, at)
     return true, NOW, wait
   end
   return false, wait - limit.hold, 0
-end
-
--- The answer to most charges, in plain numbers: those that fit at once, into a bucket that has no
--- leases, lets nothing wait in line, and was last changed in the past. Returns the debt to keep as of
--- now, what remains, and when nothing is owed; nothing for all other charges.
-function bucket.admit(limit, whole, part, changed_at, cost, now)
-  if changed_at > now or cost == 0 or limit.hold < 0 then
-    return nil
-  end
-  whole, part = leaked(limit, whole, part, now - changed_at)
-  whole = whole + cost
-  local owed = part > 0 and whole + 1 or whole
-  if owed > limit.burst then
-    return nil
-  end
-  return whole, part, limit.burst - owed, plus(now, time_to_repay(limit, whole, part, 0))
 end
 
 -- Decides one charge and returns the state to keep.

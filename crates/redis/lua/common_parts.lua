@@ -14,17 +14,17 @@ function common_parts.each(window)
 end
 
 -- From parts of the window, rounded up.
-local function keep(part, window, each)
+local function from_part(part, window, each)
   if each then
     return part * each
   end
   return mul_add_div_ceil(part, PARTS, 0, window)
 end
-common_parts.keep = keep
+common_parts.from_part = from_part
 
--- To whole requests and parts of the window. What `keep` made of a part becomes that part again;
+-- To whole requests and parts of the window. What `from_part` made of a part becomes that part again;
 -- everything else is rounded up.
-function common_parts.open(kept, window, each)
+function common_parts.to_part(kept, window, each)
   local part, rest
   if each then
     rest = kept % each
@@ -32,7 +32,7 @@ function common_parts.open(kept, window, each)
   else
     part, rest = mul_div(kept, window, PARTS)
   end
-  if rest > 0 and (each or keep(part, window) ~= kept) then
+  if rest > 0 and (each or from_part(part, window) ~= kept) then
     part = part + 1
   end
   if part < window then

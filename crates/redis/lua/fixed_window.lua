@@ -1,31 +1,19 @@
 -- Fixed window: one counter for each window, all of it back at the window's end.
--- Mirror of crates/core/src/algorithm/fixed_window.rs: same names, same order.
+-- Mirror of crates/core/src/algorithm/fixed_window.rs: same names, same order. What the most common
+-- charges need is in fixed_window_admit.lua.
 --
 -- limit: count, window, from_first (whether the first request opens the window)
 -- state: opened_at, changed_at, used
 
-local fixed_window = {}
+local fixed_window = module('fixed_window_admit')
+local window_at = fixed_window.window_at
 
 local calendar = module('calendar')
 
 local max, min = math.max, math.min
 
--- The window that is open at `at`: its start, what was used in it, its end.
-local function window_at(limit, opened_at, used, at)
-  local starts_at, ends_at
-  if limit.from_first then
-    starts_at, ends_at = opened_at, plus(opened_at, limit.window)
-    local is_open = used > 0 and at < ends_at
-    if not is_open then
-      starts_at, ends_at = at, plus(at, limit.window)
-    end
-  else
-    starts_at, ends_at = calendar.around(limit.window, at)
-  end
-  return starts_at, opened_at == starts_at and used or 0, ends_at
-end
-
--- The same of a state, and when it was last changed.
+-- The window of a state that is open at `at`: its start, when it was last changed, what was used in it,
+-- its end.
 local function current(limit, state, at)
   local opened_at, used, ends_at = window_at(limit, state.opened_at, state.used, at)
   return opened_at, max(state.changed_at, opened_at), used, ends_at
@@ -48,21 +36,6 @@ end
 
 function fixed_window.fresh()
   return { opened_at = 0, changed_at = 0, used = 0 }
-end
-
--- The answer to most charges, in plain numbers: those that fit, into a window that was last changed
--- in the past. Returns when it was opened and what is used of it then, what remains, and when it ends;
--- nothing for all other charges.
-function fixed_window.admit(limit, opened_at, changed_at, used, cost, now)
-  if changed_at > now or cost == 0 then
-    return nil
-  end
-  local starts_at, already, ends_at = window_at(limit, opened_at, used, now)
-  used = already + cost
-  if used > limit.count then
-    return nil
-  end
-  return starts_at, used, limit.count - used, ends_at
 end
 
 -- Decides one charge and returns the state to keep.

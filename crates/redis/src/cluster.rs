@@ -20,6 +20,7 @@ use crate::link::{Link, LinkSettings, Target};
 use crate::monotonic::now;
 use crate::stats::Stats;
 use crate::url::Node;
+use crate::wire::Step;
 
 /// How many slots every cluster has.
 const SLOTS: usize = 16_384;
@@ -38,6 +39,7 @@ struct Inner {
     dialer: Dialer,
     deadline: Duration,
     stats: Arc<Stats>,
+    probe: Step,
     seeds: Vec<Node>,
     map: ArcSwap<Map>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
@@ -57,9 +59,8 @@ impl Cluster {
     /// Begins to look for the masters. Must be called within a runtime.
     pub(crate) fn open(
         seeds: Vec<Node>,
-        dialer: Dialer,
         deadline: Duration,
-        stats: Arc<Stats>,
+        (dialer, stats, probe): (Dialer, Arc<Stats>, Step),
     ) -> Self {
         let map = Map {
             owners: vec![None; SLOTS],
@@ -70,6 +71,7 @@ impl Cluster {
             dialer,
             deadline,
             stats,
+            probe,
             seeds,
             map: ArcSwap::from_pointee(map),
             links: Mutex::new(HashMap::new()),
@@ -180,6 +182,7 @@ impl Inner {
                 deadline: self.deadline,
                 is_cluster: true,
                 stats: Arc::clone(&self.stats),
+                probe: self.probe.clone(),
             }))
         });
         Arc::clone(link)
@@ -188,6 +191,12 @@ impl Inner {
     /// Writes down who answers for a slot now.
     fn moved(&self, slot: u16, node: Node) -> Arc<Link> {
         let link = self.link(node);
+        if self
+            .owner(slot)
+            .is_some_and(|owner| Arc::ptr_eq(&owner, &link))
+        {
+            return link;
+        }
         self.map.rcu(|map| {
             let mut map = Map::clone(map);
             if let Some(owner) = map.owners.get_mut(usize::from(slot)) {
@@ -212,7 +221,10 @@ impl Inner {
                 masters.push(node);
             }
         }
-        self.links.lock().retain(|node, _| masters.contains(node));
+        // Who has told of this may be behind the times: links are kept while somebody uses them.
+        self.links
+            .lock()
+            .retain(|node, link| masters.contains(node) || link.is_in_use());
         self.map.store(Arc::new(Map {
             owners,
             masters,

@@ -11,7 +11,7 @@ use crate::monotonic::now;
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Limit, Micros, Outcome, Rate, Retry};
+use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
 /// How long a denial is remembered at the most.
@@ -45,12 +45,14 @@ struct Hint {
     /// Whether what was used flows back all the time, and not at the end of something.
     flows: bool,
     denial: Option<Denial>,
+    /// When it was last forgotten: what was asked before that counts for nothing.
+    forgotten_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Denial {
     /// Of a limit with these numbers.
-    rate: Rate,
+    form: Form,
     cost: u64,
     sent_at: Instant,
     until: Instant,
@@ -79,7 +81,7 @@ impl Hints {
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
         let now = now();
-        if denial.rate != limit.rate() || cost < denial.cost || now >= denial.until {
+        if denial.form != *limit.form() || cost < denial.cost || now >= denial.until {
             return None;
         }
         let waited = Micros::from(now - denial.sent_at);
@@ -111,7 +113,7 @@ impl Hints {
             Retry::Now => Duration::ZERO,
         };
         let denial = (!outcome.allowed && !is_concurrency && !hold.is_zero()).then(|| Denial {
-            rate: limit.rate(),
+            form: *limit.form(),
             cost,
             sent_at,
             until: sent_at + hold,
@@ -122,8 +124,21 @@ impl Hints {
             outcome: *outcome,
             flows: matches!(limit.form(), Form::Bucket(_)),
             denial,
+            forgotten_at: None,
         };
+        self.put(name, hint);
+    }
+
+    fn put(&self, name: StateName, mut hint: Hint) {
         let mut part = self.part(name).lock();
+        let known = part.young.get(&name).or_else(|| part.old.get(&name));
+        if let Some(forgotten_at) = known.and_then(|known| known.forgotten_at) {
+            if hint.forgotten_at.is_none() && hint.heard_at <= forgotten_at {
+                // It was asked before it was forgotten.
+                return;
+            }
+            hint.forgotten_at = hint.forgotten_at.or(Some(forgotten_at));
+        }
         if part.young.len() >= YOUNG && !part.young.contains_key(&name) {
             part.old = std::mem::take(&mut part.young);
         }
@@ -133,6 +148,7 @@ impl Hints {
     /// What was last said to remain.
     pub(crate) fn remaining(&self, name: StateName) -> Option<u64> {
         self.with(name, |hint| hint.outcome.remaining)
+            .filter(|remaining| *remaining < u64::MAX)
     }
 
     /// What was last said of it all, if that is no older than `age`.
@@ -163,9 +179,26 @@ impl Hints {
 
     /// Forgets one state.
     pub(crate) fn forget(&self, name: StateName) {
-        let mut part = self.part(name).lock();
-        part.young.remove(&name);
-        part.old.remove(&name);
+        let now = now();
+        let nothing = Outcome {
+            allowed: true,
+            limit: 0,
+            remaining: u64::MAX,
+            retry: Retry::Now,
+            reset_at: Timestamp::EPOCH,
+            delay: Micros::ZERO,
+            at: Timestamp::EPOCH,
+        };
+        self.put(
+            name,
+            Hint {
+                heard_at: now,
+                outcome: nothing,
+                flows: false,
+                denial: None,
+                forgotten_at: Some(now),
+            },
+        );
     }
 
     /// Forgets every denial.
@@ -195,7 +228,7 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_core::{Algorithm, Timestamp};
+    use tidegate_core::{Algorithm, Rate};
 
     fn limit(algorithm: Algorithm) -> Limit {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()

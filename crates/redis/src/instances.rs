@@ -4,7 +4,9 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::Value;
+use tokio::time::Instant;
 
 use crate::monotonic::now;
 use crate::router::Router;
@@ -32,6 +34,8 @@ pub(crate) struct Instances {
     name: String,
     /// Zero while nobody has counted.
     count: AtomicU64,
+    /// Until when others may not have come back yet, so that fewer than before means nothing.
+    gathering_until: Mutex<Instant>,
 }
 
 impl Instances {
@@ -39,6 +43,7 @@ impl Instances {
         Self {
             name: tidegate_core::LeaseId::random().to_string(),
             count: AtomicU64::new(0),
+            gathering_until: Mutex::new(now()),
         }
     }
 
@@ -54,9 +59,19 @@ impl Instances {
         let deadline = now() + EVERY;
         let counted = router.command(KEY, command, deadline).await;
         if let Ok(Value::Int(count)) = counted {
-            let count = u64::try_from(count).unwrap_or(0);
+            let mut count = u64::try_from(count).unwrap_or(0);
+            if now() < *self.gathering_until.lock() {
+                count = count.max(self.count.load(Ordering::Relaxed));
+            }
             self.count.store(count, Ordering::Relaxed);
+        } else {
+            self.lost_sight();
         }
+    }
+
+    /// Redis is away: when it is back, the others need a while to announce themselves again.
+    fn lost_sight(&self) {
+        *self.gathering_until.lock() = now() + Duration::from_millis(COUNTS_FOR) + EVERY;
     }
 
     /// Says that this instance is gone.
@@ -79,6 +94,8 @@ pub(crate) async fn keep_counting<T>(owner: Weak<T>, parts: impl Fn(&T) -> (&Ins
             let (instances, router) = parts(&owner);
             if router.is_up() {
                 instances.announce(router).await;
+            } else {
+                instances.lost_sight();
             }
         }
         tokio::time::sleep(EVERY).await;

@@ -42,7 +42,7 @@ enum Servers {
 
 impl Router {
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>) -> Self {
+    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &Step) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));
         let deadline = settings.deadline;
         let link = |target| {
@@ -52,6 +52,7 @@ impl Router {
                 deadline,
                 is_cluster: false,
                 stats: Arc::clone(stats),
+                probe: probe.clone(),
             }))
         };
         let servers = match settings.url.topology.clone() {
@@ -70,7 +71,8 @@ impl Router {
             }
             Topology::Cluster { seeds } => {
                 let stats = Arc::clone(stats);
-                Servers::Cluster(Cluster::open(seeds, dialer.clone(), deadline, stats))
+                let parts = (dialer.clone(), stats, probe.clone());
+                Servers::Cluster(Cluster::open(seeds, deadline, parts))
             }
         };
         Self {

@@ -25,7 +25,10 @@ macro_rules! module {
 macro_rules! algorithms {
     () => {
         concat!(
+            module!("bucket_admit"),
+            module!("fixed_window_admit"),
             module!("calendar"),
+            module!("months"),
             module!("bucket"),
             module!("common_parts"),
             module!("bucket_leases"),
@@ -44,6 +47,8 @@ pub(crate) const SCRIPT: &str = concat!(
     include_str!("../lua/modules.lua"),
     include_str!("../lua/shell/call.lua"),
     "function run_module(name)\n",
+    module!("bucket_road", "shell/"),
+    module!("fixed_window_road", "shell/"),
     algorithms!(),
     module!("inline", "shell/"),
     module!("bucket_form", "shell/"),
@@ -61,6 +66,7 @@ pub(crate) const SCRIPT: &str = concat!(
     module!("rare_ops", "shell/"),
     module!("register", "shell/"),
     "end\n",
+    include_str!("../lua/shell/limits.lua"),
     include_str!("../lua/shell/steps.lua"),
 );
 

@@ -83,7 +83,9 @@ pub enum UrlError {
     #[error("`unix://` needs the path of a socket, such as `unix:///run/redis.sock`")]
     NoPath,
     /// A user or password is not readable.
-    #[error("the user or the password in the URL is not percent-encoded UTF-8")]
+    #[error(
+        "the user or the password in the URL is not percent-encoded: write `/` as `%2F`, `?` as `%3F`, `@` as `%40`, or use the settings for user and password"
+    )]
     Credentials,
     /// Something after a question mark that means nothing here.
     #[error(
@@ -112,6 +114,12 @@ impl FromStr for RedisUrl {
                     scheme: scheme.to_owned(),
                 });
             }
+        }
+        // Whatever stands before the last `@` may be a password that is not encoded as it should be.
+        if let Some((before, _)) = rest.rsplit_once('@')
+            && before.contains(['/', '?', '#', ','])
+        {
+            return Err(UrlError::Credentials);
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !query.is_empty() {
@@ -202,8 +210,13 @@ fn credentials(authority: &str) -> Result<Credentials<'_>, UrlError> {
 }
 
 fn node(text: &str, default_port: u16) -> Result<Node, UrlError> {
+    // What stands after a colon may be a password.
+    let shown = match text.split_once(':') {
+        Some((host, port)) if port.parse::<u64>().is_err() => format!("{host}:…"),
+        _ => text.to_owned(),
+    };
     let wrong = || UrlError::Host {
-        host: text.to_owned(),
+        host: shown.clone(),
     };
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
@@ -346,6 +359,9 @@ mod tests {
             ("redis+sentinel://:s3cret@a",  "needs the name"),
             ("redis+cluster://:s3cret@a/3", "has no databases"),
             ("redis://:%s3cret@a",          "percent-encoded"),
+            ("redis://:pa?s3cret@a",        "percent-encoded"),
+            ("redis://:pa/s3cret@a",        "percent-encoded"),
+            ("redis://user:s3cret",         "is not `host`"),
             ("unix://run/redis.sock",       "needs the path"),
             (":s3cret@localhost",           "begins with"),
         ];

@@ -8,8 +8,10 @@ mod encode;
 
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
-use tidegate_core::limit::MAX_WINDOW;
-use tidegate_core::{Charge, LeaseId, Limit, Micros, Outcome, Request, Scope, Timestamp};
+use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW};
+use tidegate_core::{
+    Algorithm, Charge, LeaseId, Limit, Micros, Outcome, Rate, Request, Scope, Timestamp,
+};
 
 use crate::keys::{Keys, slot_of};
 pub(crate) use answer::{Answer, StepError, decode};
@@ -204,6 +206,28 @@ impl Step {
         step.with_register(keys).also_held(there)
     }
 
+    /// A step that always writes, and leaves nothing for long.
+    pub(crate) fn probe(keys: &Keys) -> Self {
+        let (scope, rate) = (Scope::new("probe"), Rate::new(MAX_COUNT, Micros::DAY));
+        let Ok(limit) = Limit::new(rate, Algorithm::TOKEN_BUCKET) else {
+            return Self::bare(Op::Settle, None);
+        };
+        let charges = [Charge {
+            scope: &scope,
+            limit: &limit,
+            key: "probe",
+            cost: 1,
+        }];
+        Self::settle(keys, &Request::new(&charges))
+    }
+
+    /// Forgets where a lease is held.
+    pub(crate) fn unregister(keys: &Keys, lease: LeaseId) -> Self {
+        let mut step = Self::bare(Op::Forget, None);
+        step.keys.push(keys.register(lease));
+        step
+    }
+
     /// Forgets what a key has used of a limit.
     pub(crate) fn forget(keys: &Keys, scope: &Scope, limit: &Limit, key: &str) -> Self {
         let state = keys.state(scope, limit, key);
@@ -254,6 +278,11 @@ impl Step {
         register
             .chain(self.keys.iter().map(String::as_str))
             .chain(charged)
+    }
+
+    /// Whether it is to be done even if nobody waits for its answer any more.
+    pub(crate) fn is_owed(&self) -> bool {
+        !matches!(self.op, Op::Charge | Op::Peek | Op::Lease)
     }
 
     /// The slot of its keys, if it has any.

@@ -202,8 +202,8 @@ impl Service {
         };
         let ending = async {
             handle.drain().begun().await;
-            tracing::info!("shutting down: finishing what is in flight");
             server.begin_to_drain();
+            tracing::info!("shutting down: finishing what is in flight");
             tokio::time::sleep(self.drain_delay).await;
             drain.begin();
         };

@@ -118,7 +118,16 @@ impl<'a> Attributes<'a> {
         name: impl Into<Cow<'a, str>>,
         value: impl Into<Cow<'a, str>>,
     ) -> Result<(), AttributeError> {
-        let (name, value) = (lower_case_header(name.into()), value.into());
+        self.insert_with(name.into(), value.into(), EncodedSlashes::Decode)
+    }
+
+    fn insert_with(
+        &mut self,
+        name: Cow<'a, str>,
+        value: Cow<'a, str>,
+        slashes: EncodedSlashes,
+    ) -> Result<(), AttributeError> {
+        let name = lower_case_header(name);
         check_name(&name)?;
         if value.len() > MAX_VALUE {
             return Err(AttributeError::TooLong {
@@ -139,7 +148,7 @@ impl<'a> Attributes<'a> {
         }
         let value = match name.as_ref() {
             "ip" => self.take_address(value)?,
-            "path" => normal_path(value)?,
+            "path" => normal_path(value, slashes)?,
             "host" => normal_host(value),
             "method" => upper_case(value),
             _ => value,
@@ -148,6 +157,44 @@ impl<'a> Attributes<'a> {
             self.entries.push((name, value));
         }
         Ok(())
+    }
+
+    /// Adds the path of a request, in which an encoded slash means what `slashes` says.
+    pub fn insert_path(
+        &mut self,
+        path: impl Into<Cow<'a, str>>,
+        slashes: EncodedSlashes,
+    ) -> Result<(), AttributeError> {
+        self.insert_with("path".into(), path.into(), slashes)
+    }
+
+    /// Adds what is known under `name`, in place of what was known before. An empty value removes it.
+    ///
+    /// ```
+    /// use tidegate::Attributes;
+    ///
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert("tier", "free")?;
+    /// attributes.set("tier", "pro")?;
+    /// assert_eq!(attributes.get("tier"), Some("pro"));
+    /// # Ok::<(), tidegate::AttributeError>(())
+    /// ```
+    pub fn set(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Result<(), AttributeError> {
+        let name = lower_case_header(name.into());
+        self.entries.retain(|(known, _)| *known != name);
+        if name == "ip" {
+            self.ip = None;
+        }
+        self.insert(name, value)
+    }
+
+    /// Makes this the cost of the request. Zero asks and takes nothing.
+    pub fn set_cost(&mut self, cost: u64) {
+        self.cost = cost;
     }
 
     fn take_address(&mut self, value: Cow<'a, str>) -> Result<Cow<'a, str>, AttributeError> {
@@ -207,11 +254,11 @@ fn lower_case_header(name: Cow<'_, str>) -> Cow<'_, str> {
     name
 }
 
-fn normal_path(value: Cow<'_, str>) -> Result<Cow<'_, str>, PathError> {
+fn normal_path(value: Cow<'_, str>, slashes: EncodedSlashes) -> Result<Cow<'_, str>, PathError> {
     match value {
-        Cow::Borrowed(text) => path::normalise(text, EncodedSlashes::Decode),
+        Cow::Borrowed(text) => path::normalise(text, slashes),
         Cow::Owned(text) => {
-            let normal = path::normalise(&text, EncodedSlashes::Decode)?.into_owned();
+            let normal = path::normalise(&text, slashes)?.into_owned();
             Ok(Cow::Owned(normal))
         }
     }

@@ -9,11 +9,13 @@ mod decision;
 mod failure;
 mod local;
 mod owed;
+mod receipt;
 mod reset;
 mod settle;
 
 pub use charge::Charged;
 pub use decision::{Answer, Decision};
+pub use receipt::Receipt;
 pub use reset::ResetError;
 pub use settle::Unsettled;
 
@@ -114,19 +116,42 @@ impl<S: Store> Gate<S> {
     /// Decides a request: charges every limit that applies to it, or none.
     pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let rules = self.rules.load_full();
-        let now = attributes.time().unwrap_or_else(|| self.clock.now());
+        let now = self.time_of(attributes);
         let claims = claims(&rules, attributes, now);
-        let lease = self.new_lease(&rules, &claims);
+        self.decide_claims(rules, &claims, attributes, now).await
+    }
 
-        let mut slots = open_slots(&rules, &claims, now);
-        self.ask_enforced(&rules, &claims, &mut slots, attributes, lease)
+    /// [Decides](Self::decide) a request, and keeps what it takes to give back or settle afterwards what
+    /// it was charged.
+    pub async fn decide_with_receipt(&self, attributes: &Attributes<'_>) -> Receipt {
+        let rules = self.rules.load_full();
+        let now = self.time_of(attributes);
+        let claims = claims(&rules, attributes, now);
+        let decision = self.decide_claims(rules, &claims, attributes, now).await;
+        Receipt::new(decision, &claims, attributes)
+    }
+
+    fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {
+        attributes.time().unwrap_or_else(|| self.clock.now())
+    }
+
+    async fn decide_claims(
+        &self,
+        rules: Arc<RuleSet>,
+        claims: &Claims<'_>,
+        attributes: &Attributes<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        let lease = self.new_lease(&rules, claims);
+        let mut slots = open_slots(&rules, claims, now);
+        self.ask_enforced(&rules, claims, &mut slots, attributes, lease)
             .await;
         let allowed = slots
             .iter()
             .all(|slot| slot.is_shadow || slot.outcome.allowed);
         self.ask_shadows(
             &rules,
-            &claims,
+            claims,
             &mut slots,
             attributes,
             lease.filter(|_| allowed),
@@ -186,23 +211,33 @@ impl<S: Store> Gate<S> {
         attributes: &Attributes<'_>,
         lease: Option<LeaseId>,
     ) {
-        for claim in claims.iter().filter(|claim| claim.is_shadow) {
-            let charges = charges(rules, claims, |other| other.rule == claim.rule);
-            if charges.is_empty() {
-                continue;
-            }
-            let request = Request {
-                charges: &charges,
-                at: attributes.time(),
-                lease,
-            };
-            let mine = |slot: &Slot| slot.is_charged && slot.rule == claim.rule;
-            let answered = match self.settle_before(&request).await {
-                Ok(()) => self.store.charge(&request).await,
-                Err(error) => Err(error),
-            };
+        // All at the same time, so that many of them take no longer than one.
+        let asking = claims
+            .iter()
+            .filter(|claim| claim.is_shadow)
+            .map(|claim| async move {
+                let charges = charges(rules, claims, |other| other.rule == claim.rule);
+                if charges.is_empty() {
+                    return None;
+                }
+                let request = Request {
+                    charges: &charges,
+                    at: attributes.time(),
+                    lease,
+                };
+                let answered = match self.settle_before(&request).await {
+                    Ok(()) => self.store.charge(&request).await,
+                    Err(error) => Err(error),
+                };
+                Some((claim.rule, answered))
+            });
+        for (rule, answered) in settle::all(asking).await.into_iter().flatten() {
             if let Ok(outcomes) = answered {
-                fill(slots, mine, &outcomes);
+                fill(
+                    slots,
+                    |slot| slot.is_charged && slot.rule == rule,
+                    &outcomes,
+                );
             } else {
                 let without = Without {
                     rules,
@@ -210,7 +245,7 @@ impl<S: Store> Gate<S> {
                     at: attributes.time(),
                     lease,
                 };
-                self.go_on(&without, |other| other.rule == claim.rule, slots);
+                self.go_on(&without, |other| other.rule == rule, slots);
             }
         }
     }

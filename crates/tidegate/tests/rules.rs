@@ -545,9 +545,12 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
         let rules = rules.unwrap();
         let scope = rules.get("r").unwrap().scope();
         assert_eq!(
-            (scope.has_secret_keys(), scope.is_leased(), scope.name()),
-            (is_secret, is_leased, "r"),
+            (scope.has_secret_keys(), scope.is_leased()),
+            (is_secret, is_leased),
             "{rule}"
         );
+        let mut name = vec!["r"];
+        name.extend(rules.get("r").unwrap().per().iter().map(String::as_str));
+        assert_eq!(scope.name(), name.join("@"), "another `per` begins anew");
     }
 }

@@ -134,7 +134,7 @@ fn no_api_key_is_in_redis() {
     let attributes = json!({"api_key": "clear-key", "session": "clear-session", "user_id": "u"});
     check(&server, &attributes).with_status(200);
     let keys: Vec<String> = redis.query(&["KEYS", "*"]);
-    let of_rules = |key: &&String| key.contains("}:a:") || key.contains("}:b:");
+    let of_rules = |key: &&String| key.contains("}:a@") || key.contains("}:b@");
     assert_eq!(keys.iter().filter(of_rules).count(), 2, "{keys:?}");
     let log = server.log.text();
     for text in keys.iter().chain([&log]) {
@@ -196,6 +196,33 @@ fn redis_is_reached_by_tls_with_a_certificate() {
     let place = Place::new();
     let server = place.serve_with(&["--redis", &redis.url()], &environment);
     wait_for_status(&server, 200, "ready");
+}
+
+#[test]
+fn a_cluster_is_shared_like_one_redis() {
+    let cluster = tidegate_testkit::redis::Cluster::start();
+    let places = [Place::new(), Place::new()];
+    let url = cluster.url();
+    let [first, second] =
+        [&places[0], &places[1]].map(|place| place.serve_with(&["--redis", &url], &CALM));
+    let rules = json!({"rules": [
+        {"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": "10/day", "algorithm": "fixed_window"},
+        {"id": "per-key", "per": ["api_key"], "missing": "deny", "limit": "1000/day"},
+    ]});
+    let rules = rules.to_string();
+    first.ask("PUT /v1/rules", &rules).with_status(200);
+    wait_until("the other has the rules", Duration::from_secs(1), || {
+        let count = second.ask("GET /readyz", "").json()["rules"]["count"].clone();
+        (count == 2).then_some(())
+    });
+    let servers = [&first, &second];
+    let answers = (0..30).map(|turn| {
+        let reply = check(servers[turn % 2], &json!({"user_id": "u", "api_key": "k"}));
+        assert_eq!(reply.json()["degraded"], false, "{reply:?}");
+        reply.status
+    });
+    assert_eq!(answers.filter(|status| *status == 200).count(), 10);
+    wait_for_status(&second, 200, "ready");
 }
 
 /// A deadline of the default length, for what is about time.

@@ -224,3 +224,22 @@ fn the_rules_of_a_data_directory_go_along_to_redis() {
     let other = serve(&other, &redis, &[]);
     other.ask("GET /v1/rules/one", "").with_status(200);
 }
+
+#[test]
+fn rules_that_are_damaged_here_and_lost_in_redis_are_not_taken_for_none() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("data/rules")).unwrap();
+    place.write("data/rules/000000000001.json", "damaged");
+    let server = serve(&place, &redis, &[]);
+    let ready = wait_for_status(&server, 503, "not ready");
+    let problem = ready["rules"]["problem"].as_str().unwrap();
+    assert!(problem.contains("Redis has no rules"), "{problem}");
+    check(&server, &json!({})).with_status(503);
+
+    let other = Place::new();
+    let other = serve(&other, &redis, &[]);
+    other.ask("PUT /v1/rules", ONE).with_status(200);
+    wait_for_status(&server, 200, "ready");
+    check(&server, &json!({})).with_status(200);
+}

@@ -77,7 +77,7 @@ impl Bucket {
     /// A state as it is to be kept, whatever window the next to read it has.
     #[inline]
     pub fn kept(&self, state: BucketState) -> BucketState {
-        let part = self.common.map_or(state.part, |c| c.keep(state.part));
+        let part = self.common.map_or(state.part, |c| c.of_part(state.part));
         BucketState { part, ..state }
     }
 
@@ -87,7 +87,7 @@ impl Bucket {
         let Some(common) = self.common else {
             return kept;
         };
-        let (whole, part) = common.open(kept.part);
+        let (whole, part) = common.to_part(kept.part);
         BucketState {
             whole: kept.whole.saturating_add(whole),
             part,

@@ -30,17 +30,17 @@ impl CommonParts {
 
     /// From parts of the window, rounded up.
     #[inline]
-    pub(super) fn keep(self, part: u64) -> u64 {
+    pub(super) fn of_part(self, part: u64) -> u64 {
         match self.each {
             Some(each) => part * each.get(),
             None => self.window.mul_add_div_ceil(part, PARTS, 0),
         }
     }
 
-    /// To whole requests and parts of the window. What [`keep`](Self::keep) made of a part
+    /// To whole requests and parts of the window. What [`of_part`](Self::of_part) made of a part
     /// becomes that part again; everything else is rounded up.
     #[inline]
-    pub(super) fn open(self, kept: u64) -> (u64, u64) {
+    pub(super) fn to_part(self, kept: u64) -> (u64, u64) {
         let (part, is_exact) = match self.each {
             Some(each) => {
                 let (part, rest) = each.div_rem(kept);
@@ -59,7 +59,7 @@ impl CommonParts {
     #[cold]
     fn nearest(self, kept: u64) -> (u64, bool) {
         let (part, rest) = Divisor::new(PARTS).mul_div(kept, self.window.get());
-        (part, rest == 0 || self.keep(part) == kept)
+        (part, rest == 0 || self.of_part(part) == kept)
     }
 }
 
@@ -85,9 +85,9 @@ mod tests {
         fn a_part_is_read_as_it_was_kept(window in any_window(), part: u64) {
             let common = CommonParts::of(Divisor::new(window));
             let part = part % window;
-            let kept = common.keep(part);
+            let kept = common.of_part(part);
             prop_assert!(kept < PARTS);
-            prop_assert_eq!(common.open(kept), (0, part));
+            prop_assert_eq!(common.to_part(kept), (0, part));
         }
 
         /// Up to less than one of the kept parts, and exactly where windows divide the longest.
@@ -95,8 +95,8 @@ mod tests {
         fn another_window_reads_no_less(window in any_window(), other in any_window(), part: u64) {
             let common = CommonParts::of(Divisor::new(other));
             let part = part % window;
-            let kept = CommonParts::of(Divisor::new(window)).keep(part);
-            let (whole, read) = common.open(kept);
+            let kept = CommonParts::of(Divisor::new(window)).of_part(part);
+            let (whole, read) = common.to_part(kept);
             prop_assert!(read < other);
             let read = u128::from(read) + u128::from(whole) * u128::from(other);
             let lost = u128::from(common.each.is_none());

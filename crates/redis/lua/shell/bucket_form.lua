@@ -4,7 +4,6 @@
 local form = form_of('inline')
 
 form.algorithm = module('bucket')
-local admit = form.algorithm.admit
 -- How long a debt lasts depends on the limit in force.
 form.forgets_by_limit = true
 
@@ -43,31 +42,6 @@ function form.write(state)
     end
   end
   return text
-end
-
--- A charge that is admitted at once: what remains, and when nothing is owed. Nothing, and nothing
--- changed, if it takes more than that to decide it.
-function form.admit(limit, key, cost, now)
-  local text, whole, part, changed_at = redis.call('GET', key), 0, 0, 0
-  if text then
-    whole, part, changed_at = match(text, '^debt=(%d+) part=(%d+) at=(%d+)$')
-    whole, part, changed_at = tonumber(whole), tonumber(part), tonumber(changed_at)
-    if not whole or whole > MAX or part >= limit.window then
-      return nil
-    end
-  end
-  local remaining, reset_at
-  whole, part, remaining, reset_at = admit(limit, whole, part, changed_at, cost, now)
-  if not whole then
-    return nil
-  end
-  local debt = format('debt=%d part=%d at=%d', whole, part, now)
-  redis.call('SET', key, debt, 'PXAT', expiry(reset_at))
-  return remaining, reset_at
-end
-
-function form.limit()
-  return { count = number(), window = number(), burst = number(), to_full = number(), hold = number(), form = nil }
 end
 
 function form.lease(task, step)

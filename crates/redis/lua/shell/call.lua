@@ -1,8 +1,8 @@
 -- The shell around the algorithms: all that reads and writes Redis.
 --
 -- One call carries a list of steps, decided in order. KEYS and ARGV are flat, as wire.rs writes them.
--- The reply is the time of Redis in microseconds and one answer for each step: a list, or a text that
--- says why this step failed. A step reads and checks every key first, then decides, then writes;
+-- The reply is the time of Redis in microseconds and one answer for each step: a list, or the two
+-- numbers of steps.lua, or a text that says why this step failed. A step reads and checks every key first, then decides, then writes;
 -- what one step meets is no concern of the others.
 
 local ceil, max, min = math.ceil, math.max, math.min
@@ -13,14 +13,8 @@ local A_DAY = 86400000
 -- Members are written to a sorted set so many at a time, as a call takes a limited number of values.
 local AT_ONCE = 1000
 
-local function call(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then
-    -- Older servers put the place in the script before the message.
-    error({ text = match(reply.err, '^@[^:]*: ?%d+: %-?(.*)$') or reply.err }, 0)
-  end
-  return reply
-end
+-- Raises what Redis says is wrong, as a text.
+local call = redis.call
 
 local function unreadable(key)
   error({ text = 'UNREADABLE the value of key `' .. key .. '` is not a state of this limit' }, 0)
@@ -78,9 +72,9 @@ local function number()
   return tonumber(ARGV[next_argument])
 end
 
--- Every limit of the call comes once, before the steps that name it by its place.
+-- The limits of the call, by their places.
 local limits = {}
 
 -- The time of Redis, read once.
-local clock = redis.call('TIME')
+local clock = call('TIME')
 local time = tonumber(clock[1]) * 1000000 + tonumber(clock[2])

@@ -5,10 +5,6 @@ local form = form_of('spilled')
 local leases = module('leases')
 form.algorithm = module('concurrency')
 
-function form.limit()
-  return { holders = number(), lease_ttl = number(), has_companion = true, form = nil }
-end
-
 function form.open(_, key, _, companion)
   local view = leases.open(key, companion)
   return { key = key, is_kept = view.is_kept, state = view, changed_at = view.changed_at }

@@ -54,7 +54,8 @@ function register.release(step)
     local time = leases.time_for(state.view, step)
     any = leases.release(state.view, step.lease, time, step) or any
   end
-  if #here + #there > 0 then
+  -- While it is held elsewhere, it must still be found: whoever releases it there forgets this.
+  if #here > 0 and #there == 0 then
     call('DEL', step.register)
   end
   return { any and 1 or 0, unpack(there) }

@@ -15,8 +15,4 @@ function form.write(state)
   return format('at=%.0f current=%.0f previous=%.0f', state.changed_at, state.current, state.previous)
 end
 
-function form.limit()
-  return { count = number(), window = number(), form = nil }
-end
-
 return form

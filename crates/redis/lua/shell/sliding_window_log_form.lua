@@ -4,10 +4,6 @@ local form = form_of('spilled')
 
 form.algorithm = module('sliding_window_log')
 
-function form.limit()
-  return { count = number(), window = number(), form = nil }
-end
-
 local function view(key)
   local log = module('sorted_set')(key, 1, function(found, put)
     local total, cost = match(found[1] or '', '^(%d+):(%d+)$')

@@ -4,10 +4,6 @@ local form = form_of('spilled')
 
 form.algorithm = module('sliding_window_slots')
 
-function form.limit()
-  return { count = number(), window = number(), slot = number(), counted = number(), form = nil }
-end
-
 function form.open(_, key)
   local fields = call('HGETALL', key)
   local changed_at, counts, kept = 0, {}, {}

@@ -2,7 +2,8 @@
 
 local function read_task(op)
   local limit = limits[number()]
-  local task = { form = limit.form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
+  local form = module(limit.kind .. '_form')
+  local task = { form = form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
   if limit.has_companion then
     task.companion = key()
   end

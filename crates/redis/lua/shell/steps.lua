@@ -1,8 +1,9 @@
 -- Steps, as they are written in KEYS and ARGV, read one after the other and answered.
 --
 -- Charges of one limit on one key each, at the time of Redis, come in runs: the limit and the cost
--- once, and how many keys. Those that are admitted at once are answered by two numbers, what remains and
--- when all of it is back. The others, and all other steps, take the long road of step.lua.
+-- once, and how many keys. Those that are admitted at once are answered by two numbers and no list,
+-- what remains and when all of it is back. The others, and all other steps, take the long road of
+-- step.lua.
 
 local reply, answers = { time }, 1
 
@@ -16,19 +17,20 @@ end
 
 -- A charge that it takes more to decide.
 local function decide(limit, key, cost)
-  local task = { form = limit.form, limit = limit, cost = cost, first = 1, key = key }
-  answer(pcall(module('step').run, { op = 'charge', now = time, is_supplied = false, tasks = { task } }))
+  local form = module(limit.kind .. '_form')
+  local task = { form = form, limit = limit, cost = cost, first = 1, key = key }
+  answer(pcall(module('step').run, { op = 'charge', now = time, lease = '', is_supplied = false, tasks = { task } }))
 end
 
 local function run_of_charges()
   local limit, cost, count = limits[number()], number(), number()
-  local admit = limit.form.admit
+  local charge = module(limit.kind .. '_road')
   for index = next_key + 1, next_key + count do
     local key = KEYS[index]
-    local is_done, remaining, reset_at = pcall(admit, limit, key, cost, time)
+    local is_done, remaining, reset_at = pcall(charge, limit, key, cost, time)
     if is_done and remaining then
-      answers = answers + 1
-      reply[answers] = { remaining, reset_at }
+      reply[answers + 1], reply[answers + 2] = remaining, reset_at
+      answers = answers + 2
     elseif is_done then
       decide(limit, key, cost)
     else
@@ -39,12 +41,6 @@ local function run_of_charges()
   return count
 end
 
-for index = 1, number() do
-  local form = module(text() .. '_form')
-  local limit = form.limit()
-  limit.form = form
-  limits[index] = limit
-end
 local left = number()
 while left > 0 do
   local op = text()

@@ -2,7 +2,7 @@
 
 mod pool;
 
-pub(crate) use pool::{Grant, Lease, Pool, Unused};
+pub(crate) use pool::{AT_LEAST, Grant, Lease, Pool, Unused};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +10,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::hints::StateName;
+
+/// How many pools there may be; states beyond that are asked for one by one.
+const MOST: usize = 65_536;
 
 /// A pool for each state, made when it is first asked for.
 #[derive(Default)]
@@ -20,20 +23,27 @@ pub(crate) struct Pools {
 /// A pool, and who may fill it: one at a time, while the others wait for what comes.
 pub(crate) struct SharedPool {
     pub(crate) pool: Mutex<Pool>,
-    pub(crate) filling: tokio::sync::Mutex<()>,
+    pub(crate) filling: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Pools {
-    /// The pool of a state, made with `new` if there is none.
-    pub(crate) fn of(&self, name: StateName, new: impl FnOnce() -> Pool) -> Arc<SharedPool> {
+    /// The pool of a state, made with `new` if there is none. None if there are too many.
+    pub(crate) fn of(
+        &self,
+        name: StateName,
+        new: impl FnOnce() -> Pool,
+    ) -> Option<Arc<SharedPool>> {
         let mut pools = self.pools.lock();
+        if pools.len() >= MOST && !pools.contains_key(&name) {
+            return None;
+        }
         let pool = pools.entry(name).or_insert_with(|| {
             Arc::new(SharedPool {
                 pool: Mutex::new(new()),
-                filling: tokio::sync::Mutex::new(()),
+                filling: Arc::default(),
             })
         });
-        Arc::clone(pool)
+        Some(Arc::clone(pool))
     }
 
     /// The pool of a state, if there is one.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::monotonic::now;
+use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
@@ -14,6 +15,8 @@ const IDLE: Duration = Duration::from_millis(200);
 const BEFORE_END: Duration = Duration::from_millis(100);
 /// How long an empty pool is kept for what was learned about its demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
+/// How many units should be there for each instance when Redis is asked again after it had too few.
+pub(crate) const AT_LEAST: u64 = 50;
 /// A lease is not used for the last moment before its end.
 const MARGIN: Duration = Duration::from_millis(1);
 
@@ -27,6 +30,8 @@ pub(crate) struct Pool {
     /// How much to ask for next time.
     batch: u64,
     used_at: Instant,
+    /// Until when nothing is asked for, because Redis had less than was wanted, and what it said.
+    rests: Option<(Instant, Outcome)>,
 }
 
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
+    /// Its end: that of the window or slot, where it is one.
+    pub(crate) ends_at: Timestamp,
 }
 
 /// What Redis granted.
@@ -60,8 +67,10 @@ pub(crate) struct Grant {
     pub(crate) lasts: Micros,
     pub(crate) sent_at: Instant,
     pub(crate) outcome: Outcome,
-    /// How many that were left of the lease before belong to this one.
+    /// How many that were left of the lease before may belong to this one.
     pub(crate) carried: u64,
+    /// Whether it is a bucket's, in which Redis itself carries over what was left.
+    pub(crate) is_bucket: bool,
 }
 
 /// What a pool would have to be filled with.
@@ -94,11 +103,12 @@ impl Pool {
             lease: None,
             batch: 1,
             used_at: now(),
+            rests: None,
         }
     }
 
     /// Serves `cost`, if there is that much.
-    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<Outcome> {
+    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, Lease)> {
         let now = now();
         self.used_at = now;
         // What was taken under other numbers does not speak for these.
@@ -111,21 +121,67 @@ impl Pool {
         }
         held.units -= cost;
         let remaining = held.outcome.remaining.saturating_add(held.units);
-        Some(Outcome {
+        let outcome = Outcome {
             allowed: true,
             remaining: remaining.min(held.outcome.limit),
             retry: Retry::Now,
             delay: Micros::ZERO,
             ..held.outcome
+        };
+        Some((outcome, held.lease))
+    }
+
+    /// Lets some units gather in Redis before it is asked again, so that many who wait for what drips in do
+    /// not ask for every drop: as long as `AT_LEAST` for each instance take, but never so long that any
+    /// could be lost.
+    pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
+        let units = AT_LEAST.saturating_mul(instances);
+        let (capacity, whole) = match self.limit.form() {
+            Form::Bucket(bucket) => (bucket.burst(), bucket.to_full()),
+            Form::SlidingCounter(counter) => (self.limit.capacity(), counter.window()),
+            Form::SlidingSlots(slots) => (self.limit.capacity(), slots.window()),
+            // All of a fixed window comes back at once, and its denials are remembered until then.
+            Form::FixedWindow(_) | Form::SlidingLog(_) | Form::Concurrency(_) => return,
+        };
+        let gather = u128::from(whole.get()) * u128::from(units.min(capacity / 2).max(1))
+            / u128::from(capacity.max(1));
+        let gather = Duration::from_micros(u64::try_from(gather).unwrap_or(u64::MAX));
+        let retry = Duration::from(outcome.retry.wait().unwrap_or_default());
+        self.rests = Some((sent_at + gather.min(LASTS).max(retry.min(LASTS)), *outcome));
+    }
+
+    /// The answer while it rests: denied until then.
+    pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
+        let (until, outcome) = self.rests.filter(|_| *limit == self.limit)?;
+        let wait = until.checked_duration_since(now())?;
+        let wait = Micros::from(wait);
+        (!wait.is_zero()).then_some(Outcome {
+            allowed: false,
+            remaining: self.units(),
+            retry: Retry::After(wait),
+            delay: Micros::ZERO,
+            ..outcome
         })
     }
 
+    /// Goes over to another limit of the same state; what was taken under the one before goes back.
+    pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
+        if *limit == self.limit {
+            return None;
+        }
+        let unused = self.empty();
+        self.limit = limit.clone();
+        self.batch = 1;
+        self.rests = None;
+        unused
+    }
+
     /// Puts back what was served and is not needed. False if its lease has gone.
-    pub(crate) fn put_back(&mut self, cost: u64, charged_at: Timestamp) -> bool {
+    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&Lease) -> bool) -> bool {
         let now = now();
         let is_same = |held: &&mut Held| {
             let used = held.granted.saturating_sub(held.units);
-            now < held.ends_at && held.lease.charged_at == charged_at && used >= cost
+            now < held.ends_at && is_of(&held.lease) && used >= cost
         };
         match self.lease.as_mut().filter(is_same) {
             Some(held) => {
@@ -156,8 +212,8 @@ impl Pool {
     pub(crate) fn fill(&mut self, limit: &Limit, grant: &Grant) {
         let now = now();
         if *limit != self.limit {
-            self.limit = limit.clone();
-            self.lease = None;
+            // It has gone over to another limit meanwhile: what was granted is lost until it ends.
+            return;
         }
         if let Some(held) = &self.lease {
             let lasted = now.saturating_duration_since(held.filled_at);
@@ -168,15 +224,23 @@ impl Pool {
             }
         }
         self.batch = self.batch.min(self.limit.capacity());
+        // What was left belongs to the new lease if Redis put it there, or if both are of one window. Some
+        // of it may have gone since the question was sent.
         let left = match &self.lease {
-            // Some may have gone since the question was sent.
-            Some(held) => held.units.min(grant.carried),
-            None => 0,
+            Some(held) if grant.is_bucket || held.lease.ends_at == grant.lease.ends_at => {
+                held.units.min(grant.carried)
+            }
+            _ => 0,
+        };
+        let carried = if left > 0 || grant.is_bucket {
+            grant.carried
+        } else {
+            0
         };
         let lasts = Duration::from(grant.lasts).saturating_sub(MARGIN);
         self.lease = Some(Held {
             lease: grant.lease,
-            granted: grant.carried.saturating_add(grant.taken),
+            granted: carried.saturating_add(grant.taken),
             units: left.saturating_add(grant.taken),
             filled_at: now,
             ends_at: grant.sent_at + lasts,
@@ -195,6 +259,12 @@ impl Pool {
             lease: held.lease,
             units: held.units,
         })
+    }
+
+    /// Forgets what was taken, and that there was too little.
+    pub(crate) fn forget(&mut self) {
+        self.lease = None;
+        self.rests = None;
     }
 
     /// Whether its units should go back: nobody takes them, or their end is near.

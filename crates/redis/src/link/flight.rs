@@ -27,51 +27,67 @@ pub(super) enum End {
     Answered,
     /// It works, and the server no longer takes writes.
     ReadOnly,
+    /// It works, and the server does not do what it is asked.
+    Refused(String),
     /// No answer came.
     Silent,
     /// It does not work any more.
     Lost(String),
 }
 
-/// Sends a batch and answers its jobs. An answer that is late is still waited for, up to `silence`.
+/// Sends a batch and answers its jobs. An answer that takes longer than `deadline` is late, and is still
+/// waited for until the server has been silent for `silence`: some jobs have more patience than decisions.
 pub(super) async fn fly(
     connection: MultiplexedConnection,
     batch: Batch,
-    silence: Duration,
+    (deadline, silence): (Duration, Duration),
 ) -> Flight {
     let sent_at = now();
-    let deadline = batch.deadline();
     let Batch { question, jobs } = batch;
     let question = Arc::new(question);
     let mut answering = Box::pin(ask(connection, Arc::clone(&question)));
-    let Ok(answer) = tokio::time::timeout_at(deadline, answering.as_mut()).await else {
+    let Ok(answer) = tokio::time::timeout_at(sent_at + deadline, answering.as_mut()).await else {
         return Flight::Late(Box::pin(async move {
             match tokio::time::timeout_at(sent_at + silence, answering).await {
-                Ok(Ok(_)) => End::Answered,
-                Ok(Err(error)) => end_of(&error),
+                Ok(answer) => land(answer, &question, jobs, sent_at),
                 Err(_) => End::Silent,
             }
         }));
     };
-    let end = match answer {
-        Ok(value) => hand_out(value, &question, jobs, sent_at),
+    let end = land(answer, &question, jobs, sent_at);
+    Flight::Landed(end, sent_at.elapsed())
+}
+
+/// Answers the jobs, and tells what the answer says about the server.
+fn land(
+    answer: Result<Value, RedisError>,
+    question: &Question,
+    jobs: Vec<Job>,
+    sent_at: Instant,
+) -> End {
+    match answer {
+        Ok(value) => hand_out(value, question, jobs, sent_at),
         Err(error) => {
-            let end = end_of(&error);
+            let end = end_of(&error, question);
             let error = CallError::from(&error);
             for job in jobs {
                 let _ = job.reply.send(Err(error.clone()));
             }
             end
         }
-    };
-    Flight::Landed(end, sent_at.elapsed())
+    }
 }
 
-fn end_of(error: &RedisError) -> End {
+fn end_of(error: &RedisError, question: &Question) -> End {
     if is_read_only(error) {
         return End::ReadOnly;
     }
     match CallError::from(error) {
+        CallError::NotNow(problem) | CallError::Refused(problem)
+            if matches!(question, Question::Steps { .. }) && !problem.contains("TRYAGAIN") =>
+        {
+            End::Refused(problem)
+        }
         error if error.is_answer() => End::Answered,
         error => End::Lost(error.to_string()),
     }
@@ -105,10 +121,15 @@ async fn send(
     if !is_asking {
         return command.query_async(connection).await;
     }
-    let mut both = redis::pipe();
-    both.cmd("ASKING").ignore().add_command(command.clone());
-    let mut answers: Vec<Value> = both.query_async(connection).await?;
-    Ok(answers.pop().unwrap_or(Value::Nil))
+    // One right after the other on the same connection.
+    let mut other = connection.clone();
+    let asking = redis::cmd("ASKING");
+    let (_, answer) = futures_util::future::join(
+        asking.query_async::<Value>(&mut other),
+        command.query_async(connection),
+    )
+    .await;
+    answer
 }
 
 /// Hands the answers to those who asked, and tells what they say about the server.
@@ -135,23 +156,34 @@ fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant)
             return End::Answered;
         }
     };
-    let mut end = End::Answered;
+    let (mut refused, mut is_read_only, mut has_answer) = (None, false, false);
     for (job, answer) in jobs.into_iter().zip(answers) {
-        if let Err(error) = &answer
-            && error.code() == "READONLY"
-        {
-            end = End::ReadOnly;
-        }
-        let answer = answer
-            .map(|answer| {
-                Reply::Step(StepReply {
+        let answer = match answer {
+            Ok(answer) => {
+                has_answer = true;
+                Ok(Reply::Step(StepReply {
                     answer,
                     now,
                     sent_at,
-                })
-            })
-            .map_err(|error| CallError::of_step(&error));
+                }))
+            }
+            Err(error) => {
+                is_read_only |= error.code() == "READONLY";
+                let error = CallError::of_step(&error);
+                match &error {
+                    CallError::NotNow(problem) | CallError::Refused(problem) => {
+                        refused.get_or_insert_with(|| problem.clone());
+                    }
+                    _ => has_answer = true,
+                }
+                Err(error)
+            }
+        };
         let _ = job.reply.send(answer);
     }
-    end
+    match refused {
+        _ if is_read_only => End::ReadOnly,
+        Some(problem) if !has_answer => End::Refused(problem),
+        _ => End::Answered,
+    }
 }

@@ -12,6 +12,7 @@ use redis::{RedisError, Value};
 use super::flight::{End, Flight, fly};
 use super::{BATCH, Shared, Target, batch};
 use crate::backoff::Backoff;
+use crate::call::CallError;
 use crate::dial::{Role, within};
 use crate::monotonic::now;
 use crate::wire;
@@ -20,8 +21,12 @@ use crate::wire;
 const FLIGHTS: usize = 2;
 /// The same where each slot has a call of its own.
 const FLIGHTS_IN_CLUSTER: usize = 64;
+/// The oldest Redis whose commands the script can use.
+const OLDEST: u32 = 7;
 /// How many calls may fail with none that succeeds between them.
 const FAILURES: u32 = 5;
+/// How long a connection may lie idle before it is tried.
+const IDLE: Duration = Duration::from_millis(500);
 /// How long a server may be silent while it is asked.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -94,26 +99,56 @@ async fn connect(shared: &Shared) -> Result<MultiplexedConnection, String> {
         within(timeout, wire::eval(&[]).query_async(&mut connection)).await;
     probe.map_err(told)?;
     let patience = settings.deadline.min(timeout);
+    let step = &settings.probe;
+    let probe = wire::evalsha(&[step]);
     let probe: Result<Value, RedisError> =
-        within(patience, wire::evalsha(&[]).query_async(&mut connection)).await;
-    probe.map_err(told)?;
-    warn_of_eviction(&mut connection, timeout).await;
+        within(patience, probe.query_async(&mut connection)).await;
+    match probe {
+        Ok(value) => match wire::decode(&[step], value) {
+            Ok((_, answers)) => {
+                if let Some(Err(error)) = answers.first() {
+                    return Err(format!("{node}: {error}"));
+                }
+            }
+            Err(error) => return Err(format!("{node}: {error}")),
+        },
+        // It answers for other slots, and that is answer enough.
+        Err(error) if settings.is_cluster && is_redirect(&error) => {}
+        Err(error) => return Err(told(error)),
+    }
+    look_at(&mut connection, timeout)
+        .await
+        .map_err(|problem| format!("{node}: {problem}"))?;
     settings.stats.add(&settings.stats.connects);
     *shared.connected_to.lock() = Some(node.clone());
     tracing::info!(server = %node, "connected to Redis");
     Ok(connection)
 }
 
-/// A server that evicts keys gives whole limits back to those who have used them up.
-async fn warn_of_eviction(connection: &mut MultiplexedConnection, timeout: Duration) {
-    let mut command = redis::cmd("INFO");
-    command.arg("memory");
-    let told: Result<String, RedisError> = within(timeout, command.query_async(connection)).await;
+/// Refuses servers that are too old, and warns of those that evict keys: they would give whole limits
+/// back to those who have used them up.
+async fn look_at(connection: &mut MultiplexedConnection, timeout: Duration) -> Result<(), String> {
+    let told: Result<String, RedisError> =
+        within(timeout, redis::cmd("INFO").query_async(connection)).await;
+    // A user that may not ask finds out otherwise.
     let told = told.unwrap_or_default();
-    let policy = told
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("maxmemory_policy:"));
-    if let Some(policy) = policy
+    let field = |name: &str| {
+        told.lines()
+            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
+    };
+    let version = field("redis_version").unwrap_or_default();
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    if let Some(major) = major
+        && u32::cmp(&major, &OLDEST).is_lt()
+    {
+        return Err(format!(
+            "this is Redis {version}, and version {OLDEST} or later is needed"
+        ));
+    }
+    if let Some(policy) = field("maxmemory_policy")
         && policy != "noeviction"
     {
         tracing::warn!(
@@ -121,6 +156,14 @@ async fn warn_of_eviction(connection: &mut MultiplexedConnection, timeout: Durat
             "this Redis evicts keys when it is full, and a counter that is evicted is a limit that is whole again; set `maxmemory-policy noeviction`"
         );
     }
+    Ok(())
+}
+
+fn is_redirect(error: &RedisError) -> bool {
+    matches!(
+        CallError::from(error),
+        CallError::Moved(_) | CallError::Ask(_) | CallError::NotNow(_)
+    )
 }
 
 fn is_master(role: &Value) -> bool {
@@ -162,7 +205,7 @@ async fn serve(shared: &Shared, connection: MultiplexedConnection) -> String {
                 settings.stats.add(&settings.stats.calls);
                 let jobs = batch.jobs.len() as u64;
                 settings.stats.add_many(&settings.stats.steps, jobs);
-                flights.push(fly(connection.clone(), batch, silence));
+                flights.push(fly(connection.clone(), batch, (settings.deadline, silence)));
             }
         }
         let end = tokio::select! {
@@ -189,9 +232,22 @@ async fn serve(shared: &Shared, connection: MultiplexedConnection) -> String {
             },
             Some(end) = late.next(), if !late.is_empty() => end,
             () = shared.wake.notified() => continue,
+            // A connection that nobody uses would not notice its end.
+            () = tokio::time::sleep(IDLE), if flights.is_empty() && late.is_empty() => {
+                let ping = batch::ping();
+                flights.push(fly(connection.clone(), ping, (settings.deadline, silence)));
+                continue;
+            }
         };
         match end {
             End::Answered => {}
+            End::Refused(problem) => {
+                failures += 1;
+                settings.stats.add(&settings.stats.failures);
+                if failures >= FAILURES {
+                    return problem;
+                }
+            }
             End::ReadOnly => return "it has become a replica".to_owned(),
             End::Silent => return format!("it was silent for {silence:?}"),
             End::Lost(problem) => return problem,

@@ -20,12 +20,17 @@ use tokio::time::Instant;
 
 use crate::call::{CallError, Job, Reply, Work};
 use crate::dial::Dialer;
+use crate::monotonic::now;
 use crate::sentinel::Sentinels;
 use crate::stats::Stats;
 use crate::url::Node;
+use crate::wire::Step;
 
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;
+
+/// How long after the last question a link counts as used.
+const IN_USE: Duration = Duration::from_secs(5);
 
 /// A link to one server. Ends its task when it is dropped.
 pub(crate) struct Link {
@@ -41,6 +46,8 @@ pub(crate) struct LinkSettings {
     /// Whether steps may share a call only if they share a slot.
     pub(crate) is_cluster: bool,
     pub(crate) stats: Arc<Stats>,
+    /// A step that writes, to see whether the server does what decisions ask of it.
+    pub(crate) probe: Step,
 }
 
 /// Whom a link connects to.
@@ -66,6 +73,7 @@ struct Shared {
     room: AtomicU64,
     /// Whom it is connected to.
     connected_to: Mutex<Option<Node>>,
+    asked_at: Mutex<Instant>,
 }
 
 impl Link {
@@ -80,6 +88,7 @@ impl Link {
             problem: Mutex::new("it has not been reached yet".to_owned()),
             room: AtomicU64::new(BATCH as u64 * 16),
             connected_to: Mutex::new(None),
+            asked_at: Mutex::new(now()),
         });
         let task = tokio::spawn(life::live(Arc::clone(&shared)));
         Self { shared, task }
@@ -128,6 +137,11 @@ impl Link {
         self.shared.connected_to.lock().clone()
     }
 
+    /// Whether somebody has asked something of late.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.shared.asked_at.lock().elapsed() < IN_USE
+    }
+
     /// How many jobs wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         self.shared.queue.lock().len()
@@ -158,6 +172,7 @@ impl Shared {
         }
         queue.push_back(job);
         drop(queue);
+        *self.asked_at.lock() = now();
         self.wake.notify_one();
         Ok(())
     }

@@ -110,6 +110,11 @@ impl Inner {
         for at in groups[..denied].iter().flatten() {
             self.hints.forget(placed[*at].name);
         }
+        if let Some(lease) = request.lease {
+            let inner = Arc::clone(self);
+            self.runtime
+                .spawn(async move { inner.unregister(lease).await });
+        }
         for group in groups[..denied].iter().chain(&groups[denied + 1..]) {
             let charges = charges_of(request, group);
             let part = part_of(request, &charges);

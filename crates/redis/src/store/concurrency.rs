@@ -1,5 +1,7 @@
 //! The leases of concurrency limits: named so that their name leads to where they are held.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, LeaseId, Micros, Request, StoreError};
@@ -9,7 +11,41 @@ use super::{Inner, Placed};
 use crate::keys::{Keys, slot_of_lease};
 use crate::wire::{Answer, Step};
 
+/// Releases a lease when it is dropped, unless its fate has become known.
+pub(super) struct Unknown {
+    inner: Option<(Arc<Inner>, LeaseId)>,
+}
+
+impl Unknown {
+    pub(super) fn resolved(mut self) {
+        self.inner = None;
+    }
+}
+
+impl Drop for Unknown {
+    fn drop(&mut self) {
+        if let Some((inner, lease)) = self.inner.take() {
+            let runtime = inner.runtime.clone();
+            runtime.spawn(async move {
+                // It ends by itself if this fails.
+                let _ = inner.release(lease).await;
+            });
+        }
+    }
+}
+
 impl Inner {
+    /// Watches over the lease of a request that holds places until its fate is known.
+    pub(super) fn watch_lease(self: &Arc<Self>, request: &Request<'_>) -> Unknown {
+        let holds = |charge: &Charge<'_>| matches!(charge.limit.form(), Form::Concurrency(_));
+        let lease = request
+            .lease
+            .filter(|_| request.at.is_none() && request.charges.iter().any(holds));
+        Unknown {
+            inner: lease.map(|lease| (Arc::clone(self), lease)),
+        }
+    }
+
     /// A new name, whose register is beside the first state that it will hold a place of.
     pub(super) fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         let holds = |charge: &&Charge<'_>| matches!(charge.limit.form(), Form::Concurrency(_));
@@ -25,18 +61,20 @@ impl Inner {
     /// Releases a lease wherever it is held.
     pub(super) async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
         let (mut was_live, there) = self.held(Step::release(&self.keys, lease)).await?;
+        if there.is_empty() {
+            return Ok(was_live);
+        }
         for state in there {
             let (was_live_there, _) = self.held(Step::release_there(state, lease)).await?;
             was_live |= was_live_there;
         }
+        self.unregister(lease).await;
         Ok(was_live)
     }
 
     /// Renews a lease wherever it is held.
     pub(super) async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
         let (mut was_live, there) = self.held(Step::renew(&self.keys, lease)).await?;
-        // A lease that is held only in other slots has nothing here to renew.
-        was_live |= !there.is_empty() && self.is_held_elsewhere(lease, &there);
         for state in there {
             let (was_live_there, _) = self.held(Step::renew_there(state, lease)).await?;
             was_live &= was_live_there;
@@ -44,12 +82,12 @@ impl Inner {
         Ok(was_live)
     }
 
-    fn is_held_elsewhere(&self, lease: LeaseId, there: &[String]) -> bool {
-        let slot = slot_of_lease(lease);
-        self.router.is_cluster()
-            && there
-                .iter()
-                .all(|state| crate::keys::slot_of(state) != slot)
+    /// Forgets where a lease is held, once it is held nowhere.
+    pub(super) async fn unregister(&self, lease: LeaseId) {
+        let deadline = self.router.deadline();
+        let step = Step::unregister(&self.keys, lease);
+        // What is not forgotten now expires.
+        let _ = self.router.step(step, deadline).await;
     }
 
     async fn held(&self, step: Step) -> Result<(bool, Vec<String>), StoreError> {

@@ -133,8 +133,11 @@ impl Inner {
             let step = self.without_far_register(step, request, slot);
             self.router.step(step, deadline).await.map(drop)
         }))
-        .await
-        .map(drop)
+        .await?;
+        for placed in placed {
+            self.hints.forget(placed.name);
+        }
+        Ok(())
     }
 
     /// Forgets what a key has used of a limit.
@@ -154,12 +157,17 @@ impl Inner {
             self.hints.forget(placed.name);
             if let Some(shared) = self.pools.get(placed.name) {
                 // What was taken in advance is part of what is forgotten.
-                drop(shared.pool.lock().empty());
+                shared.pool.lock().forget();
             }
         }
         let step = Step::forget(&self.keys, scope, limit, key);
         let deadline = self.router.deadline();
-        self.router.step(step, deadline).await.map(drop)
+        let forgotten = self.router.step(step, deadline).await;
+        // Somebody may have been denied meanwhile.
+        for placed in &self.placed(&[charge]) {
+            self.hints.forget(placed.name);
+        }
+        forgotten.map(drop)
     }
 
     /// Remembers what was said.

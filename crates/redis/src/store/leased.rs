@@ -3,31 +3,100 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Charge, LeaseId, Micros, Outcome, Outcomes, Request, StoreError};
-
-use super::{Inner, Placed};
+use tidegate_core::{
+    Charge, LeaseId, Limit, Micros, Outcome, Outcomes, Request, Retry, Scope, StoreError,
+};
 use tokio::time::Instant;
 
-use crate::leases::{Grant, Lease, Pool, SharedPool, Unused};
+use super::{Inner, Placed};
+use crate::leases::{AT_LEAST, Grant, Lease, Pool, SharedPool, Unused};
+use crate::monotonic::now;
 use crate::wire::{Answer, Step, Want};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the lease of a bucket lasts.
 const LASTS: Micros = Micros::SECOND;
+/// How long a grant may take: what comes late is still worth having.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How many leases go back at the same time.
+const AT_ONCE: usize = 64;
 
-/// What was taken from pools and goes back into them, unless the request goes on.
-#[derive(Default)]
-struct Taken {
-    parts: SmallVec<[(Arc<SharedPool>, u64, Outcome); 4]>,
+/// What was taken from pools and goes back, unless the request goes on.
+struct Taken<'i> {
+    inner: &'i Arc<Inner>,
+    parts: SmallVec<[Part; 4]>,
 }
 
-impl Drop for Taken {
+struct Part {
+    shared: Arc<SharedPool>,
+    charge: OwnedCharge,
+    outcome: Outcome,
+    lease: Lease,
+}
+
+/// A charge that outlives its request.
+#[derive(Clone)]
+struct OwnedCharge {
+    scope: Scope,
+    limit: Limit,
+    key: Box<str>,
+    cost: u64,
+}
+
+impl OwnedCharge {
+    fn of(placed: &Placed<'_>) -> Self {
+        Self {
+            scope: placed.charge.scope.clone(),
+            limit: placed.charge.limit.clone(),
+            key: placed.charge.key.into(),
+            cost: placed.cost,
+        }
+    }
+
+    fn charge(&self) -> Charge<'_> {
+        Charge {
+            scope: &self.scope,
+            limit: &self.limit,
+            key: &self.key,
+            cost: self.cost,
+        }
+    }
+
+    fn is_bucket(&self) -> bool {
+        matches!(self.limit.form(), Form::Bucket(_))
+    }
+}
+
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        for (shared, cost, outcome) in &self.parts {
-            shared.pool.lock().put_back(*cost, outcome.at);
+        for part in std::mem::take(&mut self.parts) {
+            let is_bucket = part.charge.is_bucket();
+            let is_of = |lease: &Lease| {
+                if is_bucket {
+                    lease.id == part.lease.id
+                } else {
+                    lease.ends_at == part.lease.ends_at
+                }
+            };
+            let is_back = part.shared.pool.lock().put_back(part.charge.cost, is_of);
+            if is_back {
+                continue;
+            }
+            // Its pool has gone on meanwhile, so Redis takes it back.
+            let inner = Arc::clone(self.inner);
+            self.inner.runtime.spawn(async move {
+                let charges = [part.charge.charge()];
+                let request = Request::new(&charges);
+                let step = Step::give_back(&inner.keys, &request, &[part.outcome]);
+                if let Some(step) = step {
+                    let deadline = inner.router.deadline();
+                    let _ = inner.router.step(step, deadline).await;
+                }
+            });
         }
     }
 }
@@ -40,7 +109,10 @@ impl Inner {
         placed: &[Placed<'_>],
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let mut taken = Taken::default();
+        let mut taken = Taken {
+            inner: self,
+            parts: SmallVec::new(),
+        };
         let mut answers: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, placed.len());
         let is_leased = |one: &Placed<'_>| one.charge.scope.is_leased() && one.cost > 0;
         for at in 0..placed.len() {
@@ -48,7 +120,9 @@ impl Inner {
             if answers[at].is_some() || !is_leased(one) {
                 continue;
             }
-            let outcome = self.take(one, &mut taken, deadline).await?;
+            let Some(outcome) = self.take(one, &mut taken, deadline).await? else {
+                continue;
+            };
             for (other, answer) in placed.iter().zip(&mut answers) {
                 if other.name == one.name {
                     *answer = Some(outcome);
@@ -103,53 +177,89 @@ impl Inner {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Takes what one state is charged from its pool, which is filled if there is too little in it.
+    /// Takes what one state is charged from its pool, which is filled if there is too little in it. None if
+    /// it has no pool and is to be asked for like any other.
     async fn take(
-        &self,
+        self: &Arc<Self>,
         placed: &Placed<'_>,
-        taken: &mut Taken,
+        taken: &mut Taken<'_>,
         deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<Option<Outcome>, StoreError> {
         let charge = &placed.charge;
         let (limit, cost) = (charge.limit, placed.cost);
         let new = || Pool::new(charge.scope, limit, charge.key);
-        let shared = self.pools.of(placed.name, new);
+        let Some(shared) = self.pools.of(placed.name, new) else {
+            return Ok(None);
+        };
+        if let Some(unused) = shared.pool.lock().adopt(limit) {
+            let inner = Arc::clone(self);
+            let going_back = async move { inner.return_one(unused).await };
+            self.runtime.spawn(going_back);
+        }
+        let mut take = |shared: &Arc<SharedPool>| {
+            let (outcome, lease) = shared.pool.lock().take(limit, cost)?;
+            taken.parts.push(Part {
+                shared: Arc::clone(shared),
+                charge: OwnedCharge::of(placed),
+                outcome,
+                lease,
+            });
+            Some(outcome)
+        };
         loop {
-            if let Some(outcome) = shared.pool.lock().take(limit, cost) {
-                taken.parts.push((Arc::clone(&shared), cost, outcome));
-                return Ok(outcome);
+            if let Some(outcome) = take(&shared) {
+                return Ok(Some(outcome));
             }
-            let Ok(_filling) = tokio::time::timeout_at(deadline, shared.filling.lock()).await
-            else {
+            if let Some(denied) = shared.pool.lock().resting(limit) {
+                return Ok(Some(denied));
+            }
+            let filling = Arc::clone(&shared.filling).lock_owned();
+            let Ok(filling) = tokio::time::timeout_at(deadline, filling).await else {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
             };
             // Somebody else may have filled it, or been denied, while this one waited.
-            if let Some(outcome) = shared.pool.lock().take(limit, cost) {
-                taken.parts.push((Arc::clone(&shared), cost, outcome));
-                return Ok(outcome);
+            if let Some(outcome) = take(&shared) {
+                return Ok(Some(outcome));
             }
             if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
-                return Ok(denied);
+                return Ok(Some(denied));
             }
-            let outcome = self.fill(placed, &shared, deadline).await?;
+            if let Some(denied) = shared.pool.lock().resting(limit) {
+                return Ok(Some(denied));
+            }
+            // In a task of its own: what Redis grants is taken in, whoever has gone away meanwhile.
+            let (inner, pool) = (Arc::clone(self), Arc::clone(&shared));
+            let owned = OwnedCharge::of(placed);
+            let task = self.runtime.spawn(async move {
+                let filled = inner.fill(&owned, &pool).await;
+                drop(filling);
+                filled
+            });
+            let outcome = match tokio::time::timeout_at(deadline, task).await {
+                Ok(Ok(filled)) => filled?,
+                Ok(Err(_)) => return Err(StoreError::Lost("the runtime ends".into())),
+                // Nothing was charged for this request: what comes late stays in the pool.
+                Err(_) => {
+                    return Err(StoreError::Unreachable("no lease came in time".into()));
+                }
+            };
             if !outcome.allowed {
-                return Ok(outcome);
+                let resting = shared.pool.lock().resting(limit);
+                return Ok(Some(resting.unwrap_or(outcome)));
             }
         }
     }
 
     /// Takes units in advance and puts them into the pool. The outcome is that of Redis.
-    async fn fill(
-        &self,
-        placed: &Placed<'_>,
-        shared: &SharedPool,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
-        let (limit, cost) = (placed.charge.limit, placed.cost);
-        let is_bucket = matches!(limit.form(), Form::Bucket(_));
+    async fn fill(&self, owned: &OwnedCharge, shared: &SharedPool) -> Result<Outcome, StoreError> {
+        let charge = owned.charge();
+        let placed = &self.placed(&[charge])[0];
+        let (limit, cost, is_bucket) = (&owned.limit, owned.cost, owned.is_bucket());
         let instances = self.instances.count().unwrap_or(1).max(1);
         let left = self.hints.remaining(placed.name);
         let share = left.unwrap_or_else(|| limit.capacity()) / instances;
+        // What remained when it was last heard of may be more by now.
+        let share = share.max(AT_LEAST.min(limit.capacity() / instances / 2));
         let wanted = shared.pool.lock().wants(cost, share);
         let carried = wanted.before.map_or(0, |(_, _, left)| left);
         let id = LeaseId::random();
@@ -160,44 +270,62 @@ impl Inner {
         } else {
             (wanted.least, wanted.most, None)
         };
-        let charge = Charge {
-            cost: least,
-            ..placed.charge
-        };
         let want = Want {
             id,
             units: most,
             lasts: LASTS,
             previous,
         };
-        let step = Step::lease(&self.keys, &charge, want, None);
+        let asked = Charge {
+            cost: least,
+            ..charge
+        };
+        let step = Step::lease(&self.keys, &asked, want, None);
+        let deadline = self.router.deadline().max(now() + PATIENCE);
         let reply = self.router.step(step, deadline).await?;
         let Answer::Leased(leased) = reply.answer else {
             return Err(StoreError::BadReply("a lease was expected".into()));
         };
-        let outcome = leased.outcome;
-        let charged = [placed.again()];
-        self.heard(&charged, &[outcome], reply.sent_at);
+        let mut outcome = leased.outcome;
+        self.heard(&[placed.again()], &[outcome], reply.sent_at);
         if leased.units > 0 {
+            let carried = if is_bucket {
+                carried.min(leased.units)
+            } else {
+                carried
+            };
             let taken = if is_bucket {
-                leased.units.saturating_sub(carried)
+                leased.units - carried
             } else {
                 leased.units
             };
+            if !outcome.allowed {
+                // What is left here is in what Redis says remains.
+                outcome.remaining = outcome.remaining.saturating_sub(carried);
+            }
             let grant = Grant {
                 lease: Lease {
                     id,
                     charged_at: outcome.at,
+                    ends_at: leased.ends_at,
                 },
                 taken,
                 carried,
+                is_bucket,
                 lasts: leased.ends_at.since(reply.now),
                 sent_at: reply.sent_at,
                 outcome,
             };
             shared.pool.lock().fill(limit, &grant);
         }
-        Ok(outcome)
+        let is_short = leased.units < most && outcome.retry != Retry::Never;
+        if is_short {
+            shared
+                .pool
+                .lock()
+                .rest(&leased.outcome, reply.sent_at, instances);
+        }
+        Ok(leased.outcome)
     }
 
     /// Puts back into its pool what a request took and does not need.
@@ -205,50 +333,60 @@ impl Inner {
         let Some(shared) = self.pools.get(placed.name) else {
             return false;
         };
-        shared.pool.lock().put_back(placed.charge.cost, outcome.at)
+        let is_of = |lease: &Lease| lease.charged_at == outcome.at;
+        shared.pool.lock().put_back(placed.charge.cost, is_of)
     }
 
     /// Gives back the units in the pools that are chosen.
     pub(super) async fn return_leases(&self, chosen: impl Fn(&Pool) -> bool) {
-        for unused in self.pools.drain(chosen) {
-            let Unused {
-                scope,
-                limit,
-                key,
-                lease,
-                units,
-            } = unused;
-            let charge = Charge {
-                scope: &scope,
-                limit: &limit,
-                key: &key,
-                cost: units,
-            };
-            let step = if matches!(limit.form(), Form::Bucket(_)) {
-                Some(Step::return_lease(&self.keys, &charge, lease.id, None))
-            } else {
-                let charges = [charge];
-                let outcome = Outcome {
-                    allowed: true,
-                    limit: limit.capacity(),
-                    remaining: 0,
-                    retry: tidegate_core::Retry::Now,
-                    reset_at: lease.charged_at,
-                    delay: Micros::ZERO,
-                    at: lease.charged_at,
-                };
-                Step::give_back(&self.keys, &Request::new(&charges), &[outcome])
-            };
-            for placed in &self.placed(&[charge]) {
-                self.hints.forget(placed.name);
+        let mut unused = self.pools.drain(chosen).into_iter();
+        loop {
+            let some = unused.by_ref().take(AT_ONCE);
+            let going_back: Vec<_> = some.map(|unused| self.return_one(unused)).collect();
+            if going_back.is_empty() {
+                return;
             }
-            if let Some(step) = step {
-                let deadline = self.router.deadline();
-                // If it fails, the units are lost until their lease ends.
-                if let Err(error) = self.router.step(step, deadline).await {
-                    tracing::debug!(%error, "a lease could not be given back");
-                }
+            join_all(going_back).await;
+        }
+    }
+
+    async fn return_one(&self, unused: Unused) {
+        let Unused {
+            scope,
+            limit,
+            key,
+            lease,
+            units,
+        } = unused;
+        let charges = [Charge {
+            scope: &scope,
+            limit: &limit,
+            key: &key,
+            cost: units,
+        }];
+        let step = if matches!(limit.form(), Form::Bucket(_)) {
+            Some(Step::return_lease(&self.keys, &charges[0], lease.id, None))
+        } else {
+            let outcome = Outcome {
+                allowed: true,
+                limit: limit.capacity(),
+                remaining: 0,
+                retry: Retry::Now,
+                reset_at: lease.ends_at,
+                delay: Micros::ZERO,
+                at: lease.charged_at,
+            };
+            Step::give_back(&self.keys, &Request::new(&charges), &[outcome])
+        };
+        if let Some(step) = step {
+            let deadline = self.router.deadline().max(now() + PATIENCE);
+            // If it fails, the units are lost until their lease ends.
+            if let Err(error) = self.router.step(step, deadline).await {
+                tracing::debug!(%error, "a lease could not be given back");
             }
+        }
+        for placed in &self.placed(&charges) {
+            self.hints.forget(placed.name);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::monotonic::now;
 use crate::router::Router;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
+use crate::wire::Step;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///
@@ -91,9 +92,10 @@ impl RedisStore {
         }
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
+        let keys = Keys::new("tg", secret_of(&settings));
         let inner = Arc::new(Inner {
-            keys: Keys::new("tg", secret_of(&settings)),
-            router: Router::open(&settings, &stats),
+            router: Router::open(&settings, &stats, &Step::probe(&keys)),
+            keys,
             hints: Hints::new(),
             pools: Pools::default(),
             instances: Instances::new(),
@@ -151,6 +153,23 @@ impl RedisStore {
         self.inner.instances.leave(&self.inner.router).await;
     }
 
+    async fn charge_watched(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let inner = &self.inner;
+        let (placed, deadline) = (inner.placed(request.charges), inner.router.deadline());
+        // A request with a time of its own is a replay: nothing that is remembered speaks for it.
+        if request.at.is_some() {
+            return inner.charge_exact(request, &placed, deadline).await;
+        }
+        if let Some(outcomes) = inner.remembered_denial(&placed) {
+            inner.stats.add(&inner.stats.remembered_denials);
+            return Ok(outcomes);
+        }
+        if placed.iter().any(|placed| placed.charge.scope.is_leased()) {
+            return inner.charge_leased(request, &placed, deadline).await;
+        }
+        inner.charge_exact(request, &placed, deadline).await
+    }
+
     pub(crate) fn router(&self) -> &Router {
         &self.inner.router
     }
@@ -184,19 +203,13 @@ impl Inner {
 impl Store for RedisStore {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let (placed, deadline) = (inner.placed(request.charges), inner.router.deadline());
-        // A request with a time of its own is a replay: nothing that is remembered speaks for it.
-        if request.at.is_some() {
-            return inner.charge_exact(request, &placed, deadline).await;
+        let unknown = inner.watch_lease(request);
+        let answer = self.charge_watched(request).await;
+        // Nobody will release a place of which nobody knows whether it was taken.
+        if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
+            unknown.resolved();
         }
-        if let Some(outcomes) = inner.remembered_denial(&placed) {
-            inner.stats.add(&inner.stats.remembered_denials);
-            return Ok(outcomes);
-        }
-        if placed.iter().any(|placed| placed.charge.scope.is_leased()) {
-            return inner.charge_leased(request, &placed, deadline).await;
-        }
-        inner.charge_exact(request, &placed, deadline).await
+        answer
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {

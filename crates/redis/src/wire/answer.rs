@@ -65,27 +65,52 @@ pub(crate) fn decode(
     };
     let mut values = values.into_iter();
     let now = time(&values.next().ok_or(BadReply)?)?;
-    if values.len() != steps.len() {
+    let mut answers = Vec::with_capacity(steps.len());
+    for step in steps {
+        answers.push(match values.next() {
+            Some(Value::Array(numbers)) => Ok(step.answer(&numbers)?),
+            Some(Value::BulkString(text)) => Err(StepError {
+                text: String::from_utf8_lossy(&text).into_owned(),
+            }),
+            Some(Value::SimpleString(text)) => Err(StepError { text }),
+            Some(remaining @ Value::Int(_)) => {
+                let reset_at = values.next().ok_or(BadReply)?;
+                Ok(step.admitted(number(&remaining)?, time(&reset_at)?, now)?)
+            }
+            _ => return Err(BadReply),
+        });
+    }
+    if values.next().is_some() {
         return Err(BadReply);
     }
-    let answers = steps.iter().zip(values).map(|(step, value)| match value {
-        Value::Array(numbers) => step.answer(&numbers, now).map(Ok),
-        Value::BulkString(text) => Ok(Err(StepError {
-            text: String::from_utf8_lossy(&text).into_owned(),
-        })),
-        Value::SimpleString(text) => Ok(Err(StepError { text })),
-        _ => Err(BadReply),
-    });
-    Ok((now, answers.collect::<Result<_, _>>()?))
+    Ok((now, answers))
 }
 
 impl Step {
-    fn answer(&self, values: &[Value], now: Timestamp) -> Result<Answer, BadReply> {
+    /// The answer to a charge that was admitted at once: all else is known.
+    fn admitted(
+        &self,
+        remaining: u64,
+        reset_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Answer, BadReply> {
+        let ([task], Op::Charge) = (&self.tasks[..], self.op) else {
+            return Err(BadReply);
+        };
+        let outcome = Outcome {
+            allowed: true,
+            limit: task.capacity(),
+            remaining,
+            retry: Retry::Now,
+            reset_at,
+            delay: Micros::ZERO,
+            at: now,
+        };
+        Ok(Answer::Outcomes(Outcomes::from_elem(outcome, 1)))
+    }
+
+    fn answer(&self, values: &[Value]) -> Result<Answer, BadReply> {
         match self.op {
-            Op::Charge if let ([task], [remaining, reset_at]) = (&self.tasks[..], values) => {
-                let outcome = task.admitted(remaining, reset_at, now)?;
-                Ok(Answer::Outcomes(Outcomes::from_elem(outcome, 1)))
-            }
             Op::Charge | Op::Peek | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
                 if !rest.is_empty() || outcomes.len() != self.tasks.len() {
@@ -128,24 +153,6 @@ impl Step {
 }
 
 impl Task {
-    /// The outcome of a charge that was admitted at once: all else is known.
-    fn admitted(
-        &self,
-        remaining: &Value,
-        reset_at: &Value,
-        now: Timestamp,
-    ) -> Result<Outcome, BadReply> {
-        Ok(Outcome {
-            allowed: true,
-            limit: self.capacity(),
-            remaining: number(remaining)?,
-            retry: Retry::Now,
-            reset_at: time(reset_at)?,
-            delay: Micros::ZERO,
-            at: now,
-        })
-    }
-
     fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;

@@ -36,21 +36,18 @@ fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
 fn write_steps(steps: &[&Step], places: &[usize], command: &mut Cmd) {
     let (mut rest, mut places) = (steps, places.iter());
     while let Some((step, others)) = rest.split_first() {
-        match (step.plain_charge(), places.clone().next()) {
-            (Some(cost), Some(place)) => {
-                let others = others.iter().zip(places.clone().skip(1));
-                let same = others
-                    .take_while(|(other, at)| other.plain_charge() == Some(cost) && *at == place);
-                let count = 1 + same.count();
-                // The script counts from one.
-                command.arg("charges").arg(place + 1).arg(cost).arg(count);
-                rest = &rest[count..];
-                places.nth(count - 1);
-            }
-            _ => {
-                step.write(&mut places, command);
-                rest = others;
-            }
+        if let (Some(cost), Some(place)) = (step.plain_charge(), places.clone().next()) {
+            let others = others.iter().zip(places.clone().skip(1));
+            let is_same =
+                |(other, at): &(&&Step, &usize)| other.plain_charge() == Some(cost) && *at == place;
+            let count = 1 + others.take_while(is_same).count();
+            // The script counts from one.
+            command.arg("charges").arg(place + 1).arg(cost).arg(count);
+            rest = &rest[count..];
+            places.nth(count - 1);
+        } else {
+            step.write(&mut places, command);
+            rest = others;
         }
     }
 }
@@ -120,7 +117,7 @@ impl Step {
             return None;
         };
         let has_short_road = match &task.form {
-            Form::Bucket(form) => matches!(form.hold(), Hold::UpTo(_)),
+            Form::Bucket(form) => !form.has_common_parts() && matches!(form.hold(), Hold::UpTo(_)),
             Form::FixedWindow(_) => true,
             Form::SlidingCounter(_)
             | Form::SlidingSlots(_)

@@ -186,14 +186,54 @@ async fn what_was_sent_and_not_answered_is_never_sent_again() {
     assert_eq!(asked.remaining(&store).await, 990, "it was charged once");
 }
 
+/// A server that answers and refuses to write is as good as away.
+async fn refuses_and_heals(refuse: [&str; 2], mend: [&str; 2]) {
+    let server = RedisServer::start();
+    let store = store_within(&server.url(), DEADLINE).await;
+    wait_until_healed(&store).await;
+    let _: String = server.query(&["CONFIG", "SET", refuse[0], refuse[1]]);
+    let (answered, errors) = ask_for(&store, Duration::from_millis(300)).await;
+    assert_eq!(answered, 0);
+    let is_known = |error: &StoreError| matches!(error, StoreError::Unreachable(_));
+    assert!(
+        errors.iter().all(is_known),
+        "nothing was charged: {errors:?}"
+    );
+    assert!(!store.is_up() && store.problem().is_some());
+    let _: String = server.query(&["CONFIG", "SET", mend[0], mend[1]]);
+    wait_until_healed(&store).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_redis_denies_nobody_and_charges_nothing() {
-    let server = RedisServer::options().line("maxmemory 1").start();
+    refuses_and_heals(["maxmemory", "1"], ["maxmemory", "0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_without_the_replicas_that_it_needs_is_away() {
+    let setting = "min-replicas-to-write";
+    refuses_and_heals([setting, "1"], [setting, "0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_with_more_patience_do_not_keep_the_breaker_shut() {
+    let server = RedisServer::start();
     let store = store_within(&server.url(), DEADLINE).await;
-    let error = asked().ask(&store, 1).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
-    let _: String = server.query(&["CONFIG", "SET", "maxmemory", "0"]);
-    asked().ask(&store, 1).await.unwrap();
+    wait_until_healed(&store).await;
+    server.stop();
+    let patient: Vec<_> = (0..3)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.rules_version().await })
+        })
+        .collect();
+    ask_for(&store, Duration::from_millis(300)).await;
+    assert!(!store.is_up());
+    server.resume();
+    for one in patient {
+        assert!(one.await.unwrap().is_err());
+    }
+    wait_until_healed(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

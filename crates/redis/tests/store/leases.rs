@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Scope, Store as _};
+use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Request, Scope, Store as _};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::redis::RedisServer;
 
@@ -131,4 +131,98 @@ async fn a_reset_forgets_what_was_taken_in_advance_too() {
         allowed += 1;
     }
     assert_eq!(allowed, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_moves_between_tiers_loses_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let tiers = [10_000, 10_001]
+        .map(|count| Limit::new(Rate::new(count, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap());
+    for number in 0..400 {
+        let asked = asked(&tiers[number / 20 % 2]);
+        assert!(asked.ask(&store, 1).await.unwrap().allowed);
+    }
+    store.leave().await;
+    assert_eq!(left(&server, &asked(&tiers[0])).await, 10_000 - 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_given_up_lose_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let limit = Limit::new(Rate::new(100_000, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap();
+    let asked = asked(&limit);
+    let mut requests = 0;
+    for number in 0..3_000 {
+        if number % 10 == 0 {
+            let asking = asked.ask(&store, 1);
+            // Dropped after its first steps.
+            let _ = tokio::time::timeout(Duration::ZERO, asking).await;
+        } else {
+            assert!(asked.ask(&store, 1).await.unwrap().allowed);
+        }
+        requests += 1;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    store.leave().await;
+    let left = left(&server, &asked).await;
+    assert!(left >= 100_000 - requests, "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_another_limit_denies_lose_nothing() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let limit = Limit::new(Rate::new(10_000, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap();
+    let leased = asked(&limit);
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let (store, leased) = (store.clone(), leased.clone());
+        tasks.spawn(async move {
+            let few: Limit = "5/day".parse().unwrap();
+            let mut allowed = 0_u64;
+            for number in 0..50 {
+                let key = format!("user-{task}-{}", number / 10);
+                let exact = Asked::new(Scope::new("exact"), &few, &key);
+                let charges = [leased.charge(1), exact.charge(1)];
+                let outcomes = store.charge(&Request::new(&charges)).await.unwrap();
+                allowed += u64::from(outcomes.iter().all(|outcome| outcome.allowed));
+            }
+            allowed
+        });
+    }
+    let allowed: u64 = tasks.join_all().await.into_iter().sum();
+    assert_eq!(allowed, 16 * 25);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    store.leave().await;
+    assert_eq!(left(&server, &leased).await, 10_000 - allowed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_that_has_run_dry_is_not_asked_for_every_drop() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let rate = Rate::new(2_000, Micros::SECOND).burst(500);
+    let asked = asked(&Limit::new(rate, Algorithm::TOKEN_BUCKET).unwrap());
+    let (before, begin) = (calls(&store), std::time::Instant::now());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, asked) = (store.clone(), asked.clone());
+        tasks.spawn(async move {
+            let mut allowed = 0_u64;
+            while begin.elapsed() < Duration::from_secs(2) {
+                if asked.ask(&store, 1).await.unwrap().allowed {
+                    allowed += 1;
+                } else {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            allowed
+        });
+    }
+    let allowed: u64 = tasks.join_all().await.into_iter().sum();
+    let (most, calls) = (500 + 2_000 * 2, calls(&store) - before);
+    assert!(allowed * 100 >= most * 90, "{allowed} of {most}");
+    assert!(calls * 20 <= allowed, "{calls} calls for {allowed}");
 }

@@ -21,6 +21,12 @@ impl Secret {
     }
 }
 
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 /// Without what it is.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,7 +46,7 @@ pub(super) fn read(
     let variable = format!("TIDEGATE_{}", key.trim_end_matches("_file").to_uppercase());
     let value = (outside.environment)(&variable).unwrap_or_default();
     let value = value.trim();
-    let of_variable = (!value.is_empty()).then(|| Secret(value.to_owned()));
+    let of_variable = (!value.is_empty()).then(|| Secret::from(value));
     of_variable.or(of_file)
 }
 
@@ -51,5 +57,5 @@ fn in_file(path: &str) -> Result<Secret, String> {
     if secret.is_empty() {
         return Err(format!("there is no secret in `{path}`"));
     }
-    Ok(Secret(secret.to_owned()))
+    Ok(Secret::from(secret))
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate::Attributes;
@@ -48,12 +48,7 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> Reply {
     };
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in decision.headers(&settings) {
-        // Every value is printable ASCII, so none is lost here.
-        if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
-            headers.insert(HeaderName::from_static(name), value);
-        }
-    }
+    tidegate_tower::insert_headers(headers, decision, settings);
     reply
 }
 

@@ -74,7 +74,12 @@ pub(super) fn hello(id: u64, replies: &mut Replies) {
 pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
     let word = command.get(1).to_ascii_uppercase();
     match &word[..] {
-        b"" if command.len() == 1 => describe_all(replies),
+        b"" if command.len() == 1 => {
+            replies.array(COMMANDS.len());
+            for known in &COMMANDS {
+                describe(known, replies);
+            }
+        }
         b"COUNT" => replies.integer(i64::try_from(COMMANDS.len()).unwrap_or(i64::MAX)),
         b"LIST" => {
             replies.array(COMMANDS.len());
@@ -91,7 +96,12 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
                 }
             }
         }
-        b"INFO" => describe_all(replies),
+        b"INFO" => {
+            replies.array(COMMANDS.len());
+            for known in &COMMANDS {
+                describe(known, replies);
+            }
+        }
         b"DOCS" => {
             let asked: Vec<&Known> = if command.len() > 2 {
                 command.from(2).filter_map(find).collect()
@@ -110,13 +120,6 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
 fn find(name: &[u8]) -> Option<&'static Known> {
     let is_it = |known: &&Known| name.eq_ignore_ascii_case(known.name.as_bytes());
     COMMANDS.iter().find(is_it)
-}
-
-fn describe_all(replies: &mut Replies) {
-    replies.array(COMMANDS.len());
-    for known in &COMMANDS {
-        describe(known, replies);
-    }
 }
 
 fn describe(known: &Known, replies: &mut Replies) {

@@ -172,7 +172,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     }
 
     /// Some time has passed since the alarm was set. It is not set anew for each command.
-    fn rang(&mut self, mut alarm: Pin<&mut Sleep>) -> Result<(), ConnectionError> {
+    fn rang(&mut self, alarm: Pin<&mut Sleep>) -> Result<(), ConnectionError> {
         let is_in_command = !self.bytes.is_empty();
         self.quiet += 1;
         if self.is_stuck || !self.has_asked || self.quiet > LOOKS {
@@ -180,7 +180,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
         // It may have begun just now.
         self.is_stuck = is_in_command;
-        alarm.set(sleep(PATIENCE));
+        let rang_at = alarm.deadline();
+        alarm.reset(rang_at + PATIENCE);
         Ok(())
     }
 

@@ -30,19 +30,27 @@ pub(super) struct Questions {
 }
 
 /// A question that waits to be asked, or the reply to one that is not asked at all.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few wait, and only for one round trip"
+)]
 enum Question {
     Throttle {
         key: String,
         limit: Limit,
         cost: u64,
     },
-    Check(Box<Attributes<'static>>),
+    Check(Attributes<'static>),
     Refused(String),
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few wait, and only for one round trip"
+)]
 enum Answer<'q> {
     Throttle(Charged),
-    Check(Box<Decision>),
+    Check(Decision),
     Refused(&'q str),
 }
 
@@ -108,7 +116,7 @@ impl Questions {
                     None => replies.error("UNAVAILABLE", UNDECIDED),
                 }
             }
-            Ok(attributes) => self.waiting.push(Question::Check(Box::new(attributes))),
+            Ok(attributes) => self.waiting.push(Question::Check(attributes)),
         }
     }
 
@@ -152,8 +160,7 @@ impl Questions {
                     Answer::Throttle(server.gate.charge(&charge, on_failure).await)
                 }
                 Question::Check(attributes) => {
-                    let decision = server.decide(attributes, FrontEnd::Resp).await;
-                    Answer::Check(Box::new(decision))
+                    Answer::Check(server.decide(attributes, FrontEnd::Resp).await)
                 }
                 Question::Refused(problem) => Answer::Refused(problem),
             }

@@ -149,22 +149,29 @@ mod tests {
         String::from_utf8(replies.bytes).unwrap()
     }
 
-    type Write = fn(&mut Replies);
-
     #[test]
     fn replies_by_hand() {
         #[rustfmt::skip]
-        let table: [(Write, &str, &str); 10] = [
-            (|r| r.simple("OK"),                "+OK\r\n",                  "+OK\r\n"),
-            (|r| r.error("ERR", "a\r\n+b"),     "-ERR a  +b\r\n",           "-ERR a  +b\r\n"),
-            (|r| r.integer(-1),                 ":-1\r\n",                  ":-1\r\n"),
-            (|r| r.integer(42),                 ":42\r\n",                  ":42\r\n"),
-            (|r| r.integer(i64::MAX),           ":9223372036854775807\r\n", ":9223372036854775807\r\n"),
-            (|r| r.bulk(b"a\r\n"),              "$3\r\na\r\n\r\n",          "$3\r\na\r\n\r\n"),
-            (Replies::null,                     "$-1\r\n",                  "_\r\n"),
-            (|r| r.boolean(true),               ":1\r\n",                   "#t\r\n"),
-            (|r| r.seconds(600_000),            "$3\r\n0.6\r\n",            ",0.6\r\n"),
-            (|r| r.map(3),                      "*6\r\n",                   "%3\r\n"),
+        type Row = (fn(&mut Replies), &'static str, &'static str);
+        let table: [Row; 10] = [
+            (|r| r.simple("OK"), "+OK\r\n", "+OK\r\n"),
+            (
+                |r| r.error("ERR", "a\r\n+b"),
+                "-ERR a  +b\r\n",
+                "-ERR a  +b\r\n",
+            ),
+            (|r| r.integer(-1), ":-1\r\n", ":-1\r\n"),
+            (|r| r.integer(42), ":42\r\n", ":42\r\n"),
+            (
+                |r| r.integer(i64::MAX),
+                ":9223372036854775807\r\n",
+                ":9223372036854775807\r\n",
+            ),
+            (|r| r.bulk(b"a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
+            (Replies::null, "$-1\r\n", "_\r\n"),
+            (|r| r.boolean(true), ":1\r\n", "#t\r\n"),
+            (|r| r.seconds(600_000), "$3\r\n0.6\r\n", ",0.6\r\n"),
+            (|r| r.map(3), "*6\r\n", "%3\r\n"),
         ];
         for (write, second, third) in table {
             assert_eq!(written(Protocol::Resp2, write), second);

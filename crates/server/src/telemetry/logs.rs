@@ -113,3 +113,18 @@ impl DenialLog {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_knows_the_secret_can_find_a_client_and_others_cannot() {
+        let secret = Secret::from("key");
+        let known = || KeyHasher::new(Some(&secret));
+        let fox = "The quick brown fox jumps over the lazy dog";
+        assert_eq!(known().hash(fox), "f7bc83f430538424");
+        let random = || KeyHasher::new(None).hash(fox);
+        assert_ne!(random(), random());
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Item, limit_name};
-use tidegate_core::{LeaseId, Limit, Micros, Outcome};
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome};
 
 use super::Slots;
 use super::local::is_concurrency;
@@ -135,6 +135,25 @@ impl Decision {
     /// The lease under which limits on holders are held, to be released when the request is done.
     pub fn lease(&self) -> Option<LeaseId> {
         self.lease
+    }
+
+    /// How long that lease lasts, by the limit that ends it first, unless it is renewed.
+    pub fn lease_ttl(&self) -> Option<Micros> {
+        self.lease?;
+        let limits = self.answers().filter_map(|answer| answer.limit);
+        let lasts = limits.filter_map(|limit| match limit.algorithm() {
+            Algorithm::Concurrency { lease_ttl } => Some(lease_ttl),
+            _ => None,
+        });
+        lasts.min()
+    }
+
+    pub(super) fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     /// What each limit answered, in the order of the rules; those of shadow rules among them.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcomes, Request, Scope, Store,
-    Timestamp,
+    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Scope,
+    Store, Timestamp,
 };
 
 use super::owed::{Debt, Owed};
@@ -92,6 +92,45 @@ impl Local {
             self.waiting.store(owed.len(), Ordering::Release);
         }
         outcomes
+    }
+
+    /// Takes back what was charged here, also from what the store should hear of. If it has heard already,
+    /// it stays charged there.
+    pub(super) fn give_back(&self, request: &LocalRequest<'_>, outcomes: &[Outcome]) {
+        let mut owed = self.owed.lock();
+        for (charge, outcome) in request.charges.iter().zip(outcomes) {
+            let taken = Request {
+                charges: &[charge.of(&charge.share.part)],
+                at: request.at,
+                lease: request.lease,
+            };
+            self.counters.give_back(&taken, &[*outcome]);
+            let (scope, whole) = (&charge.share.scope, &charge.share.whole);
+            if let Some(debt) = owed.take(scope, whole, charge.key) {
+                let amount = debt.amount.saturating_sub(charge.cost);
+                if amount > 0 {
+                    owed.add(charge.key, Debt { amount, ..debt });
+                }
+            }
+        }
+        self.waiting.store(owed.len(), Ordering::Release);
+    }
+
+    /// Takes without asking what is known only now, and remembers it for the store.
+    pub(super) fn settle(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>) {
+        let mut owed = self.owed.lock();
+        self.counters.settle(&Request {
+            charges: &[charge.of(&charge.share.part)],
+            at,
+            lease: None,
+        });
+        let debt = Debt {
+            share: Arc::clone(charge.share),
+            amount: charge.cost,
+            at,
+        };
+        owed.add(charge.key, debt);
+        self.waiting.store(owed.len(), Ordering::Release);
     }
 
     /// Raises what a key has used here to its share of what the store last said.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Request, Store, StoreError};
+use tidegate_core::{Charge, Request, Store, StoreError, Timestamp};
 
 use super::Gate;
 use super::owed::Debt;
@@ -31,15 +31,14 @@ impl<S: Store> Gate<S> {
     /// again, some times a second: it costs next to nothing when nothing waits. What a request is about
     /// is settled before the request is, whether this is called or not.
     pub async fn settle_back(&self) {
-        while !self.local.is_settled() && self.store.is_up() {
+        // Those that fail come again at the end of the line: each is tried once.
+        let mut left = self.local.owed().0;
+        while left > 0 && !self.local.is_settled() && self.store.is_up() {
+            left = left.saturating_sub(AT_ONCE);
             let oldest = std::iter::from_fn(|| self.local.take_oldest());
             let batch: Vec<_> = oldest.take(AT_ONCE).collect();
-            let settling = batch
-                .into_iter()
-                .map(|(key, debt)| Box::pin(self.settle_one(key, debt)) as Settling<'_>);
-            if !all_ended_well(settling.collect()).await {
-                return;
-            }
+            let settling = batch.into_iter();
+            all(settling.map(|(key, debt)| self.settle_one(key, debt))).await;
         }
     }
 
@@ -49,28 +48,10 @@ impl<S: Store> Gate<S> {
         Unsettled { waiting, lost }
     }
 
-    /// Settles what one key owes of one limit. False if the store could not answer.
-    async fn settle_one(&self, key: Arc<str>, debt: Debt) -> bool {
-        let cost = self.local.still_owed(&key, &debt, debt.at);
-        if cost == 0 {
-            return true;
-        }
-        let charge = Charge {
-            scope: &debt.share.scope,
-            limit: &debt.share.whole,
-            key: &key,
-            cost,
-        };
-        let request = Request {
-            charges: &[charge],
-            at: debt.at,
-            lease: None,
-        };
-        let answer = self.store.settle(&request).await;
-        if let Err(StoreError::Unreachable(_)) = answer {
-            self.local.put_back(&key, debt.clone());
-        }
-        answer.is_ok()
+    /// Settles what one key owes of one limit; if the store heard nothing of it, it is owed still.
+    async fn settle_one(&self, key: Arc<str>, debt: Debt) {
+        let at = debt.at;
+        let _ = self.settle_debt(&key, debt, at).await;
     }
 
     /// Settles what the states of a request owe, so that the store decides it by all that was used.
@@ -78,52 +59,78 @@ impl<S: Store> Gate<S> {
         if self.local.is_settled() {
             return Ok(());
         }
-        let mut debts: SmallVec<[(Charge<'_>, Debt); 4]> = SmallVec::new();
+        let mut failed = None;
         for charge in request.charges {
             if let Some(debt) = self.local.take(charge) {
-                let cost = self.local.still_owed(charge.key, &debt, request.at);
-                debts.push((Charge { cost, ..*charge }, debt));
+                let at = request.at.or(debt.at);
+                // Each on its own: what one state owes does not depend on where another is.
+                if let Err(error) = self.settle_debt(charge.key, debt, at).await {
+                    failed.get_or_insert(error);
+                }
             }
         }
-        debts.retain(|(charge, _)| charge.cost > 0);
-        if debts.is_empty() {
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn settle_debt(
+        &self,
+        key: &str,
+        debt: Debt,
+        at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let cost = self.local.still_owed(key, &debt, at);
+        if cost == 0 {
             return Ok(());
         }
-        let charges: SmallVec<[Charge<'_>; 4]> = debts.iter().map(|(charge, _)| *charge).collect();
-        let settling = Request {
-            charges: &charges,
-            at: request.at,
+        let charge = Charge {
+            scope: &debt.share.scope,
+            limit: &debt.share.whole,
+            key,
+            cost,
+        };
+        let request = Request {
+            charges: &[charge],
+            at,
             lease: None,
         };
-        let answer = self.store.settle(&settling).await;
+        let answer = self.store.settle(&request).await;
         if let Err(StoreError::Unreachable(_)) = answer {
-            for (charge, debt) in debts {
-                self.local.put_back(charge.key, debt);
-            }
+            self.local.put_back(key, debt.clone());
         }
         answer.map(drop)
     }
 }
 
-type Settling<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
-
-/// Waits for all of them; whether all said yes.
-async fn all_ended_well(mut futures: Vec<Settling<'_>>) -> bool {
-    let mut is_well = true;
+/// Lets all of them run at the same time; what each came to, in their order.
+pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec<[F::Output; 1]> {
+    let mut running: SmallVec<[Running<F>; 1]> = futures
+        .map(|future| Running::Still(Box::pin(future)))
+        .collect();
     poll_fn(|context| {
-        futures.retain_mut(|future| match future.as_mut().poll(context) {
-            Poll::Ready(ended_well) => {
-                is_well &= ended_well;
-                false
+        let mut is_over = true;
+        for one in &mut running {
+            if let Running::Still(future) = one {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(output) => *one = Running::Ended(output),
+                    Poll::Pending => is_over = false,
+                }
             }
-            Poll::Pending => true,
-        });
-        if futures.is_empty() {
+        }
+        if is_over {
             Poll::Ready(())
         } else {
             Poll::Pending
         }
     })
     .await;
-    is_well
+    let ended = running.into_iter().filter_map(|one| match one {
+        Running::Ended(output) => Some(output),
+        Running::Still(_) => None,
+    });
+    ended.collect()
+}
+
+enum Running<F: Future> {
+    Still(Pin<Box<F>>),
+    Ended(F::Output),
 }

@@ -27,7 +27,7 @@ pub(crate) use rule::Key;
 pub use rule::{Cost, Grant, Match, Missing, Mode, OnStoreFailure, Rule, Sync};
 pub(crate) use shares::{Share, Shares};
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -69,6 +69,8 @@ pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
     by_id: HashMap<String, usize, RandomState>,
     index: Index,
+    /// The attributes `header.*` that any of them asks about.
+    headers: Vec<String>,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
 }
@@ -122,10 +124,13 @@ impl RuleSet {
         let place = |(place, rule): (usize, &Arc<Rule>)| (rule.id.clone(), place);
         let by_id = rules.iter().enumerate().map(place).collect();
         let index = Index::of(&rules);
+        let headers: BTreeSet<&str> = rules.iter().flat_map(|rule| rule.headers()).collect();
+        let headers = headers.into_iter().map(str::to_owned).collect();
         Self {
             rules,
             by_id,
             index,
+            headers,
             shares: ArcSwapOption::empty(),
         }
     }
@@ -160,6 +165,12 @@ impl RuleSet {
     /// The rule with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
         self.by_id.get(id).map(|place| &self.rules[*place])
+    }
+
+    /// The attributes `header.*` that any of them asks about, by their names: what a front end needs to
+    /// read of a request's headers. Names that a condition puts together are not among them.
+    pub fn header_attributes(&self) -> &[String] {
+        &self.headers
     }
 
     /// The rule at this place.

@@ -80,7 +80,13 @@ pub(super) fn rule(
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    let mut scope = Scope::new(&id);
+    // With what it counts by, so that a rule that counts by something else begins anew.
+    let counted_by = per.iter().map(|name| format!("@{name}"));
+    let mut scope = Scope::new(
+        &std::iter::once(id.clone())
+            .chain(counted_by)
+            .collect::<String>(),
+    );
     if per.iter().any(|name| settings.is_secret(name)) {
         scope = scope.with_secret_keys();
     }

@@ -15,6 +15,9 @@ use super::pattern::{HostPattern, PathPattern};
 use crate::address;
 use crate::attributes::Attributes;
 
+/// What the name of an attribute begins with that is a header of the request.
+const HEADER: &str = "header.";
+
 /// When a limit applies, and to whom.
 #[derive(Debug)]
 pub struct Rule {
@@ -237,15 +240,43 @@ impl Rule {
 
     /// How much a request takes. The flag says that an attribute should have told and did not.
     pub(crate) fn cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
-        let (own, is_unread) = match &self.cost {
+        let (unit, is_unread) = self.own_cost(attributes);
+        (unit.saturating_mul(attributes.cost()), is_unread)
+    }
+
+    /// How much a request takes for each unit of its own cost.
+    pub(crate) fn unit_cost(&self, attributes: &Attributes<'_>) -> u64 {
+        self.own_cost(attributes).0
+    }
+
+    fn own_cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
+        match &self.cost {
             Cost::Fixed(cost) => (*cost, false),
             Cost::Attribute(name) => match attributes.get(name).map(whole_number) {
                 Some(Some(cost)) => (cost, false),
                 Some(None) => (1, true),
                 None => (1, false),
             },
+        }
+    }
+
+    /// The names of the headers that it asks about, as `header.` attributes; some perhaps more than once.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &str> {
+        let per = self.per.iter().map(String::as_str);
+        let matched = self
+            .matches
+            .attributes
+            .iter()
+            .map(|(name, _)| name.as_str());
+        let cost = match &self.cost {
+            Cost::Attribute(name) => Some(name.as_str()),
+            Cost::Fixed(_) => None,
         };
-        (own.saturating_mul(attributes.cost()), is_unread)
+        let plain = per.chain(matched).chain(cost);
+        let condition = self.matches.when.as_ref().map_or("", Condition::text);
+        plain
+            .filter(|name| name.starts_with(HEADER))
+            .chain(headers_in(condition))
     }
 
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
@@ -293,6 +324,21 @@ fn fits<T>(wanted: &[T], given: Option<&str>, fits: impl Fn(&T, &str) -> bool) -
 fn whole_number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// The names that begin with `header.` in the text of a condition, whatever it does with them.
+fn headers_in(condition: &str) -> impl Iterator<Item = &str> {
+    condition.match_indices(HEADER).filter_map(|(start, _)| {
+        let name = &condition[start..];
+        let end = name.find(|character: char| !is_token(character));
+        let name = &name[..end.unwrap_or(name.len())];
+        (name.len() > HEADER.len()).then_some(name)
+    })
+}
+
+/// Whether a character may be part of the name of a header.
+fn is_token(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "!#$%&*+-.^_`|~".contains(character)
 }
 
 /// Several values as one name: with their lengths, so that no choice of values makes two alike.

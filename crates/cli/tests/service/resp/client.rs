@@ -1,6 +1,5 @@
 //! A client that sees every byte.
 
-use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -115,7 +114,7 @@ pub(crate) fn command(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
-        let _ = write!(bytes, "${}\r\n{word}\r\n", word.len());
+        bytes.push_str(&["$", &word.len().to_string(), "\r\n", word, "\r\n"].concat());
     }
     bytes.into_bytes()
 }

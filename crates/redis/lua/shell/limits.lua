@@ -1,0 +1,31 @@
+-- Every limit of the call, as it is written in ARGV: once, before the steps that name it by its place.
+
+local function read_limit(kind)
+  if kind == 'bucket' or kind == 'cell' then
+    return {
+      kind = kind,
+      count = number(),
+      window = number(),
+      burst = number(),
+      to_full = number(),
+      hold = number(),
+    }
+  elseif kind == 'fixed_window' then
+    local count, window, anchor = number(), text(), text()
+    return {
+      kind = kind,
+      count = count,
+      window = tonumber(window) or window,
+      from_first = anchor == 'first_request',
+    }
+  elseif kind == 'sliding_window_slots' then
+    return { kind = kind, count = number(), window = number(), slot = number(), counted = number() }
+  elseif kind == 'concurrency' then
+    return { kind = kind, holders = number(), lease_ttl = number(), has_companion = true }
+  end
+  return { kind = kind, count = number(), window = number() }
+end
+
+for index = 1, number() do
+  limits[index] = read_limit(text())
+end

@@ -1,0 +1,18 @@
+//! Why a request cannot be asked about. Being denied is no error.
+
+use tidegate::AttributeError;
+
+/// Why a request could not be understood; its sender gets 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// What is known of it cannot be an attribute: a path that cannot be decoded, a value too long.
+    #[error(transparent)]
+    Attribute(#[from] AttributeError),
+    /// Several `Host` headers, of which nobody knows which one counts.
+    #[error("the request has more than one `Host` header; send one")]
+    SeveralHosts,
+    /// A `Host` that is not text.
+    #[error("the `Host` header is not printable ASCII")]
+    UnreadableHost,
+}

@@ -1,0 +1,145 @@
+//! The road of a request: decided, held if it must wait, answered, settled.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, request, response};
+use http_body::Body;
+use tidegate::gate::Receipt;
+use tidegate::rules::FrontEnd;
+use tidegate::{Gate, Store, StoreError};
+use tokio::runtime::Handle;
+use tower_service::Service;
+
+use crate::body::{ResponseBody, Tail};
+use crate::error::RequestError;
+use crate::hold::Hold;
+use crate::question;
+use crate::reply::{self, Protocol};
+use crate::settings::Settings;
+use crate::undo::{Deciding, Waiting};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The future of an answer. Dropped before the service was called, it gives back what was charged.
+pub struct ResponseFuture<R, E>(Boxed<Result<Response<ResponseBody<R>>, E>>);
+
+impl<R, E> ResponseFuture<R, E> {
+    pub(crate) fn new(
+        road: impl Future<Output = Result<Response<ResponseBody<R>>, E>> + Send + 'static,
+    ) -> Self {
+        Self(Box::pin(road))
+    }
+}
+
+impl<R, E> Future for ResponseFuture<R, E> {
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<R, E> std::fmt::Debug for ResponseFuture<R, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// What a request meets on its way.
+pub(crate) struct Road<S> {
+    pub(crate) gate: Arc<Gate<S>>,
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl<S: Store> Road<S> {
+    pub(crate) async fn walk<Inner, B, R>(
+        self,
+        mut inner: Inner,
+        request: Request<B>,
+    ) -> Result<Response<ResponseBody<R>>, Inner::Error>
+    where
+        Inner: Service<Request<B>, Response = Response<R>>,
+        R: Body,
+        R::Data: From<Bytes>,
+    {
+        let (parts, body) = request.into_parts();
+        let protocol = Protocol::of(&parts.headers);
+        let (parts, receipt) = match self.decide(parts).await {
+            Ok(decided) => decided,
+            Err(error) => return Ok(reply::refused(&error, &protocol).map(ResponseBody::of_bytes)),
+        };
+        let decision = receipt.decision();
+        decision.count(FrontEnd::Library);
+        if decision.is_denied() {
+            let reply = reply::denied(decision, self.settings.headers, &protocol);
+            return Ok(reply.map(ResponseBody::of_bytes));
+        }
+        let headers = reply::headers(decision, self.settings.headers);
+        let hold = Hold::of(&self.gate, decision);
+        let receipt = self.wait(receipt).await;
+
+        let response = inner.call(Request::from_parts(parts, body)).await?;
+        let (mut head, body) = response.into_parts();
+        head.headers.extend(headers);
+        let tail = self.settle(receipt, &head, hold).await;
+        Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
+    }
+
+    async fn decide(
+        &self,
+        parts: request::Parts,
+    ) -> Result<(request::Parts, Receipt), RequestError> {
+        let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
+        let deciding = async move {
+            let rules = gate.rules();
+            let attributes = question::of(&parts, &settings, &rules)?;
+            let receipt = gate.decide_with_receipt(&attributes).await;
+            drop(attributes);
+            Ok((parts, receipt))
+        };
+        Deciding::new(&self.gate, deciding).await
+    }
+
+    /// Holds the request for as long as its limits say.
+    async fn wait(&self, receipt: Receipt) -> Receipt {
+        let delay = receipt.decision().delay();
+        if delay.is_zero() {
+            return receipt;
+        }
+        Waiting::new(&self.gate, receipt, delay).await
+    }
+
+    /// Settles what the answer's head tells, and leaves the rest to the end of its body.
+    async fn settle(&self, receipt: Receipt, head: &response::Parts, hold: Option<Hold>) -> Tail {
+        let cost = self.settings.settle.as_ref().and_then(|cost| cost(head));
+        if let Some(cost) = cost {
+            let gate = Arc::clone(&self.gate);
+            let settling = async move { settled(gate.settle(receipt, cost).await) };
+            // In a task of its own, so that it is done whoever goes away meanwhile.
+            if let Ok(runtime) = Handle::try_current() {
+                let _ = runtime.spawn(settling).await;
+            }
+            return Tail::new(hold, None);
+        }
+        let Some(cost) = self.settings.settle_bytes.clone() else {
+            return Tail::new(hold, None);
+        };
+        let (gate, runtime) = (Arc::clone(&self.gate), Handle::try_current());
+        let at_the_end = move |bytes| {
+            if let (Some(cost), Ok(runtime)) = (cost(bytes), runtime) {
+                runtime.spawn(async move { settled(gate.settle(receipt, cost).await) });
+            }
+        };
+        Tail::new(hold, Some(Box::new(at_the_end)))
+    }
+}
+
+fn settled(ended: Result<(), StoreError>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "what a request cost could not be settled");
+    }
+}

@@ -1,0 +1,158 @@
+//! The layer: a gate, and how requests are put to it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{request, response};
+use tidegate::address::TrustedProxies;
+use tidegate::headers::HeaderSettings;
+use tidegate::path::EncodedSlashes;
+use tidegate::{AttributeError, Attributes, Gate};
+use tower_layer::Layer;
+
+use crate::service::RateLimit;
+use crate::settings::Settings;
+
+/// Puts a [`Gate`] before a service: decided first, and called only if it may go on.
+///
+/// What a request is known by, unless told otherwise: its `method`, `path`, `host`, `ip`, and the
+/// attributes `header.*` that the rules ask about. Cheap to clone. Needs a Tokio runtime with time.
+pub struct RateLimitLayer<S> {
+    gate: Arc<Gate<S>>,
+    settings: Arc<Settings>,
+}
+
+impl<S> RateLimitLayer<S> {
+    /// A layer that asks `gate`.
+    pub fn new(gate: Arc<Gate<S>>) -> Self {
+        Self {
+            gate,
+            settings: Arc::default(),
+        }
+    }
+
+    /// Which headers are put on answers. By default all.
+    #[must_use]
+    pub fn headers(self, headers: HeaderSettings) -> Self {
+        self.with(|settings| settings.headers = headers)
+    }
+
+    /// What `%2f` in a path means when it is matched. By default a slash like any other; keep it if the
+    /// service takes it for a part of its segment.
+    #[must_use]
+    pub fn encoded_slashes(self, slashes: EncodedSlashes) -> Self {
+        self.with(|settings| settings.encoded_slashes = slashes)
+    }
+
+    /// The proxies whose `X-Forwarded-For` or `Forwarded` is believed. By default none: then `ip` is the
+    /// address of the peer, whatever a client writes.
+    #[must_use]
+    pub fn trusted_proxies(self, proxies: TrustedProxies) -> Self {
+        self.with(|settings| settings.trusted_proxies = proxies)
+    }
+
+    /// Where the address of the peer is found, by default in the extension
+    /// [`PeerAddress`](crate::PeerAddress). With axum:
+    ///
+    /// ```ignore
+    /// layer.peer_address(|request| {
+    ///     let info = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    ///     Some(info.0.ip())
+    /// })
+    /// ```
+    #[must_use]
+    pub fn peer_address(
+        self,
+        peer: impl Fn(&request::Parts) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|settings| settings.peer = Arc::new(peer))
+    }
+
+    /// Adds to what a request is known by, or replaces some of it: `user_id`, `api_key`, `tier`, its
+    /// cost. If it fails, the client gets 400. May be given several times; they are called in order.
+    #[must_use]
+    pub fn attributes(
+        self,
+        describe: impl for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.with(|settings| settings.describe.push(Arc::new(describe)))
+    }
+
+    /// Replaces all that a request is known by: there is nothing but what this adds.
+    #[must_use]
+    pub fn only_attributes(
+        self,
+        describe: impl for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let bare = self.with(|settings| {
+            settings.is_bare = true;
+            settings.describe.clear();
+        });
+        bare.attributes(describe)
+    }
+
+    /// The cost that a request comes with. By default 1; zero asks and takes nothing.
+    #[must_use]
+    pub fn cost(self, cost: impl Fn(&request::Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.attributes(move |request, attributes| {
+            attributes.set_cost(cost(request));
+            Ok(())
+        })
+    }
+
+    /// What a request turned out to cost, by the head of its answer, in place of the cost that it came
+    /// with. What is more is taken without asking, up to a full quota; what is less is given back. With
+    /// `None` it costs what it was charged.
+    #[must_use]
+    pub fn settle(
+        self,
+        cost: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|settings| settings.settle = Some(Arc::new(cost)))
+    }
+
+    /// The same by the bytes of the answer's body that were sent, once it has ended or was given up;
+    /// unless the head has told already.
+    #[must_use]
+    pub fn settle_bytes(self, cost: impl Fn(u64) -> Option<u64> + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.settle_bytes = Some(Arc::new(cost)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}
+
+impl<S, Inner> Layer<Inner> for RateLimitLayer<S> {
+    type Service = RateLimit<S, Inner>;
+
+    fn layer(&self, inner: Inner) -> Self::Service {
+        RateLimit::new(Arc::clone(&self.gate), Arc::clone(&self.settings), inner)
+    }
+}
+
+impl<S> Clone for RateLimitLayer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: Arc::clone(&self.gate),
+            settings: Arc::clone(&self.settings),
+        }
+    }
+}
+
+impl<S> fmt::Debug for RateLimitLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer")
+            .field("headers", &self.settings.headers)
+            .field("trusted_proxies", &self.settings.trusted_proxies)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! What a client is told in place of the service's answer, and on it: the one place that turns
+//! decisions and errors into replies.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+use tidegate::Retry;
+use tidegate::gate::Decision;
+use tidegate::headers::HeaderSettings;
+
+use crate::error::RequestError;
+
+const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// How a client is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// By status and problem document.
+    Http,
+    /// By `grpc-status`, under this content type.
+    Grpc(HeaderValue),
+}
+
+impl Protocol {
+    /// What the sender of a request with these headers understands.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let Some(content_type) = headers.get(CONTENT_TYPE) else {
+            return Self::Http;
+        };
+        match content_type.as_bytes().strip_prefix(b"application/grpc") {
+            Some([] | [b'+' | b';', ..]) => Self::Grpc(GRPC),
+            Some([b'-', ..]) => Self::Grpc(content_type.clone()),
+            _ => Self::Http,
+        }
+    }
+}
+
+/// What a client is told that is not let through.
+struct Refusal {
+    status: StatusCode,
+    grpc_status: HeaderValue,
+    body: Value,
+    /// For gRPC, which has no body.
+    detail: String,
+}
+
+impl Refusal {
+    fn reply(self, protocol: &Protocol) -> Response<Bytes> {
+        match protocol {
+            Protocol::Http => {
+                let mut reply = Response::new(Bytes::from(self.body.to_string()));
+                *reply.status_mut() = self.status;
+                reply.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+                reply
+            }
+            // Headers alone, which then are its trailers.
+            Protocol::Grpc(content_type) => {
+                let mut reply = Response::new(Bytes::new());
+                let headers = reply.headers_mut();
+                headers.insert(CONTENT_TYPE, content_type.clone());
+                headers.insert(GRPC_STATUS, self.grpc_status);
+                if let Ok(message) = HeaderValue::try_from(grpc_message(&self.detail)) {
+                    headers.insert(GRPC_MESSAGE, message);
+                }
+                reply
+            }
+        }
+    }
+}
+
+/// The answer to a request that was denied: 429, or 503 if the store could not answer and a rule says
+/// `deny` then. Over gRPC `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
+pub fn denied(
+    decision: &Decision,
+    settings: HeaderSettings,
+    protocol: &Protocol,
+) -> Response<Bytes> {
+    let violated = decision
+        .answers()
+        .filter(|answer| !answer.is_shadow && !answer.outcome.allowed);
+    let violated: Vec<_> = violated.map(|answer| answer.name()).collect();
+    let detail = detail(decision);
+    let refusal = if decision.is_failed() {
+        Refusal {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            grpc_status: HeaderValue::from_static("14"),
+            body: json!({
+                "type": format!("{PROBLEM_TYPES}#temporary-reduced-capacity"),
+                "title": "Request cannot be satisfied due to temporary server capacity constraints",
+                "status": 503,
+                "detail": detail,
+                "violated-policies": violated,
+            }),
+            detail,
+        }
+    } else {
+        Refusal {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            grpc_status: HeaderValue::from_static("8"),
+            body: json!({
+                "type": format!("{PROBLEM_TYPES}#quota-exceeded"),
+                "title": "Request cannot be satisfied as assigned quota has been exceeded",
+                "status": 429,
+                "detail": detail,
+                "violated-policies": violated,
+            }),
+            detail,
+        }
+    };
+    let mut reply = refusal.reply(protocol);
+    insert_headers(reply.headers_mut(), decision, settings);
+    if let (Protocol::Grpc(_), Some(headline)) = (protocol, decision.headline()) {
+        let pushback = pushback(headline.outcome.retry);
+        reply.headers_mut().insert(GRPC_PUSHBACK, pushback);
+    }
+    reply
+}
+
+/// The answer to a request that could not be understood: 400, over gRPC `INVALID_ARGUMENT`.
+pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
+    let detail = error.to_string();
+    let refusal = Refusal {
+        status: StatusCode::BAD_REQUEST,
+        grpc_status: HeaderValue::from_static("3"),
+        body: json!({
+            "type": "about:blank",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": detail,
+        }),
+        detail,
+    };
+    refusal.reply(protocol)
+}
+
+/// Puts the headers of a decision on an answer, in place of any of the same names.
+pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: HeaderSettings) {
+    for (name, value) in self::headers(decision, settings) {
+        headers.insert(name, value);
+    }
+}
+
+/// The headers of a decision.
+pub(crate) fn headers(
+    decision: &Decision,
+    settings: HeaderSettings,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
+    decision.headers(&settings).filter_map(|(name, value)| {
+        // Every value is printable ASCII, so none is lost here.
+        let value = HeaderValue::from_maybe_shared(Bytes::from(value)).ok()?;
+        Some((HeaderName::from_static(name), value))
+    })
+}
+
+fn detail(decision: &Decision) -> String {
+    let Some(headline) = decision.headline() else {
+        return "the request was denied".to_owned();
+    };
+    let name = headline.name();
+    if decision.is_failed() {
+        return format!(
+            "whether the limit `{name}` allows this cannot be told now; try again later"
+        );
+    }
+    match (headline.limit, headline.outcome.retry) {
+        (None, _) => format!("the limit `{name}` grants nothing to this request"),
+        (Some(_), Retry::Never) => {
+            format!("the request costs more than the limit `{name}` can ever grant")
+        }
+        (Some(_), retry) => {
+            let wait = retry.wait().map_or(1, |wait| wait.ceil_seconds().max(1));
+            let unit = if wait == 1 { "second" } else { "seconds" };
+            format!("the limit `{name}` is used up; try again in {wait} {unit}")
+        }
+    }
+}
+
+/// When a gRPC client may try again by itself, in milliseconds; below zero if it should not.
+fn pushback(retry: Retry) -> HeaderValue {
+    match retry.wait() {
+        Some(wait) => {
+            let millis = wait.get().div_ceil(1_000);
+            HeaderValue::from(i32::try_from(millis).unwrap_or(i32::MAX))
+        }
+        None => HeaderValue::from_static("-1"),
+    }
+}
+
+/// A text as gRPC wants its messages: printable ASCII, all else in percent escapes.
+fn grpc_message(text: &str) -> String {
+    let mut message = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' => message.push_str("%25"),
+            b' '..=b'~' => message.push(char::from(byte)),
+            _ => {
+                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+                message.push('%');
+                message.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                message.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+            }
+        }
+    }
+    message
+}

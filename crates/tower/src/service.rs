@@ -1,0 +1,85 @@
+//! The service that a layer makes of another.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tidegate::{Gate, Store};
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::future::{ResponseFuture, Road};
+use crate::settings::Settings;
+
+/// A service that is called only for requests that may go on. Made by
+/// [`RateLimitLayer`](crate::RateLimitLayer).
+pub struct RateLimit<S, Inner> {
+    gate: Arc<Gate<S>>,
+    settings: Arc<Settings>,
+    inner: Inner,
+}
+
+impl<S, Inner> RateLimit<S, Inner> {
+    pub(crate) fn new(gate: Arc<Gate<S>>, settings: Arc<Settings>, inner: Inner) -> Self {
+        Self {
+            gate,
+            settings,
+            inner,
+        }
+    }
+
+    /// The service behind it.
+    pub fn get_ref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl<S, Inner, B, R> Service<Request<B>> for RateLimit<S, Inner>
+where
+    S: Store,
+    Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    Inner::Future: Send,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+    R::Data: From<Bytes>,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = Inner::Error;
+    type Future = ResponseFuture<R, Inner::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled is ready; its clone waits for the next call.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        let road = Road {
+            gate: Arc::clone(&self.gate),
+            settings: Arc::clone(&self.settings),
+        };
+        ResponseFuture::new(road.walk(inner, request))
+    }
+}
+
+impl<S, Inner: Clone> Clone for RateLimit<S, Inner> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: Arc::clone(&self.gate),
+            settings: Arc::clone(&self.settings),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<S, Inner: fmt::Debug> fmt::Debug for RateLimit<S, Inner> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! What a layer was told, shared by all services that it makes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{request, response};
+use tidegate::address::TrustedProxies;
+use tidegate::headers::HeaderSettings;
+use tidegate::path::EncodedSlashes;
+use tidegate::{AttributeError, Attributes};
+
+use crate::question::peer_in_extensions;
+
+type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
+type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
+    + Send
+    + Sync;
+type CostOfHead = dyn Fn(&response::Parts) -> Option<u64> + Send + Sync;
+type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) headers: HeaderSettings,
+    pub(crate) encoded_slashes: EncodedSlashes,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) peer: Arc<Peer>,
+    /// Whether a request is described by the closures alone.
+    pub(crate) is_bare: bool,
+    pub(crate) describe: Vec<Arc<Describe>>,
+    pub(crate) settle: Option<Arc<CostOfHead>>,
+    pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            headers: HeaderSettings::default(),
+            encoded_slashes: EncodedSlashes::default(),
+            trusted_proxies: TrustedProxies::default(),
+            peer: Arc::new(peer_in_extensions),
+            is_bare: false,
+            describe: Vec::new(),
+            settle: None,
+            settle_bytes: None,
+        }
+    }
+}

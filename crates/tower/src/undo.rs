@@ -1,0 +1,113 @@
+//! What is undone when a client goes away before its request has gone on: what was charged is given
+//! back, by a task of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use tidegate::gate::Receipt;
+use tidegate::{Gate, Micros, Store};
+use tokio::runtime::Handle;
+use tokio::time::Sleep;
+
+use crate::error::RequestError;
+
+type Decided = Result<(Parts, Receipt), RequestError>;
+
+/// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
+/// store may have charged it already, and only its answer tells what.
+pub(crate) struct Deciding<S: Store> {
+    gate: Arc<Gate<S>>,
+    /// Until it is made.
+    making: Option<Pin<Box<dyn Future<Output = Decided> + Send>>>,
+    runtime: Option<Handle>,
+}
+
+impl<S: Store> Deciding<S> {
+    pub(crate) fn new(
+        gate: &Arc<Gate<S>>,
+        making: impl Future<Output = Decided> + Send + 'static,
+    ) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            making: Some(Box::pin(making)),
+            runtime: Handle::try_current().ok(),
+        }
+    }
+}
+
+impl<S: Store> Future for Deciding<S> {
+    type Output = Decided;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decided> {
+        let Some(making) = &mut self.making else {
+            return Poll::Pending;
+        };
+        let decided = making.as_mut().poll(context);
+        if decided.is_ready() {
+            self.making = None;
+        }
+        decided
+    }
+}
+
+impl<S: Store> Drop for Deciding<S> {
+    fn drop(&mut self) {
+        if let (Some(making), Some(runtime)) = (self.making.take(), &self.runtime) {
+            let gate = Arc::clone(&self.gate);
+            runtime.spawn(async move {
+                if let Ok((_, receipt)) = making.await {
+                    give_back(&gate, receipt).await;
+                }
+            });
+        }
+    }
+}
+
+/// A request that waits for its turn. Given up meanwhile, it is given back.
+pub(crate) struct Waiting<S: Store> {
+    gate: Arc<Gate<S>>,
+    /// Until the wait is over.
+    receipt: Option<Receipt>,
+    sleep: Pin<Box<Sleep>>,
+    runtime: Option<Handle>,
+}
+
+impl<S: Store> Waiting<S> {
+    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Receipt, delay: Micros) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            receipt: Some(receipt),
+            sleep: Box::pin(tokio::time::sleep(delay.into())),
+            runtime: Handle::try_current().ok(),
+        }
+    }
+}
+
+impl<S: Store> Future for Waiting<S> {
+    type Output = Receipt;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Receipt> {
+        if self.sleep.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.receipt.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<S: Store> Drop for Waiting<S> {
+    fn drop(&mut self) {
+        if let (Some(receipt), Some(runtime)) = (self.receipt.take(), &self.runtime) {
+            let gate = Arc::clone(&self.gate);
+            runtime.spawn(async move { give_back(&gate, receipt).await });
+        }
+    }
+}
+
+async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt) {
+    if let Err(error) = gate.give_back(receipt).await {
+        tracing::debug!(%error, "what a request was charged could not be given back");
+    }
+}

@@ -1,0 +1,77 @@
+//! gRPC clients are answered in their own way.
+
+use axum::body::Body;
+use http::{HeaderValue, Request};
+use tidegate_tower::{Protocol, RateLimitLayer};
+
+use super::{app, gate, request, send, shown, text};
+
+fn call(path: &str, content_type: &'static str) -> Request<Body> {
+    let mut request = request(path);
+    let content_type = HeaderValue::from_static(content_type);
+    request.headers_mut().insert("content-type", content_type);
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_call_has_exhausted_a_resource() {
+    let list = "- {id: calls, match: {path: /shop.Orders/List}, per: [], limit: 2/minute}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    for _ in 0..2 {
+        let answer = send(&app, call("/shop.Orders/List", "application/grpc")).await;
+        assert!(answer.headers().contains_key("ratelimit"));
+        assert_eq!(text(answer).await, "served");
+    }
+    let denied = send(&app, call("/shop.Orders/List", "application/grpc+proto")).await;
+    assert_eq!(denied.status(), 200);
+    insta::assert_snapshot!(shown(denied.headers()), @r#"
+    content-length: 0
+    content-type: application/grpc
+    grpc-message: the limit `calls` is used up; try again in 30 seconds
+    grpc-retry-pushback-ms: 30000
+    grpc-status: 8
+    ratelimit-policy: "calls";q=2;w=60
+    ratelimit: "calls";r=0;t=30
+    retry-after: 30
+    x-ratelimit-limit: 2
+    x-ratelimit-remaining: 0
+    "#);
+    assert_eq!(text(denied).await, "");
+}
+
+#[tokio::test]
+async fn a_call_that_is_blocked_is_not_to_be_tried_again() {
+    let app = app(RateLimitLayer::new(gate(
+        "- {id: b, per: [], limit: blocked}",
+    )));
+    let denied = send(&app, call("/a.B/C", "application/grpc")).await;
+    assert_eq!(denied.headers()["grpc-retry-pushback-ms"], "-1");
+    let bad = send(&app, call("/%zz", "application/grpc")).await;
+    assert_eq!(
+        (bad.status().as_u16(), &bad.headers()["grpc-status"]),
+        (200, &"3".parse().unwrap())
+    );
+    let message = bad.headers()["grpc-message"].to_str().unwrap();
+    assert!(message.contains("`%25zz`"), "{message}");
+}
+
+#[test]
+fn protocols_by_hand() {
+    for (content_type, grpc) in [
+        ("application/grpc", Some("application/grpc")),
+        ("application/grpc+json", Some("application/grpc")),
+        ("application/grpc;x=1", Some("application/grpc")),
+        (
+            "application/grpc-web+proto",
+            Some("application/grpc-web+proto"),
+        ),
+        ("application/grpcx", None),
+        ("application/json", None),
+    ] {
+        let request = call("/", content_type);
+        let expected = grpc.map_or(Protocol::Http, |grpc| {
+            Protocol::Grpc(HeaderValue::from_static(grpc))
+        });
+        assert_eq!(Protocol::of(request.headers()), expected, "{content_type}");
+    }
+}

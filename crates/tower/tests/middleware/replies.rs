@@ -1,0 +1,158 @@
+//! What clients are told.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tidegate::headers::HeaderSettings;
+use tidegate_tower::RateLimitLayer;
+use tower::{Layer as _, Service, ServiceExt as _};
+
+use super::{app, gate, request, send, shown, status, text};
+
+const LOGIN: &str = "- {id: login, match: {path: /login}, per: [ip], limit: 2/minute}";
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_says_what_is_left() {
+    let app = app(RateLimitLayer::new(gate(LOGIN)));
+    let answer = send(&app, request("/login")).await;
+    assert_eq!(answer.status(), 200);
+    insta::assert_snapshot!(shown(answer.headers()), @r#"
+    content-length: 6
+    content-type: text/plain; charset=utf-8
+    ratelimit-policy: "login";q=2;w=60
+    ratelimit: "login";r=1;t=30
+    x-ratelimit-limit: 2
+    x-ratelimit-remaining: 1
+    "#);
+    assert_eq!(text(answer).await, "served");
+    let other = send(&app, request("/other")).await;
+    assert!(
+        !other.headers().contains_key("ratelimit"),
+        "no rule applies"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_a_problem_document() {
+    let app = app(RateLimitLayer::new(gate(LOGIN)));
+    send(&app, request("/login")).await;
+    send(&app, request("/login")).await;
+    let denied = send(&app, request("/login")).await;
+    assert_eq!(denied.status(), 429);
+    insta::assert_snapshot!(shown(denied.headers()), @r#"
+    content-length: 255
+    content-type: application/problem+json
+    ratelimit-policy: "login";q=2;w=60
+    ratelimit: "login";r=0;t=30
+    retry-after: 30
+    x-ratelimit-limit: 2
+    x-ratelimit-remaining: 0
+    "#);
+    insta::assert_snapshot!(text(denied).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"the limit `login` is used up; try again in 30 seconds","violated-policies":["login"]}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_says_why_waiting_does_not_help() {
+    let list = "
+- {id: blocked, match: {path: /blocked}, per: [], limit: blocked}
+- {id: small, match: {path: /small}, per: [], limit: 2/minute, cost: 3}
+- {id: who, match: {path: /who}, per: [user_id], missing: deny, limit: 2/minute}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    for (path, detail) in [
+        (
+            "/blocked",
+            "the limit `blocked` grants nothing to this request",
+        ),
+        (
+            "/small",
+            "the request costs more than the limit `small` can ever grant",
+        ),
+        ("/who", "the limit `who` grants nothing to this request"),
+    ] {
+        let denied = send(&app, request(path)).await;
+        assert_eq!(denied.status(), 429);
+        assert!(!denied.headers().contains_key("retry-after"), "{path}");
+        let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
+        assert_eq!(body["detail"], detail);
+    }
+}
+
+#[tokio::test]
+async fn which_headers_are_sent_is_a_setting() {
+    let layer = RateLimitLayer::new(gate(LOGIN)).headers(HeaderSettings::NONE);
+    let app = app(layer);
+    for expected in [200, 200, 429] {
+        let answer = send(&app, request("/login")).await;
+        assert_eq!(answer.status(), expected);
+        assert!(!answer.headers().contains_key("ratelimit"));
+        assert!(!answer.headers().contains_key("retry-after"));
+    }
+}
+
+#[tokio::test]
+async fn a_shadow_rule_lets_pass_and_is_not_told() {
+    let app = app(RateLimitLayer::new(gate(
+        "- {id: s, per: [], limit: 1/minute, mode: shadow}",
+    )));
+    assert_eq!(status(&app, request("/")).await, 200);
+    let second = send(&app, request("/")).await;
+    assert_eq!(second.status(), 200);
+    assert!(!second.headers().contains_key("ratelimit"));
+}
+
+/// A service that may be called only when it was asked whether it is ready, each instance by itself.
+struct Strict {
+    is_ready: bool,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self {
+            is_ready: false,
+            calls: Arc::clone(&self.calls),
+        }
+    }
+}
+
+/// A body that cannot be cloned or shared.
+struct Unshared(#[expect(dead_code, reason = "it is only carried")] std::cell::Cell<u8>);
+
+impl Service<Request<Unshared>> for Strict {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Unshared>) -> Self::Future {
+        assert!(self.is_ready, "called before it was ready");
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(Response::new(Full::default())))
+    }
+}
+
+#[tokio::test]
+async fn the_instance_that_was_ready_is_called_and_only_if_allowed() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let strict = Strict {
+        is_ready: false,
+        calls: Arc::clone(&calls),
+    };
+    let mut service =
+        RateLimitLayer::new(gate("- {id: r, per: [], limit: 2/minute}")).layer(strict);
+    for expected in [200, 200, 429, 429] {
+        let request = Request::new(Unshared(std::cell::Cell::new(1)));
+        let ready = service.ready().await.unwrap();
+        assert_eq!(ready.call(request).await.unwrap().status(), expected);
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}

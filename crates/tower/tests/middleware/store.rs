@@ -1,0 +1,137 @@
+//! Stores that fail, and stores that take their time.
+
+use std::sync::Arc;
+
+use tidegate::store::{Outcomes, Request, Scope, Store};
+use tidegate::{Gate, LeaseId, Limit, MemoryStore, Outcome, StoreError};
+use tidegate_tower::RateLimitLayer;
+use tokio::sync::Semaphore;
+
+use super::{app, left, request, rules, send, shown, status, text, until};
+
+/// A memory store that is away, or that answers only when it is let.
+struct Slow {
+    store: MemoryStore,
+    is_away: bool,
+    answers: Semaphore,
+}
+
+impl Slow {
+    fn away() -> Self {
+        Self {
+            is_away: true,
+            ..Self::answering(1_000)
+        }
+    }
+
+    fn answering(times: usize) -> Self {
+        Self {
+            store: MemoryStore::new(),
+            is_away: false,
+            answers: Semaphore::new(times),
+        }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.is_away {
+            return Err(StoreError::Unreachable("it is away".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Store for Slow {
+    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.check()?;
+        let outcomes = self.store.charge(request);
+        // Charged already; the answer is on its way. Those who only ask get it at once.
+        if request.charges.iter().all(|charge| charge.cost == 0) {
+            return Ok(outcomes);
+        }
+        self.answers.acquire().await.unwrap().forget();
+        Ok(outcomes)
+    }
+    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.check()?;
+        Ok(self.store.peek(request))
+    }
+    async fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        self.check()?;
+        self.store.give_back(request, outcomes);
+        Ok(())
+    }
+    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.check()?;
+        Ok(self.store.settle(request))
+    }
+    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
+        self.check()?;
+        self.store.forget(scope, limit, key);
+        Ok(())
+    }
+    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.store.release(lease))
+    }
+    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.store.renew(lease))
+    }
+}
+
+#[tokio::test]
+async fn a_rule_says_what_happens_without_the_store() {
+    let list = "
+- {id: deny, match: {path: /deny}, per: [], limit: 5/minute, on_store_failure: deny}
+- {id: allow, match: {path: /allow}, per: [], limit: 5/minute, on_store_failure: allow}
+- {id: local, match: {path: /local}, per: [], limit: 1/minute}";
+    let app = app(RateLimitLayer::new(Arc::new(Gate::new(
+        Slow::away(),
+        rules(list),
+    ))));
+    assert_eq!(status(&app, request("/allow")).await, 200);
+    assert_eq!(status(&app, request("/local")).await, 200);
+    assert_eq!(status(&app, request("/local")).await, 429);
+
+    let failed = send(&app, request("/deny")).await;
+    assert_eq!(failed.status(), 503);
+    assert_eq!(failed.headers()["retry-after"], "1");
+    insta::assert_snapshot!(text(failed).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"whether the limit `deny` allows this cannot be told now; try again later","violated-policies":["deny"]}"#);
+
+    let mut call = request("/deny");
+    call.headers_mut()
+        .insert("content-type", "application/grpc".parse().unwrap());
+    let failed = send(&app, call).await;
+    assert_eq!(failed.status(), 200);
+    let headers = shown(failed.headers());
+    assert!(headers.contains("grpc-status: 14"), "{headers}");
+    assert!(
+        headers.contains("grpc-retry-pushback-ms: 1000"),
+        "{headers}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_the_store_is_asked_keeps_nothing() {
+    let list = "
+- {id: places, per: [], limit: 3, algorithm: concurrency}
+- {id: units, per: [], limit: 10/day, algorithm: fixed_window}";
+    let gate = Arc::new(Gate::new(Slow::answering(0), rules(list)));
+    let app = app(RateLimitLayer::new(Arc::clone(&gate)));
+    let asking = send(&app, request("/"));
+    let soon = std::time::Duration::from_millis(1);
+    assert!(tokio::time::timeout(soon, asking).await.is_err());
+    assert_eq!(left(&gate).await, 2, "the store has charged it");
+    gate.store().answers.add_permits(1);
+    until(async || left(&gate).await == 3).await;
+    let decision = gate.decide(&tidegate::Attributes::new().with_cost(0)).await;
+    let all: Vec<u64> = decision
+        .answers()
+        .map(|answer| answer.outcome.remaining)
+        .collect();
+    assert_eq!(all, [3, 10]);
+}
