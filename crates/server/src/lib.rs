@@ -15,11 +15,13 @@
 //! # }
 //! ```
 
+mod chores;
 pub mod config;
 pub mod data_dir;
 mod handle;
 mod http;
 pub mod listen;
+mod listeners;
 mod resp;
 pub mod rulebook;
 mod run;
@@ -31,5 +33,6 @@ pub mod watch;
 
 pub use config::{Config, Outside};
 pub use handle::Handle;
-pub use run::{Listeners, RunError, Service, run};
+pub use listeners::Listeners;
+pub use run::{RunError, Service, run};
 pub use telemetry::start_logs;

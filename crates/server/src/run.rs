@@ -8,25 +8,19 @@ use tidegate::MemoryStore;
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate_redis::RedisStore;
-use tokio::net::TcpListener;
-use tokio::time::MissedTickBehavior;
 
+use crate::chores::{follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::handle::Handle;
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
+use crate::listeners::{Listeners, advice};
 use crate::resp;
-use crate::rulebook::{OpenError, Reloaded, RuleBook};
+use crate::rulebook::{OpenError, RuleBook};
 use crate::server::Server;
 use crate::shared_rules;
 use crate::store::AnyStore;
 use crate::watch::Watch;
-
-/// How often keys that are as good as new are looked for, for times without traffic.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-
-/// How often the store is told what was admitted without it, once it is back.
-const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// How long a start waits for Redis, so that a server that can have it does not begin without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
@@ -36,15 +30,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a server without rules does.
 pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
-
-/// Where a server is asked: bound by the caller, so that tests can choose port 0.
-#[derive(Debug)]
-pub struct Listeners {
-    /// HTTP.
-    pub http: TcpListener,
-    /// The Redis protocol, if it is served.
-    pub resp: Option<TcpListener>,
-}
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -66,48 +51,6 @@ pub enum RunError {
         /// What the system said.
         source: std::io::Error,
     },
-}
-
-fn advice(error: &std::io::Error, flag: &str) -> String {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!(
-                "the port is in use; stop the program that has it, or choose another with {flag} (port 0 takes a free one)"
-            )
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            format!(
-                "{error}; ports below 1024 need the right to bind them, choose a higher one with {flag}"
-            )
-        }
-        std::io::ErrorKind::AddrNotAvailable => {
-            format!(
-                "{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with {flag}"
-            )
-        }
-        _ => error.to_string(),
-    }
-}
-
-impl Listeners {
-    /// Binds the addresses of the configuration.
-    pub async fn bind(config: &Config) -> Result<Self, RunError> {
-        let resp = match config.resp {
-            Some(address) => Some(bind(address, "--resp").await?),
-            None => None,
-        };
-        let http = bind(config.http, "--http").await?;
-        Ok(Self { http, resp })
-    }
-}
-
-async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| RunError::Bind {
-        flag,
-        address,
-        source,
-    })
 }
 
 /// A server whose rules and files are open, ready to run.
@@ -299,85 +242,5 @@ pub(crate) fn log_warnings(book: &RuleBook, problems: &Problems) {
         } else {
             tracing::warn!("{problem}");
         }
-    }
-}
-
-/// Reads the rule file again when it changes, and all files when the program says so.
-async fn follow_rules(
-    server: Arc<Server>,
-    mut watch: Option<Watch>,
-    tls: Option<Tls>,
-    handle: Handle,
-) {
-    loop {
-        let is_asked = tokio::select! {
-            () = changed(&mut watch) => false,
-            () = handle.reloads() => true,
-        };
-        if is_asked && let Some(tls) = &tls {
-            match tls.reload() {
-                Ok(()) => tracing::info!("the certificate was read again"),
-                Err(error) => tracing::error!("the certificate stays as it was: {error}"),
-            }
-        }
-        let server = Arc::clone(&server);
-        // Given up only when the program ends.
-        let _ = tokio::task::spawn_blocking(move || reload(&server)).await;
-    }
-}
-
-async fn changed(watch: &mut Option<Watch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-fn reload(server: &Server) {
-    match server.book.reload(&server.gate) {
-        Ok(Reloaded::Unchanged { was_stale: false }) => {
-            tracing::debug!("the rules are the same as before");
-        }
-        Ok(Reloaded::Unchanged { was_stale: true }) => {
-            tracing::info!("the file of the rules can be used again, and says the same as before");
-        }
-        Ok(Reloaded::NothingToRead) => {
-            tracing::info!("the rules do not come from a file, so there is nothing to read again");
-        }
-        Ok(Reloaded::Changed {
-            version,
-            changes,
-            problems,
-        }) => {
-            tracing::info!(
-                version,
-                changes = changes.join(", "),
-                "the rules were reloaded"
-            );
-            log_warnings(&server.book, &problems);
-        }
-        Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
-    }
-}
-
-async fn sweep(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SWEEP_EVERY);
-    loop {
-        times.tick().await;
-        let server = Arc::clone(&server);
-        let sweeping = move || {
-            server.gate.store().inner().sweep();
-            server.gate.sweep();
-        };
-        let _ = tokio::task::spawn_blocking(sweeping).await;
-    }
-}
-
-async fn settle(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SETTLE_EVERY);
-    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        times.tick().await;
-        server.gate.settle_back().await;
     }
 }

@@ -18,7 +18,7 @@ use crate::telemetry::{DenialLog, Measured, Metrics};
 
 /// What every reply is made from.
 pub(crate) struct Server {
-    pub(crate) gate: Gate<Measured<AnyStore>>,
+    pub(crate) gate: Arc<Gate<Measured<AnyStore>>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
     pub(crate) headers: HeaderSettings,
@@ -37,7 +37,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let store = Measured::new(store, Arc::clone(&metrics));
         Self {
-            gate: Gate::new(store, rules).with_instances(config.instances),
+            gate: Arc::new(Gate::new(store, rules).with_instances(config.instances)),
             book,
             access: Access::new(config.tokens.clone()),
             headers: config.headers,
@@ -47,6 +47,16 @@ impl Server {
             metrics,
             denials: DenialLog::new(config.key_secret.as_ref()),
             is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts and logs what the middleware has decided, but for what it counts itself.
+    pub(crate) fn observe(&self, decision: &Decision, attributes: &Attributes<'_>) {
+        if decision.answers().len() == 0 {
+            self.metrics.unmatched();
+        }
+        if decision.is_denied() {
+            self.denials.denied(decision, attributes);
         }
     }
 
@@ -60,12 +70,7 @@ impl Server {
         let decision = self.gate.decide(attributes).await;
         self.metrics.decided(start.elapsed());
         decision.count(front_end);
-        if decision.answers().len() == 0 {
-            self.metrics.unmatched();
-        }
-        if decision.is_denied() {
-            self.denials.denied(&decision, attributes);
-        }
+        self.observe(&decision, attributes);
         decision
     }
 

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::{Request, Response, request, response};
 use http_body::Body;
 use tidegate::gate::Receipt;
-use tidegate::rules::FrontEnd;
 use tidegate::{Gate, Store, StoreError};
 use tokio::runtime::Handle;
 use tower_service::Service;
@@ -73,7 +72,6 @@ impl<S: Store> Road<S> {
             Err(error) => return Ok(reply::refused(&error, &protocol).map(ResponseBody::of_bytes)),
         };
         let decision = receipt.decision();
-        decision.count(FrontEnd::Library);
         if decision.is_denied() {
             let reply = reply::denied(decision, self.settings.headers, &protocol);
             return Ok(reply.map(ResponseBody::of_bytes));
@@ -98,6 +96,10 @@ impl<S: Store> Road<S> {
             let rules = gate.rules();
             let attributes = question::of(&parts, &settings, &rules)?;
             let receipt = gate.decide_with_receipt(&attributes).await;
+            receipt.decision().count(settings.front_end);
+            if let Some(observe) = &settings.observe {
+                observe(receipt.decision(), &attributes);
+            }
             drop(attributes);
             Ok((parts, receipt))
         };

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use http::{request, response};
 use tidegate::address::TrustedProxies;
+use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
+use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
@@ -123,6 +125,22 @@ impl<S> RateLimitLayer<S> {
     #[must_use]
     pub fn settle_bytes(self, cost: impl Fn(u64) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.settle_bytes = Some(Arc::new(cost)))
+    }
+
+    /// Under which name decisions are counted. By default [`FrontEnd::Library`].
+    #[must_use]
+    pub fn front_end(self, front_end: FrontEnd) -> Self {
+        self.with(|settings| settings.front_end = front_end)
+    }
+
+    /// Sees every decision, with what the request was known by: to log or to count it. Called before the
+    /// request goes on, so it should be quick.
+    #[must_use]
+    pub fn on_decision(
+        self,
+        observe: impl Fn(&Decision, &Attributes<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|settings| settings.observe = Some(Arc::new(observe)))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {

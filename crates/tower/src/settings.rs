@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use http::{request, response};
 use tidegate::address::TrustedProxies;
+use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
+use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes};
 
 use crate::question::peer_in_extensions;
@@ -15,6 +17,7 @@ type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
+type Observe = dyn Fn(&Decision, &Attributes<'_>) + Send + Sync;
 type CostOfHead = dyn Fn(&response::Parts) -> Option<u64> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 
@@ -27,6 +30,8 @@ pub(crate) struct Settings {
     /// Whether a request is described by the closures alone.
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,
+    pub(crate) front_end: FrontEnd,
+    pub(crate) observe: Option<Arc<Observe>>,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
@@ -40,6 +45,8 @@ impl Default for Settings {
             peer: Arc::new(peer_in_extensions),
             is_bare: false,
             describe: Vec::new(),
+            front_end: FrontEnd::Library,
+            observe: None,
             settle: None,
             settle_bytes: None,
         }

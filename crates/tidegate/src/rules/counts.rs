@@ -9,20 +9,36 @@ pub enum FrontEnd {
     Library,
     /// The HTTP API.
     Http,
+    /// Envoy's rate limit service.
+    Grpc,
     /// The Redis protocol.
     Resp,
+    /// Forward-auth, for proxies that ask before they forward.
+    Authorize,
+    /// The gateway.
+    Gateway,
 }
 
 impl FrontEnd {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Library, Self::Http, Self::Resp];
+    pub const ALL: [Self; 6] = [
+        Self::Library,
+        Self::Http,
+        Self::Grpc,
+        Self::Resp,
+        Self::Authorize,
+        Self::Gateway,
+    ];
 
     /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Library => "library",
             Self::Http => "http",
+            Self::Grpc => "grpc",
             Self::Resp => "resp",
+            Self::Authorize => "authorize",
+            Self::Gateway => "gateway",
         }
     }
 }

@@ -1,0 +1,60 @@
+//! Where a server is asked: the addresses that its front ends listen on.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::run::RunError;
+
+/// Where a server is asked: bound by the caller, so that tests can choose port 0.
+#[derive(Debug)]
+pub struct Listeners {
+    /// HTTP.
+    pub http: TcpListener,
+    /// The Redis protocol, if it is served.
+    pub resp: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the addresses of the configuration.
+    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+        let resp = match config.resp {
+            Some(address) => Some(bind(address, "--resp").await?),
+            None => None,
+        };
+        let http = bind(config.http, "--http").await?;
+        Ok(Self { http, resp })
+    }
+}
+
+async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| RunError::Bind {
+        flag,
+        address,
+        source,
+    })
+}
+
+/// What to do about an address that cannot be listened on.
+pub(crate) fn advice(error: &std::io::Error, flag: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!(
+                "the port is in use; stop the program that has it, or choose another with {flag} (port 0 takes a free one)"
+            )
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!(
+                "{error}; ports below 1024 need the right to bind them, choose a higher one with {flag}"
+            )
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with {flag}"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
