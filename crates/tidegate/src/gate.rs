@@ -8,6 +8,7 @@ mod charge;
 mod decision;
 mod failure;
 mod local;
+mod observe;
 mod owed;
 mod receipt;
 mod reset;
@@ -29,6 +30,7 @@ use tidegate_core::{
     SystemClock, Timestamp,
 };
 
+use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
 use crate::rules::{Facts, Grant, Key, Mode, RuleSet, add_one};
 use decision::Slot;
@@ -74,6 +76,8 @@ struct Claim<'a> {
     grant: usize,
     demand: Demand<'a>,
     is_shadow: bool,
+    /// The limit of the moment, of a rule whose limit moves.
+    moved: Option<Arc<Limit>>,
 }
 
 enum Demand<'a> {
@@ -335,10 +339,13 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
                 Demand::Charge { key, cost }
             }
         };
+        let is_charged = matches!(demand, Demand::Charge { .. });
+        let adaptive = rule.adaptive().filter(|_| is_charged);
         claims.push(Claim {
             rule: place,
             grant,
             demand,
+            moved: adaptive.map(AdaptiveLimit::current),
             is_shadow: rule.mode() == Mode::Shadow,
         });
     }
@@ -346,7 +353,10 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
 }
 
 /// The limits that a claim is about; none where everything is denied.
-fn limits<'r>(rules: &'r RuleSet, claim: &Claim<'_>) -> &'r [Limit] {
+fn limits<'r>(rules: &'r RuleSet, claim: &'r Claim<'_>) -> &'r [Limit] {
+    if let Some(moved) = &claim.moved {
+        return std::slice::from_ref(moved);
+    }
     match (&claim.demand, &rules.at(claim.rule).grants()[claim.grant]) {
         (Demand::Charge { .. }, Grant::Limits(limits)) => limits,
         _ => &[],
@@ -368,6 +378,7 @@ fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
                 is_shadow: claim.is_shadow,
                 is_degraded: false,
                 share: None,
+                moved: claim.moved.clone(),
             });
         }
     }

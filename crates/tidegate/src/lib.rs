@@ -23,6 +23,7 @@
 //! whole numbers and whole microseconds: never over the limit, and a retry-after that is true.
 
 mod acquire;
+mod adaptive;
 pub mod address;
 mod attributes;
 mod clock;
@@ -34,6 +35,7 @@ pub mod path;
 pub mod rules;
 
 pub use acquire::{AcquireError, Permit};
+pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
 pub use decision::Decision;

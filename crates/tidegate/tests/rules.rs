@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 use tidegate::document::{Node, Source};
-use tidegate::rules::{RuleSet, RuleSettings};
-use tidegate::{Attributes, Gate, MemoryStore};
+use tidegate::rules::{Rule, RuleSet, RuleSettings};
+use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
 
 const SETTINGS: RuleSettings = RuleSettings {
     ipv6_prefix: 64,
@@ -120,6 +120,7 @@ fn counting() -> impl Strategy<Value = (Map<String, Value>, Vec<Value>)> {
         json!("unlimited"),
         json!("blocked"),
     ];
+    let words = word.to_vec();
     #[rustfmt::skip]
     let table = vec![
         (json!({}),                                                                         by_default),
@@ -137,6 +138,8 @@ fn counting() -> impl Strategy<Value = (Map<String, Value>, Vec<Value>)> {
         (json!({"algorithm": "sliding_window_slots", "slots": 10, "strict": true}),         slots),
         (json!({"algorithm": "concurrency"}),                                               holders.clone()),
         (json!({"algorithm": "concurrency", "lease_ttl": "90s"}),                           holders),
+        (json!({"algorithm": "concurrency", "limit": 7, "adaptive": {"min": 5, "max": 50}}), words.clone()),
+        (json!({"algorithm": "concurrency", "limit": 7, "adaptive": {"min": 7, "max": 7, "target": "1500ms"}}), words),
     ];
     select(table).prop_map(move |(options, limits)| (map(options), limits))
 }
@@ -322,6 +325,8 @@ proptest! {
         }
         for (one, other) in first.iter().zip(again.iter()) {
             prop_assert_eq!(one.grants(), other.grants());
+            let bounds = |rule: &Rule| rule.adaptive().map(AdaptiveLimit::settings);
+            prop_assert_eq!(bounds(one), bounds(other));
         }
     }
 
@@ -355,10 +360,11 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..20) {
-        const KEYS: [&str; 20] = [
+    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..21) {
+        const KEYS: [&str; 21] = [
             "id", "description", "match", "per", "missing", "limit", "algorithm", "tiers", "overrides", "cost",
             "max_delay", "mode", "on_store_failure", "sync", "expires_at", "anchor", "slots", "strict", "shape", "lease_ttl",
+            "adaptive",
         ];
         let mut rule = json!({"id": "a", "per": ["ip"], "limit": "1/s"});
         rule[KEYS[key]] = value.clone();

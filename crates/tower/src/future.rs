@@ -20,6 +20,7 @@ use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
 use crate::undo::{Deciding, Waiting};
+use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -80,7 +81,9 @@ impl<S: Store> Road<S> {
         let hold = Hold::of(&self.gate, decision);
         let receipt = self.wait(receipt).await;
 
-        let response = inner.call(Request::from_parts(parts, body)).await?;
+        let watch = Watch::begin(receipt.decision());
+        let answered = inner.call(Request::from_parts(parts, body)).await;
+        let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         head.headers.extend(headers);
         let tail = self.settle(receipt, &head, hold).await;

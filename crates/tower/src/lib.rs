@@ -42,6 +42,7 @@ mod reply;
 mod service;
 mod settings;
 mod undo;
+mod watch;
 
 pub use body::ResponseBody;
 pub use error::RequestError;

@@ -25,6 +25,7 @@ fn ask(server: Server) -> Server {
         {"id": "tried", "per": ["user_id"], "limit": "1/day", "mode": "shadow", "match": {"path": "/v1/**"}},
         {"id": "bytes", "per": ["user_id"], "limit": "9/day", "cost": {"attribute": "bytes"}, "match": {"path": "/v1/**"}},
         {"id": "eu", "per": [], "limit": "9/day", "match": {"when": "attributes[\"none\"] == \"eu\""}},
+        {"id": "upstream", "per": [], "algorithm": "concurrency", "adaptive": {"min": 1, "max": 9}, "match": {"path": "/jobs"}},
         {"id": "jobs", "per": ["user_id"], "limit": 5, "algorithm": "concurrency", "match": {"path": "/jobs"}},
     ]});
     client

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
-use super::redis_metrics;
 use super::throttled::{Throttled, ThrottledCounts};
+use super::{redis_metrics, rule_limits};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -189,6 +189,7 @@ fn register_rules(registry: &mut Registry, rules: &RuleSet) {
                 .inc_by(counts.unread_costs());
         }
     }
+    rule_limits::register(registry, rules);
     registry.register(
         "decisions",
         "What each rule said, by front end and verdict",

@@ -5,6 +5,7 @@ mod measured;
 mod metrics;
 mod plain_text;
 mod redis_metrics;
+mod rule_limits;
 mod throttled;
 
 pub(crate) use logs::DenialLog;

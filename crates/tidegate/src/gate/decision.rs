@@ -25,6 +25,19 @@ pub(super) struct Slot {
     pub(super) is_degraded: bool,
     /// What this instance granted of the limit by itself, if it did.
     pub(super) share: Option<Arc<Share>>,
+    /// The limit that was asked, of a rule whose limit moves.
+    pub(super) moved: Option<Arc<Limit>>,
+}
+
+impl Slot {
+    /// The limit that was asked; none if the rule denies everything.
+    pub(super) fn limit<'s>(&'s self, rules: &'s RuleSet) -> Option<&'s Limit> {
+        match (&self.moved, &rules.at(self.rule).grants()[self.grant]) {
+            (Some(moved), _) => Some(moved),
+            (None, Grant::Limits(limits)) if self.is_charged => limits.get(self.limit),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a request may go on, and what its caller should know.
@@ -167,10 +180,9 @@ impl Decision {
 
     fn answer<'d>(&'d self, slot: &'d Slot) -> Answer<'d> {
         let rule = self.rules.at(slot.rule);
-        let limit = match (&rule.grants()[slot.grant], &slot.share) {
-            (_, Some(share)) => Some(&share.part),
-            (Grant::Limits(limits), None) if slot.is_charged => limits.get(slot.limit),
-            _ => None,
+        let limit = match &slot.share {
+            Some(share) => Some(&share.part),
+            None => slot.limit(&self.rules),
         };
         Answer {
             rule,

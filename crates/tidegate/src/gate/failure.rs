@@ -7,7 +7,7 @@ use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Store, Timestamp};
 
 use super::local::{LocalCharge, LocalRequest};
 use super::{Claim, Claims, Demand, Gate, Slot, Slots, fill};
-use crate::rules::{Grant, OnStoreFailure, RuleSet, Shares, add_one};
+use crate::rules::{OnStoreFailure, RuleSet, Share, Shares, add_one};
 
 /// When a client should try again that was denied because nobody could decide.
 const TRY_AGAIN: Micros = Micros::SECOND;
@@ -42,12 +42,12 @@ impl<S: Store> Gate<S> {
             add_one(&rules.at(claim.rule).counts().degraded[choice(claim.rule) as usize]);
         }
         let is_local = |rule| choice(rule) == OnStoreFailure::Local;
-        let shares = rules.shares(self.instances());
+        let parts = Parts::of(without, self.instances());
         let local = claims
             .iter()
             .filter(|claim| chosen(claim) && is_local(claim.rule));
         let charges: SmallVec<[LocalCharge<'_>; 4]> =
-            local.flat_map(|claim| charges(&shares, claim)).collect();
+            local.flat_map(|claim| charges(&parts, claim)).collect();
         let request = LocalRequest {
             charges: &charges,
             at: without.at,
@@ -66,12 +66,8 @@ impl<S: Store> Gate<S> {
         );
         for slot in slots.iter_mut().filter(|slot| is_mine(slot)) {
             slot.is_degraded = true;
-            let limit = match &rules.at(slot.rule).grants()[slot.grant] {
-                Grant::Limits(limits) => limits.get(slot.limit),
-                Grant::Unlimited | Grant::Blocked => None,
-            };
-            let capacity = limit.map_or(0, Limit::capacity);
-            let share = || shares.limits(slot.rule, slot.grant).get(slot.limit);
+            let capacity = slot.limit(rules).map_or(0, Limit::capacity);
+            let share = || parts.limits(slot.rule, slot.grant).get(slot.limit);
             match choice(slot.rule) {
                 OnStoreFailure::Allow => slot.outcome = unknown(true, capacity, now),
                 OnStoreFailure::Deny => slot.outcome = unknown(false, capacity, now),
@@ -87,13 +83,41 @@ impl<S: Store> Gate<S> {
     }
 }
 
+/// What this instance may grant of each limit by itself.
+struct Parts {
+    shares: Arc<Shares>,
+    /// Of limits that move: by the place of the rule, of what they were when the request came.
+    moved: SmallVec<[(usize, Arc<Share>); 1]>,
+}
+
+impl Parts {
+    fn of(without: &Without<'_, '_>, instances: u64) -> Self {
+        let rules = without.rules;
+        let moved = |claim: &Claim<'_>| {
+            let (scope, limit) = (rules.at(claim.rule).scope(), claim.moved.as_ref()?);
+            Some((claim.rule, Share::of(scope, limit, instances)))
+        };
+        Self {
+            shares: rules.shares(instances),
+            moved: without.claims.iter().filter_map(moved).collect(),
+        }
+    }
+
+    fn limits(&self, rule: usize, grant: usize) -> &[Arc<Share>] {
+        match self.moved.iter().find(|(place, _)| *place == rule) {
+            Some((_, share)) => std::slice::from_ref(share),
+            None => self.shares.limits(rule, grant),
+        }
+    }
+}
+
 /// The charges of one claim on this instance's shares, in the order of its limits.
 fn charges<'c>(
-    shares: &'c Shares,
+    parts: &'c Parts,
     claim: &'c Claim<'_>,
 ) -> impl Iterator<Item = LocalCharge<'c>> + use<'c> {
     let (shares, key, cost): (_, &str, _) = match &claim.demand {
-        Demand::Charge { key, cost } => (shares.limits(claim.rule, claim.grant), key, *cost),
+        Demand::Charge { key, cost } => (parts.limits(claim.rule, claim.grant), key, *cost),
         Demand::Nothing => (&[][..], "", 0),
     };
     shares

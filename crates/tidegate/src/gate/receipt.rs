@@ -9,7 +9,7 @@ use super::decision::Slot;
 use super::local::{LocalCharge, LocalRequest, is_concurrency};
 use super::{Claims, Decision, Demand, Gate};
 use crate::attributes::Attributes;
-use crate::rules::{Grant, OnStoreFailure, RuleSet, Share};
+use crate::rules::{OnStoreFailure, RuleSet, Share};
 
 /// A decision, and what it takes to change afterwards what was charged by it: once, because both
 /// [`Gate::give_back`] and [`Gate::settle`] use it up.
@@ -101,13 +101,10 @@ impl Receipt {
 
     fn line<'r>(&'r self, rules: &'r RuleSet, slot: &'r Slot) -> Option<Line<'r>> {
         let rule = rules.at(slot.rule);
-        let Grant::Limits(limits) = rule.grants().get(slot.grant)? else {
-            return None;
-        };
         let bill = self.bills.iter().find(|bill| bill.rule == slot.rule)?;
         let charge = Charge {
             scope: rule.scope(),
-            limit: limits.get(slot.limit)?,
+            limit: slot.limit(rules)?,
             key: &bill.key,
             cost: bill.cost,
         };

@@ -9,6 +9,7 @@ mod counts;
 mod index;
 mod pattern;
 mod read;
+mod read_adaptive;
 mod read_limit;
 mod read_match;
 mod read_rule;
@@ -135,13 +136,19 @@ impl RuleSet {
         }
     }
 
-    /// The same rules, those that `earlier` has too with what was counted there.
+    /// The same rules, those that `earlier` has too with what was counted there, and with what their
+    /// limits had become if they move within the same bounds.
     #[must_use]
     pub fn counting_on(mut self, earlier: &Self) -> Self {
         for rule in &mut self.rules {
             let same = earlier.get(rule.id());
             if let (Some(rule), Some(same)) = (Arc::get_mut(rule), same) {
                 rule.counts = Arc::clone(&same.counts);
+                if let (Some(new), Some(known)) = (&mut rule.adaptive, &same.adaptive)
+                    && new.is_like(known)
+                {
+                    *new = Arc::clone(known);
+                }
             }
         }
         self

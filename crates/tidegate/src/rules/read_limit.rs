@@ -3,7 +3,9 @@
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
+use super::read_adaptive;
 use super::rule::Grant;
+use crate::adaptive::Adaptive;
 use crate::document::{
     Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
 };
@@ -14,6 +16,8 @@ pub(super) struct Counting {
     pub(super) algorithm: Option<Algorithm>,
     /// How early a token bucket may admit.
     pub(super) max_delay: Option<Micros>,
+    /// Between which bounds a concurrency limit moves by itself.
+    pub(super) adaptive: Option<Adaptive>,
     /// The algorithm or one of its options could not be read, so nothing can be said about the limits.
     is_unknown: bool,
     /// Where the options are written whose use depends on the limits.
@@ -32,13 +36,14 @@ const ALGORITHMS: [(&str, Algorithm); 7] = [
 ];
 
 /// Which algorithm has a use for an option.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("anchor", "fixed_window"),
     ("slots", "sliding_window_slots"),
     ("strict", "sliding_window_slots"),
     ("shape", "leaky_bucket"),
     ("max_delay", "token_bucket"),
     ("lease_ttl", "concurrency"),
+    ("adaptive", "concurrency"),
 ];
 
 impl Counting {
@@ -50,6 +55,7 @@ impl Counting {
         let mut counting = Self {
             algorithm,
             max_delay: None,
+            adaptive: None,
             is_unknown: written.is_some() && algorithm.is_none(),
             slots_at: None,
             max_delay_at: None,
@@ -98,6 +104,9 @@ impl Counting {
             ("lease_ttl", Some(Algorithm::Concurrency { lease_ttl })) => {
                 let span = spot.parsed(node, |text| read_span("lease_ttl", text), problems);
                 *lease_ttl = span.unwrap_or(*lease_ttl);
+            }
+            ("adaptive", Some(Algorithm::Concurrency { .. })) => {
+                self.adaptive = read_adaptive::read(node, spot, problems);
             }
             ("max_delay", algorithm) => {
                 let delay = spot.parsed(node, read_delay, problems);

@@ -9,7 +9,8 @@ use tidegate_core::{Scope, Timestamp};
 use super::read::id_of;
 use super::read_limit::{self, Counting};
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use super::{RuleSettings, read_match, warnings, write};
+use super::{RuleSettings, read_adaptive, read_match, warnings, write};
+use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::attributes::{self, Attributes};
 use crate::document::{Fields, Node, Problems, Spot, Value};
 
@@ -94,6 +95,9 @@ pub(super) fn rule(
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
+    let adaptive = counting
+        .adaptive
+        .and_then(|adaptive| moving(adaptive, &grants));
     let rule = Rule {
         scope,
         id,
@@ -114,6 +118,7 @@ pub(super) fn rule(
         ipv6_prefix: settings.ipv6_prefix,
         written: write::as_written(node),
         counts: Arc::default(),
+        adaptive,
     };
     warnings::of(&rule, node, &spot, problems);
     Some(rule)
@@ -189,8 +194,10 @@ impl<'n> Keys<'n> {
                 "give one, for example `limit: 100/minute`",
             ),
         ];
+        // An adaptive limit finds its way by itself.
+        let is_adaptive = fields.key("adaptive").is_some();
         for (taken, key, advice) in required {
-            if taken.is_some() {
+            if taken.is_some() || (key == "limit" && is_adaptive && fields.key(key).is_none()) {
                 continue;
             }
             let (place, what) = match fields.key(key) {
@@ -226,10 +233,23 @@ impl<'c> Grants<'c> {
     }
 
     fn add_limit(&mut self, limit: Taken<'_>) {
-        let grant = limit
-            .and_then(|(spot, node)| read_limit::grant(node, &spot, self.counting, self.problems));
+        let grant = match limit {
+            Some((spot, node)) => self.read_limit(node, &spot),
+            None => read_adaptive::start(self.counting),
+        };
         // Without one there is an error, and the rule is of no use.
         self.all.push(grant.unwrap_or(Grant::Blocked));
+    }
+
+    fn read_limit(&mut self, node: &Node, spot: &Spot) -> Option<Grant> {
+        let grant = read_limit::grant(node, spot, self.counting, self.problems)?;
+        let adaptive = self.counting.adaptive.as_ref();
+        if let Some(wrong) =
+            adaptive.and_then(|adaptive| read_adaptive::wrong_start(adaptive, &grant))
+        {
+            self.problems.error(&node.place, spot, wrong);
+        }
+        Some(grant)
     }
 
     fn add_named(
@@ -265,12 +285,25 @@ impl<'c> Grants<'c> {
                 }
             }
             if let Some(grant) = grant {
+                let wrong = read_adaptive::wrong_exception(&grant);
+                if let (Some(_), Some(wrong)) = (self.counting.adaptive, wrong) {
+                    self.problems.error(&entry.value.place, &spot, wrong);
+                }
                 named.insert(name, self.all.len());
                 self.all.push(grant);
             }
         }
         named
     }
+}
+
+/// The limit of a rule that moves by itself.
+fn moving(adaptive: Adaptive, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
+    let Some(Grant::Limits(limits)) = grants.first() else {
+        return None;
+    };
+    let start = limits.first()?.clone();
+    Some(Arc::new(AdaptiveLimit::new(adaptive, start)))
 }
 
 fn tier_name(name: &str) -> Result<String, String> {

@@ -12,6 +12,7 @@ use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 use super::condition::{Condition, ConditionFailed, Facts};
 use super::counts::RuleCounts;
 use super::pattern::{HostPattern, PathPattern};
+use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
 
@@ -42,6 +43,8 @@ pub struct Rule {
     pub(super) written: serde_json::Value,
     pub(super) scope: Scope,
     pub(super) counts: Arc<RuleCounts>,
+    /// The limit of the moment, if it moves by itself.
+    pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
 }
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
@@ -167,6 +170,12 @@ impl Rule {
     /// What has been decided by it.
     pub fn counts(&self) -> &RuleCounts {
         &self.counts
+    }
+
+    /// Its limit of the moment, if that follows what the upstream can bear. [Grants](Self::grants) then say
+    /// where it began.
+    pub fn adaptive(&self) -> Option<&AdaptiveLimit> {
+        self.adaptive.as_deref()
     }
 
     /// Everything that it may grant: its own limit first, then tiers and overrides.

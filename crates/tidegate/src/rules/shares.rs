@@ -14,6 +14,17 @@ pub(crate) struct Share {
     pub(crate) part: Limit,
 }
 
+impl Share {
+    /// What one of so many instances may grant of a limit by itself.
+    pub(crate) fn of(scope: &Scope, limit: &Limit, instances: u64) -> Arc<Self> {
+        Arc::new(Self {
+            scope: scope.clone(),
+            whole: limit.clone(),
+            part: limit.share(instances),
+        })
+    }
+}
+
 /// The shares of all limits of a rule set, one of so many instances each.
 #[derive(Debug)]
 pub(crate) struct Shares {
@@ -24,13 +35,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     pub(super) fn of(rules: &[Arc<Rule>], instances: u64) -> Self {
-        let share = |rule: &Rule, limit: &Limit| {
-            Arc::new(Share {
-                scope: rule.scope().clone(),
-                whole: limit.clone(),
-                part: limit.share(instances),
-            })
-        };
+        let share = |rule: &Rule, limit: &Limit| Share::of(rule.scope(), limit, instances);
         let of_grant = |rule: &Rule, grant: &Grant| match grant {
             Grant::Limits(limits) => limits.iter().map(|limit| share(rule, limit)).collect(),
             Grant::Unlimited | Grant::Blocked => Vec::new(),

@@ -6,6 +6,7 @@ use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
 use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use crate::adaptive::Adaptive;
 use crate::document::{Entry, Node, ScalarKind, Value as Written};
 
 impl RuleSet {
@@ -66,6 +67,11 @@ impl Rule {
             }
             _ => {}
         }
+        put(
+            "adaptive",
+            self.adaptive()
+                .map_or(Value::Null, |limit| adaptive(limit.settings())),
+        );
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
         put(
@@ -172,14 +178,23 @@ fn written_under(key: &str, node: &Node) -> Value {
             let boolean = || text.parse::<bool>().ok().map(Value::from);
             let typed = match (scalar.kind, key) {
                 (ScalarKind::Number, _)
-                | (ScalarKind::Plain, "limit" | "requests" | "burst" | "slots" | "cost") => {
-                    number()
-                }
+                | (
+                    ScalarKind::Plain,
+                    "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max",
+                ) => number(),
                 (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
                 (ScalarKind::Plain | ScalarKind::Text, _) => None,
             };
             typed.unwrap_or_else(|| Value::from(text))
         }
+    }
+}
+
+fn adaptive(adaptive: Adaptive) -> Value {
+    let Adaptive { min, max, target } = adaptive;
+    match target {
+        Some(target) => json!({"min": min, "max": max, "target": target.to_string()}),
+        None => json!({"min": min, "max": max}),
     }
 }
 

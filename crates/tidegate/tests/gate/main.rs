@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+mod adaptive;
 mod bringing;
 mod charging;
 mod failure;

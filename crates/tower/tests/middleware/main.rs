@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may")]
 #![expect(clippy::panic, reason = "a test may")]
 
+mod adaptive;
 mod gone;
 mod grpc;
 mod leases;

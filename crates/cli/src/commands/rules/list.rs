@@ -51,7 +51,10 @@ fn table(rules: &[Value]) -> String {
 
 /// The limit, and how many tiers and overrides have others.
 fn limit(rule: &Value) -> String {
-    let mut text = rule.get("limit").map(words).unwrap_or_default();
+    let mut text = match rule.get("adaptive") {
+        Some(adaptive) => bounds(adaptive),
+        None => rule.get("limit").map(words).unwrap_or_default(),
+    };
     for (key, one) in [("tiers", "tier"), ("overrides", "override")] {
         if let Some(map) = rule.get(key).and_then(Value::as_object) {
             text.push_str(" +");
@@ -59,6 +62,12 @@ fn limit(rule: &Value) -> String {
         }
     }
     text
+}
+
+/// Between what a limit moves that follows the upstream.
+fn bounds(adaptive: &Value) -> String {
+    let part = |key| adaptive.get(key).map(words).unwrap_or_default();
+    format!("{} to {}", part("min"), part("max"))
 }
 
 /// What a rule that names no algorithm counts with.
@@ -119,6 +128,7 @@ mod tests {
             json!({"id": "monthly", "per": ["api_key", "ip"], "limit": {"requests": 5, "window": "month"}, "mode": "shadow",
                    "match": {"when": "attributes[\"region\"] == \"eu\" && cost > 1 && attributes[\"plan\"] == \"free\""}}),
             json!({"id": "all", "per": [], "limit": "10/second", "algorithm": "sliding_window_log"}),
+            json!({"id": "upstream", "per": [], "algorithm": "concurrency", "adaptive": {"min": 10, "max": 500}}),
             json!({"id": "from-the-future", "per": ["ip"], "limit": "1/s", "colour": "red"}),
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&rules)));

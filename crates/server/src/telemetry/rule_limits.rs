@@ -1,0 +1,38 @@
+//! Metrics of rules whose limits move by themselves.
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tidegate::rules::RuleSet;
+
+use super::metrics::Labels;
+
+pub(super) fn register(registry: &mut Registry, rules: &RuleSet) {
+    let limits = Family::<Labels<1>, Gauge>::default();
+    let latencies = Family::<Labels<1>, Gauge<f64, AtomicU64>>::default();
+    for rule in rules.iter() {
+        let Some(adaptive) = rule.adaptive() else {
+            continue;
+        };
+        let labels = [("rule", rule.id().to_owned())];
+        let limit = i64::try_from(adaptive.limit()).unwrap_or(i64::MAX);
+        limits.get_or_create(&labels).set(limit);
+        if let Some(latency) = adaptive.latency() {
+            let latency = Duration::from(latency).as_secs_f64();
+            latencies.get_or_create(&labels).set(latency);
+        }
+    }
+    registry.register(
+        "adaptive_limit",
+        "The limit of the moment of a rule whose limit follows the upstream",
+        limits,
+    );
+    registry.register_with_unit(
+        "adaptive_latency",
+        "The latency of the typical request lately, as that rule sees it",
+        Unit::Seconds,
+        latencies,
+    );
+}

@@ -1,0 +1,62 @@
+//! What a few requests told, about as many as are in flight at once: one round trip of the upstream.
+
+use tidegate_core::Micros;
+
+use super::{Ended, Sample};
+
+/// Fewer than these say nothing.
+const LEAST: usize = 10;
+/// More than these are not needed, however many are in flight.
+const MOST: usize = 1_000;
+/// The upstream is overloaded if it drops one in so many.
+const DROPPED_OF: usize = 20;
+
+/// Requests that have ended since the last summary.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    latencies: Vec<u64>,
+    dropped: usize,
+    peak: u64,
+}
+
+/// What the requests of a window told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// The median latency of those that were answered. A median, because one request that takes a
+    /// hundred times as long as the others says nothing about the load.
+    pub(super) latency: Option<Micros>,
+    /// Whether too many were dropped.
+    pub(super) is_dropping: bool,
+    /// The most that were in flight when one of them began.
+    pub(super) peak: u64,
+}
+
+impl Window {
+    /// Adds a request, and says what all of them told once there are enough.
+    pub(super) fn add(&mut self, sample: Sample) -> Option<Summary> {
+        match sample.ended {
+            Ended::Answered(latency) => self.latencies.push(latency.get()),
+            Ended::Dropped => self.dropped += 1,
+        }
+        self.peak = self.peak.max(sample.in_flight);
+        let wanted = usize::try_from(self.peak).unwrap_or(MOST);
+        let count = self.latencies.len() + self.dropped;
+        (count >= wanted.clamp(LEAST, MOST)).then(|| self.close(count))
+    }
+
+    fn close(&mut self, count: usize) -> Summary {
+        let middle = self.latencies.len() / 2;
+        let latency = (!self.latencies.is_empty())
+            .then(|| *self.latencies.select_nth_unstable(middle).1)
+            .map(Micros::new);
+        let summary = Summary {
+            latency,
+            is_dropping: self.dropped * DROPPED_OF >= count,
+            peak: self.peak,
+        };
+        self.latencies.clear();
+        self.dropped = 0;
+        self.peak = 0;
+        summary
+    }
+}

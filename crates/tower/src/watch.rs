@@ -1,0 +1,70 @@
+//! How long a service takes for a request, told to rules whose limits follow it.
+//!
+//! The time goes from the call of the service to the head of its answer: a body lasts as long as its reader
+//! likes. A request that is given up tells nothing.
+
+use http::{HeaderMap, Response, StatusCode};
+use tidegate::gate::Decision;
+use tidegate::{Ended, Micros};
+use tokio::time::Instant;
+
+/// A request that a service has been asked.
+pub(crate) struct Watch {
+    /// None if no rule wants to know.
+    began: Option<Instant>,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long it takes, as tokio's timers see it"
+)]
+impl Watch {
+    pub(crate) fn begin(decision: &Decision) -> Self {
+        let began = decision.is_observed().then(Instant::now);
+        Self { began }
+    }
+
+    /// Tells what came of it, and passes it on.
+    pub(crate) fn end<B, E>(
+        self,
+        decision: &Decision,
+        answered: Result<Response<B>, E>,
+    ) -> Result<Response<B>, E> {
+        if let Some(began) = self.began
+            && let Some(ended) = ended(answered.as_ref().ok(), began)
+        {
+            decision.observe(ended);
+        }
+        answered
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long it took, as tokio's timers see it"
+)]
+fn ended<B>(answer: Option<&Response<B>>, began: Instant) -> Option<Ended> {
+    let Some(answer) = answer else {
+        return Some(Ended::Dropped);
+    };
+    if is_overloaded(answer.status(), answer.headers()) {
+        return Some(Ended::Dropped);
+    }
+    // What fails for another reason may fail in no time, and says nothing about the load.
+    if answer.status().is_server_error() {
+        return None;
+    }
+    let took = Instant::now().saturating_duration_since(began);
+    Some(Ended::Answered(Micros::from(took)))
+}
+
+/// Whether an answer says that there was no room or no time: 503 and 504, and what gRPC has for them.
+fn is_overloaded(status: StatusCode, headers: &HeaderMap) -> bool {
+    const DEADLINE_EXCEEDED: &str = "4";
+    const UNAVAILABLE: &str = "14";
+    let grpc_status = headers.get("grpc-status");
+    matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    ) || grpc_status.is_some_and(|status| status == DEADLINE_EXCEEDED || status == UNAVAILABLE)
+}
