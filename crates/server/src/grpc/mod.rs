@@ -17,6 +17,8 @@ mod reflection;
 mod schema;
 mod status;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;
