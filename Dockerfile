@@ -16,12 +16,13 @@ COPY --from=build /src/target/release/tidegate /usr/local/bin/tidegate
 # A container is reached from outside of it, so the server listens on all addresses here. Who is outside may check; to read and
 # change rules, and to reset, takes a token: set TIDEGATE_TOKEN.
 ENV TIDEGATE_HTTP=0.0.0.0:8080 \
+    TIDEGATE_GRPC=0.0.0.0:8081 \
     TIDEGATE_DATA_DIR=/var/lib/tidegate
 
 # By number, so that Kubernetes can see that it is not root.
 USER 10001:10001
 WORKDIR /var/lib/tidegate
 VOLUME /var/lib/tidegate
-EXPOSE 8080
+EXPOSE 8080 8081
 ENTRYPOINT ["tidegate"]
 CMD ["serve"]

@@ -48,6 +48,8 @@ fn compare(program: &str) {
         "serve",
         "--http",
         "127.0.0.1:0",
+        "--grpc",
+        "off",
         "--log-level",
         "warn",
         "--rules",

@@ -19,7 +19,7 @@ pub(crate) struct ServeArgs {
     /// Where HTTP listens [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<String>,
-    /// Where gRPC listens, or `off`; not in this version
+    /// Where gRPC listens, or `off` [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDR|off")]
     pub(crate) grpc: Option<String>,
     /// Where the Redis protocol listens [default: nowhere]
@@ -113,6 +113,9 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
         announce("http", &listeners.http)?;
+        if let Some(listener) = &listeners.grpc {
+            announce("grpc", listener)?;
+        }
         if let Some(listener) = &listeners.resp {
             announce("resp", listener)?;
         }

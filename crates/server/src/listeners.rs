@@ -12,6 +12,8 @@ use crate::run::RunError;
 pub struct Listeners {
     /// HTTP.
     pub http: TcpListener,
+    /// gRPC, if it is served.
+    pub grpc: Option<TcpListener>,
     /// The Redis protocol, if it is served.
     pub resp: Option<TcpListener>,
 }
@@ -23,8 +25,12 @@ impl Listeners {
             Some(address) => Some(bind(address, "--resp").await?),
             None => None,
         };
+        let grpc = match config.grpc {
+            Some(address) => Some(bind(address, "--grpc").await?),
+            None => None,
+        };
         let http = bind(config.http, "--http").await?;
-        Ok(Self { http, resp })
+        Ok(Self { http, grpc, resp })
     }
 }
 

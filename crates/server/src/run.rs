@@ -12,6 +12,7 @@ use tidegate_redis::RedisStore;
 use crate::chores::{follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::grpc;
 use crate::handle::Handle;
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
@@ -58,6 +59,8 @@ pub struct Service {
     server: Arc<Server>,
     settings: ListenSettings,
     tls: Option<Tls>,
+    /// How gRPC is served, which may want certificates of its clients.
+    grpc_tls: Option<Tls>,
     watch: Option<Watch>,
     drain_delay: Duration,
 }
@@ -75,7 +78,8 @@ impl Service {
         for note in &config.notes {
             tracing::warn!("{note}");
         }
-        let addresses = [Some(config.http), config.resp].into_iter().flatten();
+        let addresses = [Some(config.http), config.grpc, config.resp];
+        let addresses = addresses.into_iter().flatten();
         for address in addresses.filter(|address| !address.ip().is_loopback()) {
             if config.tokens.is_empty() {
                 tracing::warn!(
@@ -86,6 +90,10 @@ impl Service {
         let tls = match &config.tls {
             Some(files) => Some(Tls::load(&files.cert, &files.key)?),
             None => None,
+        };
+        let grpc_tls = match (&tls, &config.tls_client_ca) {
+            (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
+            _ => tls.clone(),
         };
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
@@ -106,6 +114,7 @@ impl Service {
             server,
             settings,
             tls,
+            grpc_tls,
             watch,
             drain_delay: config.drain_delay.into(),
         })
@@ -137,6 +146,16 @@ impl Service {
                 drain.clone(),
             )
         };
+        let grpc_settings = ListenSettings {
+            tls: self.grpc_tls,
+            ..self.settings.clone()
+        };
+        let answering_grpc = async {
+            if let Some(listener) = listeners.grpc {
+                let (server, drain, settings) = (Arc::clone(&server), drain.clone(), grpc_settings);
+                grpc::serve(listener, server, settings, drain).await;
+            }
+        };
         let answering_resp = async {
             if let Some(listener) = listeners.resp {
                 let (server, drain) = (Arc::clone(&server), drain.clone());
@@ -150,7 +169,7 @@ impl Service {
             tokio::time::sleep(self.drain_delay).await;
             drain.begin();
         };
-        tokio::join!(answering, answering_resp, ending);
+        tokio::join!(answering, answering_grpc, answering_resp, ending);
         for chore in chores {
             chore.abort();
         }

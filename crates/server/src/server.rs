@@ -79,6 +79,14 @@ impl Server {
         self.gate.store().inner().problem().await
     }
 
+    /// Whether requests can be decided, as `/readyz` says.
+    pub(crate) async fn is_ready(&self) -> bool {
+        if self.is_draining() || !self.book.has_rules() {
+            return false;
+        }
+        self.store_problem().await.is_none() || self.gate.rules().iter().all(http::goes_on)
+    }
+
     /// From now on the server says that it is not ready.
     pub(crate) fn begin_to_drain(&self) {
         self.is_draining.store(true, Ordering::Release);

@@ -14,14 +14,15 @@ const BUS: u16 = 10_000;
 
 /// A port of 127.0.0.1 that no other test uses while this value lives.
 #[derive(Debug)]
-pub(crate) struct ReservedPort {
+pub struct ReservedPort {
     number: u16,
     _reservation: UdpSocket,
 }
 
 impl ReservedPort {
     /// A port that is free now, and whose bus is.
-    pub(crate) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "each is another")]
+    pub fn new() -> Self {
         let width = u32::from(PORTS.end - PORTS.start);
         let mut offset = std::process::id().wrapping_mul(7_919) % width;
         for _ in 0..width {
@@ -46,7 +47,7 @@ impl ReservedPort {
     }
 
     /// The port.
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

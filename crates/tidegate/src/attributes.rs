@@ -159,6 +159,12 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
+    /// Adds an entry of a descriptor as it is: in no other form, also if it is empty or its name was
+    /// there before. For rules that are written as descriptors, which go by the order of entries.
+    pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
+        self.entries.push((name.into(), value.into()));
+    }
+
     /// Adds the path of a request, in which an encoded slash means what `slashes` says.
     pub fn insert_path(
         &mut self,

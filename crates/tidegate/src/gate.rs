@@ -10,12 +10,14 @@ mod failure;
 mod local;
 mod observe;
 mod owed;
+mod parts;
 mod receipt;
 mod reset;
 mod settle;
 
 pub use charge::Charged;
 pub use decision::{Answer, Decision};
+pub use parts::{Decisions, Part};
 pub use receipt::Receipt;
 pub use reset::ResetError;
 pub use settle::Unsettled;
@@ -34,7 +36,6 @@ use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
 use crate::rules::{Facts, Grant, Key, Mode, RuleSet, add_one};
 use decision::Slot;
-use failure::Without;
 use local::{Local, is_concurrency};
 
 /// Decides requests by rules, over a store.
@@ -78,6 +79,10 @@ struct Claim<'a> {
     is_shadow: bool,
     /// The limit of the moment, of a rule whose limit moves.
     moved: Option<Arc<Limit>>,
+    /// Which part of the request it is about.
+    part: usize,
+    /// Whether it is only asked, and takes nothing.
+    is_asked: bool,
 }
 
 enum Demand<'a> {
@@ -85,6 +90,30 @@ enum Demand<'a> {
     Charge { key: Cow<'a, str>, cost: u64 },
     /// To be denied, whatever was used.
     Nothing,
+}
+
+/// What the store is asked for one request.
+#[derive(Clone, Copy)]
+struct Asking<'r, 'a> {
+    rules: &'r RuleSet,
+    claims: &'r Claims<'a>,
+    at: Option<Timestamp>,
+    lease: Option<LeaseId>,
+}
+
+impl<'r, 'a> Asking<'r, 'a> {
+    fn request<'c>(&self, charges: &'c [Charge<'c>]) -> Request<'c> {
+        Request {
+            charges,
+            at: self.at,
+            lease: self.lease,
+        }
+    }
+
+    /// The claim that a slot answers.
+    fn of(&self, slot: &Slot) -> &'r Claim<'a> {
+        &self.claims[slot.claim]
+    }
 }
 
 type Claims<'a> = SmallVec<[Claim<'a>; 4]>;
@@ -148,108 +177,71 @@ impl<S: Store> Gate<S> {
     ) -> Decision {
         let lease = self.new_lease(&rules, claims);
         let mut slots = open_slots(&rules, claims, now);
-        self.ask_enforced(&rules, claims, &mut slots, attributes, lease)
-            .await;
-        let allowed = slots
-            .iter()
-            .all(|slot| slot.is_shadow || slot.outcome.allowed);
-        self.ask_shadows(
-            &rules,
+        let asking = Asking {
+            rules: &rules,
             claims,
-            &mut slots,
-            attributes,
-            lease.filter(|_| allowed),
-        )
-        .await;
+            at: attributes.time(),
+            lease,
+        };
+        self.ask_enforced(&asking, &mut slots, false).await;
+        let asking = Asking {
+            lease: lease.filter(|_| is_allowed(&slots)),
+            ..asking
+        };
+        self.ask_shadows(&asking, &mut slots).await;
 
         Decision::new(rules, slots, lease)
     }
 
-    /// Charges all enforced rules together. If one denies whatever was used, the others are asked
-    /// and not charged.
-    async fn ask_enforced(
-        &self,
-        rules: &RuleSet,
-        claims: &Claims<'_>,
-        slots: &mut Slots,
-        attributes: &Attributes<'_>,
-        lease: Option<LeaseId>,
-    ) {
-        let charges = charges(rules, claims, |claim| !claim.is_shadow);
+    /// Charges all enforced rules together. If one denies whatever was used, or the request is denied
+    /// already, the others are asked and not charged.
+    async fn ask_enforced(&self, asking: &Asking<'_, '_>, slots: &mut Slots, is_denied: bool) {
+        let is_mine = |claim: &Claim<'_>| !claim.is_shadow && !claim.is_asked;
+        let charges = charges(asking.rules, asking.claims, is_mine);
         if charges.is_empty() {
             return;
         }
-        let request = Request {
-            charges: &charges,
-            at: attributes.time(),
-            lease,
-        };
-        let is_blocked = claims
-            .iter()
-            .any(|claim| !claim.is_shadow && matches!(claim.demand, Demand::Nothing));
+        let request = asking.request(&charges);
+        let grants_nothing =
+            |claim: &Claim<'_>| !claim.is_shadow && matches!(claim.demand, Demand::Nothing);
+        let is_denied = is_denied || asking.claims.iter().any(grants_nothing);
         let answered = match self.settle_before(&request).await {
-            Ok(()) if is_blocked => self.store.peek(&request).await,
+            Ok(()) if is_denied => self.store.peek(&request).await,
             Ok(()) => self.store.charge(&request).await,
             Err(error) => Err(error),
         };
-        let mine = |slot: &Slot| slot.is_charged && !slot.is_shadow;
-        if let Ok(outcomes) = answered {
-            fill(slots, mine, &outcomes);
-        } else {
-            let without = Without {
-                rules,
-                claims,
-                at: attributes.time(),
-                lease,
-            };
-            self.go_on(&without, |claim| !claim.is_shadow, slots);
+        match answered {
+            Ok(outcomes) => fill(slots, |slot| is_mine(asking.of(slot)), &outcomes),
+            Err(_) => self.go_on(asking, is_mine, slots, is_denied),
         }
     }
 
     /// Charges each shadow rule on its own. Nobody holds a lease for a request that does not go on.
-    async fn ask_shadows(
-        &self,
-        rules: &RuleSet,
-        claims: &Claims<'_>,
-        slots: &mut Slots,
-        attributes: &Attributes<'_>,
-        lease: Option<LeaseId>,
-    ) {
+    async fn ask_shadows(&self, asking: &Asking<'_, '_>, slots: &mut Slots) {
         // All at the same time, so that many of them take no longer than one.
-        let asking = claims
-            .iter()
-            .filter(|claim| claim.is_shadow)
-            .map(|claim| async move {
-                let charges = charges(rules, claims, |other| other.rule == claim.rule);
-                if charges.is_empty() {
-                    return None;
-                }
-                let request = Request {
-                    charges: &charges,
-                    at: attributes.time(),
-                    lease,
-                };
-                let answered = match self.settle_before(&request).await {
-                    Ok(()) => self.store.charge(&request).await,
-                    Err(error) => Err(error),
-                };
-                Some((claim.rule, answered))
+        let shadows = asking.claims.iter().enumerate();
+        let shadows = shadows.filter(|(_, claim)| claim.is_shadow && !claim.is_asked);
+        let questions = shadows.map(|(place, claim)| async move {
+            let charges = charges(asking.rules, asking.claims, |other| {
+                std::ptr::eq(other, claim)
             });
-        for (rule, answered) in settle::all(asking).await.into_iter().flatten() {
-            if let Ok(outcomes) = answered {
-                fill(
-                    slots,
-                    |slot| slot.is_charged && slot.rule == rule,
-                    &outcomes,
-                );
-            } else {
-                let without = Without {
-                    rules,
-                    claims,
-                    at: attributes.time(),
-                    lease,
-                };
-                self.go_on(&without, |other| other.rule == rule, slots);
+            if charges.is_empty() {
+                return None;
+            }
+            let request = asking.request(&charges);
+            let answered = match self.settle_before(&request).await {
+                Ok(()) => self.store.charge(&request).await,
+                Err(error) => Err(error),
+            };
+            Some((place, answered))
+        });
+        for (place, answered) in settle::all(questions).await.into_iter().flatten() {
+            match answered {
+                Ok(outcomes) => fill(slots, |slot| slot.claim == place, &outcomes),
+                Err(_) => {
+                    let is_mine = |claim: &Claim<'_>| std::ptr::eq(claim, &asking.claims[place]);
+                    self.go_on(asking, is_mine, slots, false);
+                }
             }
         }
     }
@@ -347,6 +339,8 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
             demand,
             moved: adaptive.map(AdaptiveLimit::current),
             is_shadow: rule.mode() == Mode::Shadow,
+            part: 0,
+            is_asked: false,
         });
     }
     claims
@@ -366,10 +360,11 @@ fn limits<'r>(rules: &'r RuleSet, claim: &'r Claim<'_>) -> &'r [Limit] {
 /// A place for the answer of each limit, and the answers of those that deny everything.
 fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
     let mut slots = Slots::new();
-    for claim in claims {
+    for (place, claim) in claims.iter().enumerate() {
         let limits = limits(rules, claim);
         for limit in 0..limits.len().max(1) {
             slots.push(Slot {
+                claim: place,
                 rule: claim.rule,
                 grant: claim.grant,
                 limit,
@@ -421,9 +416,18 @@ fn charges<'c>(
     charges
 }
 
+/// Whether no enforced rule denies.
+fn is_allowed(slots: &Slots) -> bool {
+    slots
+        .iter()
+        .all(|slot| slot.is_shadow || slot.outcome.allowed)
+}
+
 /// Writes the outcomes down in the slots that they answer.
 fn fill(slots: &mut Slots, chosen: impl Fn(&Slot) -> bool, outcomes: &Outcomes) {
-    let open = slots.iter_mut().filter(|slot| chosen(slot));
+    let open = slots
+        .iter_mut()
+        .filter(|slot| slot.is_charged && chosen(slot));
     for (slot, outcome) in open.zip(outcomes) {
         slot.outcome = *outcome;
     }

@@ -12,6 +12,7 @@
 mod access;
 mod checks;
 mod client;
+mod envoy;
 mod full_disk;
 mod killed;
 mod logs;

@@ -35,6 +35,8 @@ pub(crate) struct Run {
 /// A server that listens. Killed when it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Where it speaks gRPC, if it does.
+    pub(crate) grpc: Option<SocketAddr>,
     /// Where it speaks the protocol of Redis, if it does.
     pub(crate) resp: Option<SocketAddr>,
     /// What it has logged so far.
@@ -127,9 +129,12 @@ impl Place {
 }
 
 fn serve_arguments<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
-    let mut all = vec!["serve", "--data-dir", "data", "--grpc", "off"];
+    let mut all = vec!["serve", "--data-dir", "data"];
     if !arguments.contains(&"--http") {
         all.extend(["--http", "127.0.0.1:0"]);
+    }
+    if !arguments.contains(&"--grpc") {
+        all.extend(["--grpc", "off"]);
     }
     // The last of two flags would be an error, so that tests that need another say only that.
     if arguments.contains(&"--data-dir") {
@@ -157,15 +162,21 @@ impl Server {
             });
         };
         let address = address.parse().unwrap();
-        let has_resp = command.get_args().any(|argument| argument == "--resp");
-        let resp = has_resp.then(|| {
+        let mut address_of = |front_end: &str| {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();
-            let address = line.trim_end().strip_prefix("listening resp=");
+            let address = line
+                .trim_end()
+                .strip_prefix(&format!("listening {front_end}="));
             address.unwrap().parse().unwrap()
-        });
+        };
+        let has = |flag: &str| command.get_args().any(|argument| argument == flag);
+        let has_grpc = !command.get_args().any(|argument| argument == "off");
+        let grpc = has_grpc.then(|| address_of("grpc"));
+        let resp = has("--resp").then(|| address_of("resp"));
         Ok(Self {
             address,
+            grpc,
             resp,
             log,
             closed: closed(stdout),

@@ -26,6 +26,8 @@ use tidegate_redis::RedisSettings;
 pub struct Config {
     /// Where HTTP is served.
     pub http: SocketAddr,
+    /// Where gRPC is served, if it is.
+    pub grpc: Option<SocketAddr>,
     /// Where the Redis protocol is served, if it is.
     pub resp: Option<SocketAddr>,
     /// What `CL.THROTTLE` does when the store cannot answer.
@@ -56,6 +58,8 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// The certificate and the key to serve with, as PEM files.
     pub tls: Option<TlsFiles>,
+    /// The authorities whose certificates clients of gRPC must show, as a PEM file.
+    pub tls_client_ca: Option<PathBuf>,
     /// How long connections may take to finish when the server shuts down.
     pub drain_timeout: Micros,
     /// How long the server goes on accepting after it has said that it is not ready any more.

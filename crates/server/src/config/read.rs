@@ -29,6 +29,7 @@ pub(super) fn config(
     missing_parts(&mut fields, &mut notes, problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
+    let grpc = parsed(fields.take("grpc"), address_or_off, problems);
     let resp = parsed(fields.take("resp"), listen_address, problems);
     let on_failure = fields.take("throttle_on_store_failure");
     let throttle_on_store_failure = parsed(on_failure, on_store_failure, problems);
@@ -56,6 +57,7 @@ pub(super) fn config(
         problems,
     );
     let tokens = tokens(fields.take("tokens"), outside, problems);
+    let tls_client_ca = client_ca(&mut fields, problems);
     let tls = tls(&mut fields, problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
@@ -65,6 +67,7 @@ pub(super) fn config(
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+        grpc: grpc.unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 8081)))),
         resp,
         throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
         rules,
@@ -85,6 +88,7 @@ pub(super) fn config(
         headers,
         tokens,
         tls,
+        tls_client_ca,
         drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
         drain_delay: drain_delay.unwrap_or(Micros::ZERO),
         max_connections: max_connections.unwrap_or(10_000),
@@ -148,11 +152,6 @@ fn outside_value(key: &str, name: &str, value: &str) -> Node {
 
 /// Parts that are named in the documentation and not built yet: never ignored in silence.
 fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mut Problems) {
-    if let Some((spot, node)) = fields.take("grpc")
-        && spot.text(node, problems).is_some_and(|text| text != "off")
-    {
-        notes.push("this version does not serve gRPC: the setting `grpc` has no effect".to_owned());
-    }
     if fields.key("trusted_proxies").is_some() {
         notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
     }
@@ -191,6 +190,14 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is not an address to listen on; write an IP address and a port, for example `127.0.0.1:8080` or `0.0.0.0:80`")
     })
+}
+
+fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let address = listen_address(text).map(Some);
+    address.map_err(|problem| format!("{problem}, or `off`"))
 }
 
 fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
@@ -366,6 +373,15 @@ fn secret_in_file(path: &str) -> Result<String, String> {
         return Err(format!("there is no token in `{path}`"));
     }
     Ok(secret.to_owned())
+}
+
+fn client_ca(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
+    let taken = fields.take("tls_client_ca");
+    if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
+        let message = "clients show certificates only over TLS; give `tls_cert` and `tls_key` too";
+        problems.error(&node.place, spot, message);
+    }
+    path(taken, problems)
 }
 
 fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<TlsFiles> {

@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 36] = [
+pub const SETTINGS: [Setting; 37] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -39,7 +39,7 @@ pub const SETTINGS: [Setting; 36] = [
         "grpc",
         Some("TIDEGATE_GRPC"),
         Some("--grpc"),
-        "where gRPC is served, or `off`; not in this version",
+        "where gRPC is served, or `off`; 127.0.0.1:8081",
     ),
     setting(
         "resp",
@@ -208,6 +208,12 @@ pub const SETTINGS: [Setting; 36] = [
         Some("TIDEGATE_TLS_KEY"),
         None,
         "its private key, a PEM file",
+    ),
+    setting(
+        "tls_client_ca",
+        Some("TIDEGATE_TLS_CLIENT_CA"),
+        None,
+        "authorities whose certificates clients of gRPC must show, a PEM file",
     ),
     setting(
         "drain_timeout",

@@ -80,13 +80,20 @@ fn what_is_not_built_is_refused_and_not_ignored() {
             .unwrap_err()
             .contains("no `gateway` yet")
     );
-    assert!(load("grpc: off\n", &[], &[]).unwrap().notes.is_empty());
-    assert_eq!(
-        load("", &[], &[("grpc", "127.0.0.1:0")])
-            .unwrap()
-            .notes
-            .len(),
-        1
+}
+
+#[test]
+fn grpc_has_an_address_or_is_off() {
+    let port = |yaml: &str| load(yaml, &[], &[]).unwrap().grpc.map(|grpc| grpc.port());
+    assert_eq!(port(""), Some(8081));
+    assert_eq!(port("grpc: off\n"), None);
+    assert_eq!(port("grpc: localhost:5\n"), Some(5));
+    let problems = load("grpc: on\n", &[], &[]).unwrap_err();
+    assert!(problems.contains("or `off`"), "{problems}");
+    let problems = load("tls_client_ca: ca.pem\n", &[], &[]).unwrap_err();
+    assert!(
+        problems.contains("give `tls_cert` and `tls_key`"),
+        "{problems}"
     );
 }
 

@@ -121,7 +121,8 @@ impl Access {
     }
 }
 
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+/// The secret that a header says.
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, secret) = value.split_at_checked(7)?;
     scheme
         .eq_ignore_ascii_case(b"bearer ")

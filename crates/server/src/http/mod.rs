@@ -16,9 +16,10 @@ mod question;
 mod route;
 mod rules;
 
-pub(crate) use access::{Access, Refused};
+pub(crate) use access::{Access, Refused, bearer};
 pub(crate) use answer::seconds;
 pub(crate) use openapi::describe;
+pub(crate) use probes::goes_on;
 
 use std::convert::Infallible;
 use std::sync::Arc;

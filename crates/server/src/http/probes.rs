@@ -25,9 +25,6 @@ pub(super) fn health() -> Reply {
 pub(super) async fn readiness(server: &Server) -> Reply {
     let store = server.store_problem().await;
     let rules = server.gate.rules();
-    let goes_on = |rule: &Arc<Rule>| {
-        rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
-    };
     let status = if server.is_draining() {
         "draining"
     } else if !server.book.has_rules() {
@@ -55,6 +52,11 @@ pub(super) async fn readiness(server: &Server) -> Reply {
         StatusCode::SERVICE_UNAVAILABLE
     };
     super::json(code, body.to_string().into_bytes())
+}
+
+/// Whether a rule answers without the store, too.
+pub(crate) fn goes_on(rule: &Arc<Rule>) -> bool {
+    rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
 }
 
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` to those who ask for it, else in the older form.

@@ -13,12 +13,14 @@ mod connection;
 mod drain;
 mod patience;
 mod service;
+mod threads;
 mod tls;
 mod wire;
 
 pub(crate) use accept::accept_all;
 pub use accept::serve;
 pub use drain::Drain;
+pub(crate) use threads::serve_on_threads;
 pub use tls::{Tls, TlsError, server_config};
 
 /// Who sent a request: the other end of its connection, in each request's extensions.

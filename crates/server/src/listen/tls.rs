@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// Why a certificate cannot be served.
@@ -81,6 +81,18 @@ pub enum TlsError {
         /// What is wrong with them.
         source: rustls::Error,
     },
+    /// The authorities whose clients are let in cannot be used.
+    #[error(
+        "the certificates in `{}` cannot be used to tell clients by: {problem}; give those of the \
+         authorities that issued theirs",
+        path.display()
+    )]
+    Authorities {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with them.
+        problem: String,
+    },
     /// TLS itself could not be set up.
     #[error("cannot set up TLS: {0}")]
     Setup(#[source] rustls::Error),
@@ -130,6 +142,36 @@ impl Tls {
         })
     }
 
+    /// The same certificate, served only to clients that show one of these authorities in a PEM file.
+    /// The file is read once.
+    pub fn with_client_ca(&self, path: &Path) -> Result<Self, TlsError> {
+        let refused = |problem: String| TlsError::Authorities {
+            path: path.to_owned(),
+            problem,
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in read_chain(path)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| refused(error.to_string()))?;
+        }
+        let provider = Arc::clone(self.config.crypto_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(TlsError::Setup)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>);
+        config
+            .alpn_protocols
+            .clone_from(&self.config.alpn_protocols);
+        Ok(Self {
+            config: Arc::new(config),
+            ..self.clone()
+        })
+    }
+
     /// Reads the same files again. New connections get what they hold now; an error leaves what was
     /// served before. Reads two small files, and blocks for that.
     pub fn reload(&self) -> Result<(), TlsError> {
@@ -151,7 +193,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
 
 impl Files {
     fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-        let chain = self.read_chain()?;
+        let chain = read_chain(&self.certificate)?;
         let key = self.read_key()?;
         CertifiedKey::from_der(chain, key, provider).map_err(|source| {
             let (certificate, key) = (self.certificate.clone(), self.key.clone());
@@ -166,21 +208,6 @@ impl Files {
         })
     }
 
-    fn read_chain(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-        let path = || self.certificate.clone();
-        let pem = read(&self.certificate)?;
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-            .collect::<Result<_, _>>()
-            .map_err(|source| TlsError::Malformed {
-                path: path(),
-                source,
-            })?;
-        if chain.is_empty() {
-            return Err(TlsError::NoCertificate { path: path() });
-        }
-        Ok(chain)
-    }
-
     fn read_key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let path = self.key.clone();
         let pem = read(&self.key)?;
@@ -189,6 +216,21 @@ impl Files {
             source => TlsError::Malformed { path, source },
         })
     }
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let owned = || path.to_owned();
+    let pem = read(path)?;
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|source| TlsError::Malformed {
+            path: owned(),
+            source,
+        })?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate { path: owned() });
+    }
+    Ok(chain)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

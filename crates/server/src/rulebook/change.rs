@@ -302,5 +302,9 @@ pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Vec<String> {
     if order(before, after) != order(after, before) {
         changes.push("changed the order".to_owned());
     }
+    // Descriptors without a limit say something, too: that those with it do not apply.
+    if changes.is_empty() && before.descriptors() != after.descriptors() {
+        changes.push("changed the descriptors".to_owned());
+    }
     changes
 }

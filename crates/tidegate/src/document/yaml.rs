@@ -15,19 +15,40 @@ const MAX_NODES: usize = 2_000_000;
 impl Source {
     /// Reads the text as YAML. Nothing, and a problem, if it is none.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
+        let documents = self.read_all(problems)?;
+        self.only(&documents, problems).cloned()
+    }
+
+    /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty.
+    pub(crate) fn read_all(&self, problems: &mut Problems) -> Option<Vec<Node>> {
         // Only JSON writes pairs of escapes, and YAML refuses them.
         let text = without_pairs(&self.text);
         match read(&text) {
-            Ok(node) => Some(node),
+            Ok(documents) => Some(documents),
             Err((place, message)) => {
                 problems.error(&place, &Spot::document(), message);
                 None
             }
         }
     }
+
+    /// The document of a text that must not have several.
+    pub(crate) fn only<'d>(
+        &self,
+        documents: &'d [Node],
+        problems: &mut Problems,
+    ) -> Option<&'d Node> {
+        if let [_, second, ..] = documents {
+            let message =
+                "there is more than one document; keep one and remove the `---` between them";
+            problems.error(&second.place, &Spot::document(), message);
+            return None;
+        }
+        documents.first()
+    }
 }
 
-fn read(text: &str) -> Result<Node, Failure> {
+fn read(text: &str) -> Result<Vec<Node>, Failure> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         match event {
@@ -35,10 +56,14 @@ fn read(text: &str) -> Result<Node, Failure> {
             Err(error) => return Err(scan_problem(&error, text)),
         }
     }
-    Ok(builder.root.unwrap_or(Node {
-        value: Value::Null,
-        place: Place::Nowhere,
-    }))
+    let mut documents = builder.documents;
+    if documents.is_empty() {
+        documents.push(Node {
+            value: Value::Null,
+            place: Place::Nowhere,
+        });
+    }
+    Ok(documents)
 }
 
 /// A JSON text with the character itself in the place of two escapes that stand for it together, such
@@ -97,8 +122,7 @@ struct Open {
 struct Builder {
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
-    root: Option<Node>,
-    documents: usize,
+    documents: Vec<Node>,
     nodes: usize,
 }
 
@@ -106,12 +130,6 @@ impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Failure> {
         let place = place_of(span);
         match event {
-            Event::DocumentStart(_) => {
-                self.documents += 1;
-                if self.documents > 1 {
-                    return Err((place, "there is more than one document; keep one and remove the `---` between them".into()));
-                }
-            }
             Event::Scalar(text, style, anchor, _) => {
                 // A key is text, also where it would be nothing as a value.
                 let style = if self.expects_key() {
@@ -141,7 +159,9 @@ impl Builder {
                 self.count(size(&node), &place)?;
                 self.add(node, 0)?;
             }
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+            // A name does not reach into the next document.
+            Event::DocumentEnd => self.anchors.clear(),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) => {}
         }
         Ok(())
     }
@@ -180,7 +200,7 @@ impl Builder {
             self.anchors.insert(anchor, node.clone());
         }
         let Some(open) = self.open.last_mut() else {
-            self.root = Some(node);
+            self.documents.push(node);
             return Ok(());
         };
         match &mut open.node.value {

@@ -15,6 +15,8 @@ use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet, Share, Verdic
 /// The answer of one limit, by its place in the rules.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
+    /// Which claim it answers.
+    pub(super) claim: usize,
     pub(super) rule: usize,
     pub(super) grant: usize,
     pub(super) limit: usize,

@@ -3,35 +3,28 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Store, Timestamp};
+use tidegate_core::{Limit, Micros, Outcome, Retry, Store, Timestamp};
 
 use super::local::{LocalCharge, LocalRequest};
-use super::{Claim, Claims, Demand, Gate, Slot, Slots, fill};
-use crate::rules::{OnStoreFailure, RuleSet, Share, Shares, add_one};
+use super::{Asking, Claim, Demand, Gate, Slot, Slots, fill};
+use crate::rules::{OnStoreFailure, Share, Shares, add_one};
 
 /// When a client should try again that was denied because nobody could decide.
 const TRY_AGAIN: Micros = Micros::SECOND;
 
-/// What the store could not answer.
-pub(super) struct Without<'r, 'a> {
-    pub(super) rules: &'r RuleSet,
-    pub(super) claims: &'r Claims<'a>,
-    pub(super) at: Option<Timestamp>,
-    pub(super) lease: Option<LeaseId>,
-}
-
 impl<S: Store> Gate<S> {
     /// Answers the chosen claims, which the store was asked about together, as their rules say.
+    /// Those that are denied already are asked and not charged.
     pub(super) fn go_on(
         &self,
-        without: &Without<'_, '_>,
+        asking: &Asking<'_, '_>,
         chosen: impl Fn(&Claim<'_>) -> bool,
         slots: &mut Slots,
+        mut is_denied: bool,
     ) {
-        let (rules, claims) = (without.rules, without.claims);
-        let now = without.at.unwrap_or_else(|| self.clock.now());
+        let (rules, claims) = (asking.rules, asking.claims);
+        let now = asking.at.unwrap_or_else(|| self.clock.now());
         let choice = |rule: usize| rules.at(rule).on_store_failure();
-        let mut is_denied = false;
         for claim in claims.iter().filter(|claim| chosen(claim)) {
             // Who denies everything needs no store for it.
             if matches!(claim.demand, Demand::Nothing) {
@@ -42,7 +35,7 @@ impl<S: Store> Gate<S> {
             add_one(&rules.at(claim.rule).counts().degraded[choice(claim.rule) as usize]);
         }
         let is_local = |rule| choice(rule) == OnStoreFailure::Local;
-        let parts = Parts::of(without, self.instances());
+        let parts = Parts::of(asking, self.instances());
         let local = claims
             .iter()
             .filter(|claim| chosen(claim) && is_local(claim.rule));
@@ -50,15 +43,12 @@ impl<S: Store> Gate<S> {
             local.flat_map(|claim| charges(&parts, claim)).collect();
         let request = LocalRequest {
             charges: &charges,
-            at: without.at,
-            lease: without.lease,
+            at: asking.at,
+            lease: asking.lease,
             is_denied,
         };
         let outcomes = self.local.charge(&request, &self.store);
-        let is_mine = |slot: &Slot| {
-            let is_asked = |claim: &Claim<'_>| claim.rule == slot.rule && chosen(claim);
-            slot.is_charged && claims.iter().any(is_asked)
-        };
+        let is_mine = |slot: &Slot| slot.is_charged && chosen(&claims[slot.claim]);
         fill(
             slots,
             |slot| is_mine(slot) && is_local(slot.rule),
@@ -91,15 +81,15 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(without: &Without<'_, '_>, instances: u64) -> Self {
-        let rules = without.rules;
+    fn of(asking: &Asking<'_, '_>, instances: u64) -> Self {
+        let rules = asking.rules;
         let moved = |claim: &Claim<'_>| {
             let (scope, limit) = (rules.at(claim.rule).scope(), claim.moved.as_ref()?);
             Some((claim.rule, Share::of(scope, limit, instances)))
         };
         Self {
             shares: rules.shares(instances),
-            moved: without.claims.iter().filter_map(moved).collect(),
+            moved: asking.claims.iter().filter_map(moved).collect(),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod condition;
 mod counts;
+mod descriptors;
 mod index;
 mod pattern;
 mod read;
@@ -32,6 +33,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
@@ -74,6 +76,8 @@ pub struct RuleSet {
     headers: Vec<String>,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
+    /// How rules are found that are written as descriptors. Then only by these.
+    descriptors: Option<Descriptors>,
 }
 
 impl RuleSet {
@@ -100,10 +104,18 @@ impl RuleSet {
     /// ```
     pub fn read(source: &Source, settings: &RuleSettings) -> (Option<Self>, Problems) {
         let mut problems = Problems::new();
-        let node = source.read(&mut problems);
-        let rules = node.and_then(|node| read::rules(&node, settings, &mut problems));
+        let Some(documents) = source.read_all(&mut problems) else {
+            return (None, problems);
+        };
+        let rules = if descriptors::are_written(&documents) {
+            descriptors::read(&documents, settings, &mut problems)
+        } else {
+            let node = source.only(&documents, &mut problems);
+            let rules = node.and_then(|node| read::rules(node, settings, &mut problems));
+            rules.map(Self::new)
+        };
         problems.sort();
-        (rules.map(Self::new), problems)
+        (rules, problems)
     }
 
     /// The rules of a document that was read already, of the form `{"rules": [...]}`.
@@ -122,8 +134,7 @@ impl RuleSet {
 
     /// These rules, whose ids are distinct.
     pub fn new(rules: Vec<Arc<Rule>>) -> Self {
-        let place = |(place, rule): (usize, &Arc<Rule>)| (rule.id.clone(), place);
-        let by_id = rules.iter().enumerate().map(place).collect();
+        let by_id = places(&rules);
         let index = Index::of(&rules);
         let headers: BTreeSet<&str> = rules.iter().flat_map(|rule| rule.headers()).collect();
         let headers = headers.into_iter().map(str::to_owned).collect();
@@ -133,7 +144,54 @@ impl RuleSet {
             index,
             headers,
             shares: ArcSwapOption::empty(),
+            descriptors: None,
         }
+    }
+
+    /// These rules, found by descriptors.
+    fn by_descriptors(rules: Vec<Arc<Rule>>, descriptors: Descriptors) -> Self {
+        Self {
+            by_id: places(&rules),
+            rules,
+            descriptors: Some(descriptors),
+            ..Self::default()
+        }
+    }
+
+    /// These rules, which have been found already.
+    pub(crate) fn unindexed(rules: Vec<Arc<Rule>>) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
+    /// Whether they are written as descriptors, in the form of envoyproxy/ratelimit.
+    pub fn is_by_descriptors(&self) -> bool {
+        self.descriptors.is_some()
+    }
+
+    /// The form in which they are written as descriptors, the same for all that say the same.
+    pub fn descriptors(&self) -> Option<&serde_json::Value> {
+        self.descriptors.as_ref().map(Descriptors::written)
+    }
+
+    /// Whether limits that callers bring count for this domain: one that the descriptors name, or any.
+    pub(crate) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
+        let descriptors = self.descriptors.as_ref();
+        descriptors.is_none_or(|descriptors| descriptors.knows_domain(attributes))
+    }
+
+    /// The rule for a descriptor, if rules are written as such.
+    pub(crate) fn descriptor_rule(&self, attributes: &Attributes<'_>) -> Option<&Rule> {
+        let place = self.descriptors.as_ref()?.find(attributes)?;
+        self.rules.get(place as usize).map(Arc::as_ref)
+    }
+
+    /// Whether a descriptor is one that may do everything.
+    pub fn is_unlimited(&self, attributes: &Attributes<'_>) -> bool {
+        let rule = self.descriptor_rule(attributes);
+        rule.is_some_and(|rule| matches!(rule.grants(), [Grant::Unlimited]))
     }
 
     /// The same rules, those that `earlier` has too with what was counted there, and with what their
@@ -185,6 +243,11 @@ impl RuleSet {
         &self.rules[place]
     }
 
+    /// The rule at this place, to be kept.
+    pub(crate) fn shared(&self, place: usize) -> &Arc<Rule> {
+        &self.rules[place]
+    }
+
     /// What one of so many instances may grant of each limit by itself.
     pub(crate) fn shares(&self, instances: u64) -> Arc<Shares> {
         if let Some(shares) = &*self.shares.load()
@@ -200,6 +263,15 @@ impl RuleSet {
     /// The places of the rules that may apply to a request, in their order: all that do are among
     /// them, and few others.
     pub(crate) fn candidates(&self, attributes: &Attributes<'_>) -> SmallVec<[u32; 16]> {
+        if let Some(descriptors) = &self.descriptors {
+            return descriptors.find(attributes).into_iter().collect();
+        }
         self.index.candidates(attributes)
     }
+}
+
+/// Where each rule is, by its id.
+fn places(rules: &[Arc<Rule>]) -> HashMap<String, usize, RandomState> {
+    let place = |(place, rule): (usize, &Arc<Rule>)| (rule.id.clone(), place);
+    rules.iter().enumerate().map(place).collect()
 }

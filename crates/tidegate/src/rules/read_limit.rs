@@ -139,7 +139,13 @@ impl Counting {
     }
 
     /// Adds what is wrong with a limit, at the option that is to blame if there is one.
-    fn refuse(&self, error: &LimitError, node: &Node, spot: &Spot, problems: &mut Problems) {
+    pub(super) fn refuse(
+        &self,
+        error: &LimitError,
+        node: &Node,
+        spot: &Spot,
+        problems: &mut Problems,
+    ) {
         let message = error.to_string();
         let (spot, place) = match (error, &self.slots_at) {
             (LimitError::SlotsDoNotDivide { .. }, Some((spot, place))) => (spot, place),
@@ -190,14 +196,18 @@ fn read_delay(text: &str) -> Result<Micros, LimitError> {
 
 /// What `sync: leased` cannot go with, if it is here.
 pub(super) fn why_not_leased(grants: &[Grant]) -> Option<&'static str> {
-    let why_not = |limit: &Limit| match limit.algorithm() {
+    limits_of(grants).find_map(|limit| why_not(limit.algorithm()))
+}
+
+/// Why an algorithm does not go with `sync: leased`, if it does not.
+pub(super) fn why_not(algorithm: Algorithm) -> Option<&'static str> {
+    match algorithm {
         Algorithm::SlidingWindowLog => Some("`sliding_window_log`"),
         Algorithm::Concurrency { .. } => Some("`concurrency`"),
         Algorithm::LeakyBucket { shape: true } => Some("`leaky_bucket` with `shape: true`"),
         Algorithm::TokenBucket { max_delay } if !max_delay.is_zero() => Some("`max_delay`"),
         _ => None,
-    };
-    limits_of(grants).find_map(why_not)
+    }
 }
 
 /// What a limit, a tier or an override grants.

@@ -119,6 +119,7 @@ pub(super) fn rule(
         written: write::as_written(node),
         counts: Arc::default(),
         adaptive,
+        descriptor: None,
     };
     warnings::of(&rule, node, &spot, problems);
     Some(rule)
@@ -130,12 +131,12 @@ const MISSING: [(&str, Missing); 3] = [
     ("deny", Missing::Deny),
 ];
 const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
-const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
+pub(super) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("allow", OnStoreFailure::Allow),
     ("deny", OnStoreFailure::Deny),
     ("local", OnStoreFailure::Local),
 ];
-const SYNCS: [(&str, Sync); 2] = [("exact", Sync::Exact), ("leased", Sync::Leased)];
+pub(super) const SYNCS: [(&str, Sync); 2] = [("exact", Sync::Exact), ("leased", Sync::Leased)];
 
 type Taken<'n> = Option<(Spot, &'n Node)>;
 
@@ -211,7 +212,11 @@ impl<'n> Keys<'n> {
 }
 
 /// Which of these words a key says; the default if it is not there.
-fn chosen<T: Copy + Default>(taken: Taken<'_>, words: &[(&str, T)], problems: &mut Problems) -> T {
+pub(super) fn chosen<T: Copy + Default>(
+    taken: Taken<'_>,
+    words: &[(&str, T)],
+    problems: &mut Problems,
+) -> T {
     let said = taken.and_then(|(spot, node)| spot.one_of(node, words, problems));
     said.unwrap_or_default()
 }

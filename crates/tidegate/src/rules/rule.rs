@@ -11,6 +11,7 @@ use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 
 use super::condition::{Condition, ConditionFailed, Facts};
 use super::counts::RuleCounts;
+use super::descriptors::Descriptor;
 use super::pattern::{HostPattern, PathPattern};
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
@@ -45,6 +46,8 @@ pub struct Rule {
     pub(super) counts: Arc<RuleCounts>,
     /// The limit of the moment, if it moves by itself.
     pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
+    /// What a rule that is written as a descriptor says beside.
+    pub(super) descriptor: Option<Box<Descriptor>>,
 }
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
@@ -183,6 +186,70 @@ impl Rule {
         &self.grants
     }
 
+    /// What its limits are called by those who ask with descriptors: the rule's id, but for rules that
+    /// are written as such, which have a name only if they are given one.
+    pub fn limit_name(&self) -> &str {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.map_or(&self.id, |descriptor| &descriptor.name)
+    }
+
+    /// The names of limits that do not apply to a request where this one does.
+    pub(crate) fn replaces(&self) -> &[String] {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.map_or(&[], |descriptor| &descriptor.replaces)
+    }
+
+    /// Whether its limit is a quota: a request is denied only if it is over all of its quotas.
+    pub fn is_quota(&self) -> bool {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.is_some_and(|descriptor| descriptor.is_quota)
+    }
+
+    /// A rule for what a caller brings.
+    pub(crate) fn brought(grant: Grant) -> Self {
+        Self {
+            id: "limit".to_owned(),
+            // No rule's id begins like this.
+            scope: Scope::new("@limit"),
+            descriptor: Some(Box::default()),
+            ..Self::granting(grant)
+        }
+    }
+
+    /// A rule for every request, that grants this and is otherwise as by default.
+    pub(super) fn granting(grant: Grant) -> Self {
+        Self {
+            id: String::new(),
+            description: None,
+            matches: Match::default(),
+            per: Vec::new(),
+            missing: Missing::default(),
+            grants: vec![grant],
+            tiers: Named::default(),
+            overrides: Named::default(),
+            algorithm: None,
+            max_delay: None,
+            cost: Cost::Fixed(1),
+            mode: Mode::default(),
+            on_store_failure: OnStoreFailure::default(),
+            sync: Sync::default(),
+            expires_at: None,
+            ipv6_prefix: 64,
+            written: serde_json::Value::Null,
+            scope: Scope::new(""),
+            counts: Arc::default(),
+            descriptor: None,
+            adaptive: None,
+        }
+    }
+
+    /// All that is known of a request, as one name.
+    pub(crate) fn whole_key(attributes: &Attributes<'_>) -> String {
+        let texts = attributes.iter().flat_map(|(name, value)| [name, value]);
+        let texts: SmallVec<[Cow<'_, str>; 8]> = texts.map(Cow::Borrowed).collect();
+        joined(&texts)
+    }
+
     /// Whether the rule has not expired at `now`.
     pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now < end)
@@ -200,6 +267,9 @@ impl Rule {
 
     /// Which state a request is charged on.
     pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+        if let Some(descriptor) = &self.descriptor {
+            return descriptor.key(attributes);
+        }
         let mut values: SmallVec<[Cow<'a, str>; 4]> = SmallVec::new();
         for name in &self.per {
             let Some(value) = self.value_of(name, attributes) else {
@@ -351,7 +421,7 @@ fn is_token(character: char) -> bool {
 }
 
 /// Several values as one name: with their lengths, so that no choice of values makes two alike.
-fn joined(values: &[Cow<'_, str>]) -> String {
+pub(super) fn joined(values: &[Cow<'_, str>]) -> String {
     let length = values.iter().map(|value| value.len() + 6).sum();
     let mut key = String::with_capacity(length);
     for value in values {

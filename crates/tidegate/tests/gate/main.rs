@@ -9,6 +9,7 @@ mod failure;
 mod local;
 mod matching;
 mod oracle;
+mod parts;
 mod receipts;
 mod replacing;
 mod switched;

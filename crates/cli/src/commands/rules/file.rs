@@ -77,6 +77,13 @@ pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, 
         }
         .into());
     };
+    if rules.is_by_descriptors() {
+        bail!(
+            "`{}` holds descriptors of envoyproxy/ratelimit, which a server takes only as its own file: start it with `--rules {}`",
+            source.name,
+            source.name
+        );
+    }
     let written = rules.iter().map(|rule| rule.written().clone()).collect();
     Ok((written, source.name))
 }

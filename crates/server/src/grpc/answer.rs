@@ -1,0 +1,158 @@
+//! What Envoy is told of a decision.
+
+use prost_types::value::Kind;
+use prost_types::{Duration, ListValue, Struct, Value};
+use tidegate::gate::{self, Decision, Decisions, Part};
+use tidegate::headers::HeaderSettings;
+use tidegate::rules::RuleSet;
+use tidegate::{Micros, Outcome, Window};
+
+use super::proto::rate_limit::{
+    Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit,
+};
+
+/// Says that nobody could decide, and that the rule denies then.
+const DEGRADED: &str = "x-tidegate-degraded";
+
+/// A decision to be told.
+pub(super) struct Answer<'a, 'p> {
+    pub(super) rules: &'a RuleSet,
+    pub(super) parts: &'a [Part<'p>],
+    pub(super) decisions: &'a Decisions,
+}
+
+impl Answer<'_, '_> {
+    pub(super) fn message(&self, domain: &str, settings: &HeaderSettings) -> RateLimitResponse {
+        let is_allowed = self.decisions.is_allowed();
+        let decided = self.decisions.iter().zip(self.parts);
+        let headers = self.decisions.headers(settings);
+        let mut headers: Vec<HeaderValue> =
+            headers.map(|(key, value)| header(key, value)).collect();
+        if self.decisions.is_failed() {
+            headers.push(header(DEGRADED, "deny".to_owned()));
+        }
+        RateLimitResponse {
+            overall_code: code(is_allowed),
+            statuses: decided
+                .map(|(decision, part)| self.status(decision, part, is_allowed))
+                .collect(),
+            response_headers_to_add: headers,
+            request_headers_to_add: Vec::new(),
+            raw_body: bytes::Bytes::new(),
+            dynamic_metadata: self.quotas(domain),
+            quota: None,
+        }
+    }
+
+    fn status(&self, decision: &Decision, part: &Part<'_>, is_allowed: bool) -> DescriptorStatus {
+        // A limit that only counts is told where rules are descriptors, as their users know it.
+        let shadow = || {
+            let by_descriptors = self.rules.is_by_descriptors();
+            decision.answers().next().filter(|_| by_descriptors)
+        };
+        let Some(answer) = decision.headline().or_else(shadow) else {
+            let is_unlimited = part.grant.is_none() && self.rules.is_unlimited(&part.attributes);
+            return DescriptorStatus {
+                code: code(true),
+                limit_remaining: if is_unlimited { u32::MAX } else { 0 },
+                ..DescriptorStatus::default()
+            };
+        };
+        // A quota that is used up does not deny as long as there is another.
+        let is_spared = is_allowed && answer.rule.is_quota();
+        DescriptorStatus {
+            code: code(decision.is_allowed() || is_spared),
+            current_limit: Some(limit(&answer)),
+            limit_remaining: u32::try_from(answer.outcome.remaining).unwrap_or(u32::MAX),
+            duration_until_reset: until_reset(answer.outcome),
+            quota: None,
+        }
+    }
+
+    /// What is known of quotas, if any took part: in the words of envoyproxy/ratelimit.
+    fn quotas(&self, domain: &str) -> Option<Struct> {
+        let is_quota = |decision: &Decision| {
+            let headline = decision.headline();
+            headline.is_some_and(|answer| answer.rule.is_quota())
+        };
+        if !self.rules.is_by_descriptors() || !self.decisions.iter().any(is_quota) {
+            return None;
+        }
+        let numbered = self.decisions.iter().enumerate();
+        let over = numbered.filter(|(_, decision)| is_quota(decision) && decision.is_denied());
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "there are a few hundred descriptors at the most"
+        )]
+        let over = over.map(|(number, _)| value(Kind::NumberValue(number as f64)));
+        let over = ListValue {
+            values: over.collect(),
+        };
+        let fields = [
+            ("domain", Kind::StringValue(domain.to_owned())),
+            ("quotaModeEnabled", Kind::BoolValue(true)),
+            ("quotaModeViolations", Kind::ListValue(over)),
+        ];
+        let fields = fields.map(|(name, kind)| (name.to_owned(), value(kind)));
+        Some(Struct {
+            fields: fields.into_iter().collect(),
+        })
+    }
+}
+
+fn value(kind: Kind) -> Value {
+    Value { kind: Some(kind) }
+}
+
+fn header(key: &str, value: String) -> HeaderValue {
+    HeaderValue {
+        key: key.to_owned(),
+        value,
+        raw_value: bytes::Bytes::new(),
+    }
+}
+
+fn code(is_allowed: bool) -> i32 {
+    let code = if is_allowed {
+        Code::Ok
+    } else {
+        Code::OverLimit
+    };
+    code.into()
+}
+
+/// The limit as it is written: so many in a unit of time, if there is a unit for it.
+fn limit(answer: &gate::Answer<'_>) -> RateLimit {
+    let rate = answer.limit.map(tidegate::Limit::rate);
+    let count = rate.map_or(0, |rate| rate.count);
+    let window = rate.and_then(|rate| rate.window);
+    let units = [
+        (Window::Span(Micros::SECOND), Unit::Second),
+        (Window::Span(Micros::MINUTE), Unit::Minute),
+        (Window::Span(Micros::HOUR), Unit::Hour),
+        (Window::Span(Micros::DAY), Unit::Day),
+        (Window::Span(Micros::WEEK), Unit::Week),
+        (Window::Month, Unit::Month),
+        (Window::Year, Unit::Year),
+    ];
+    let unit = units.iter().find(|(known, _)| Some(*known) == window);
+    RateLimit {
+        requests_per_unit: u32::try_from(count).unwrap_or(u32::MAX),
+        unit: unit.map_or(Unit::Unknown, |(_, unit)| *unit).into(),
+        name: answer.rule.limit_name().to_owned(),
+    }
+}
+
+/// When to come back, if it is denied; else when all is whole again. Nothing if waiting cannot help.
+fn until_reset(outcome: &Outcome) -> Option<Duration> {
+    let wait = if outcome.allowed {
+        outcome.reset_at.since(outcome.at)
+    } else {
+        outcome.retry.wait()?
+    };
+    let micros = wait.get();
+    Some(Duration {
+        seconds: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(micros % 1_000_000 * 1_000).unwrap_or(0),
+    })
+}

@@ -1,0 +1,89 @@
+//! The body of a reply: nothing, one message, or a stream of them, and the trailers that end it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::status::{Status, ok_trailers};
+
+/// The body of a reply.
+pub(crate) struct GrpcBody {
+    state: State,
+}
+
+enum State {
+    /// One message, framed.
+    Message(Bytes),
+    /// Messages as they come, and the status that ends them.
+    Stream(mpsc::Receiver<Result<Bytes, Status>>),
+    Trailers(HeaderMap),
+    End,
+}
+
+impl GrpcBody {
+    pub(super) fn empty() -> Self {
+        Self { state: State::End }
+    }
+
+    pub(super) fn message(message: Bytes) -> Self {
+        Self {
+            state: State::Message(message),
+        }
+    }
+
+    pub(super) fn stream(messages: mpsc::Receiver<Result<Bytes, Status>>) -> Self {
+        Self {
+            state: State::Stream(messages),
+        }
+    }
+}
+
+impl Body for GrpcBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let State::Stream(messages) = &mut self.state {
+            return messages.poll_recv(cx).map(|message| match message {
+                Some(Ok(message)) => Some(Ok(Frame::data(message))),
+                Some(Err(status)) => {
+                    self.state = State::End;
+                    Some(Ok(Frame::trailers(status.trailers())))
+                }
+                None => {
+                    self.state = State::End;
+                    Some(Ok(Frame::trailers(ok_trailers())))
+                }
+            });
+        }
+        let frame = match std::mem::replace(&mut self.state, State::End) {
+            State::Message(message) => {
+                self.state = State::Trailers(ok_trailers());
+                Some(Ok(Frame::data(message)))
+            }
+            State::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            State::Stream(_) | State::End => None,
+        };
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::End)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Message(message) => SizeHint::with_exact(message.len() as u64),
+            State::Trailers(_) | State::End => SizeHint::with_exact(0),
+            State::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Which method a call means, and who answers it.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::body::GrpcBody;
+use super::status::{Code, Status};
+use super::{health, rate_limit, reflection};
+use crate::listen::Drain;
+use crate::server::Server;
+
+pub(super) const RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService";
+pub(super) const HEALTH: &str = "grpc.health.v1.Health";
+pub(super) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
+pub(super) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
+
+/// The services that are here.
+pub(super) const SERVICES: [&str; 4] = [RATE_LIMIT, HEALTH, REFLECTION, REFLECTION_ALPHA];
+
+pub(super) async fn dispatch(
+    server: &Arc<Server>,
+    drain: &Drain,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<Response<GrpcBody>, Status> {
+    if let Some(refused) = not_grpc(parts) {
+        return Ok(refused);
+    }
+    let path = parts.uri.path();
+    let method = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match method {
+        Some((RATE_LIMIT, "ShouldRateLimit")) => rate_limit::answer(server, parts, body).await,
+        Some((HEALTH, "Check")) => health::check(server, body).await,
+        Some((HEALTH, "Watch")) => health::watch(server, drain, body).await,
+        Some((REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo")) => {
+            Ok(reflection::answer(drain, body))
+        }
+        _ => Err(Status::new(
+            Code::Unimplemented,
+            format!(
+                "there is no method `{path}` here; there is /{RATE_LIMIT}/ShouldRateLimit, and health and reflection"
+            ),
+        )),
+    }
+}
+
+/// The answer to what is not a call of gRPC, in the words of HTTP.
+fn not_grpc(parts: &Parts) -> Option<Response<GrpcBody>> {
+    let media_type = parts.headers.get(CONTENT_TYPE);
+    let is_grpc = media_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    let status = if !is_grpc {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    } else if parts.method != Method::POST {
+        StatusCode::METHOD_NOT_ALLOWED
+    } else {
+        return None;
+    };
+    let mut refused = Response::new(GrpcBody::empty());
+    *refused.status_mut() = status;
+    Some(refused)
+}

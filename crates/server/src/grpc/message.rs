@@ -1,0 +1,165 @@
+//! Messages as they go over the wire: five bytes that tell the length, and the message.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::Response;
+use http::header::CONTENT_TYPE;
+use hyper::body::{Body, Incoming};
+use prost::Message;
+
+use super::body::GrpcBody;
+use super::status::{Code, MEDIA_TYPE, Status};
+
+/// The flag and the length before each message.
+const PREFIX: usize = 5;
+/// How large a message may be.
+pub(super) const LARGEST: usize = 1 << 20;
+/// How long a client may take to send one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The messages of a call, as they come.
+pub(super) struct Messages {
+    body: Incoming,
+    bytes: BytesMut,
+    /// What came whole in one piece, and need not be copied.
+    whole: Option<Bytes>,
+}
+
+impl Messages {
+    pub(super) fn of(body: Incoming) -> Self {
+        Self {
+            body,
+            bytes: BytesMut::new(),
+            whole: None,
+        }
+    }
+
+    /// The next message; nothing when there are no more.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await;
+            match frame {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.put(data);
+                    }
+                }
+                Some(Err(error)) => {
+                    let message = format!("the call could not be read: {error}");
+                    return Err(Status::new(Code::Cancelled, message));
+                }
+                None if self.bytes.is_empty() && self.whole.is_none() => return Ok(None),
+                None => {
+                    return Err(Status::invalid("the call ended in the midst of a message"));
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, data: Bytes) {
+        if self.bytes.is_empty() && self.whole.is_none() {
+            self.whole = Some(data);
+            return;
+        }
+        if let Some(whole) = self.whole.take() {
+            self.bytes.extend_from_slice(&whole);
+        }
+        self.bytes.extend_from_slice(&data);
+    }
+
+    /// A message, if all of it is there.
+    fn take(&mut self) -> Result<Option<Bytes>, Status> {
+        let there = self.whole.as_deref().unwrap_or(&self.bytes);
+        let Some((prefix, rest)) = there.split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
+        let [flag, length @ ..] = *prefix;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > LARGEST {
+            return Err(Status::invalid(format!(
+                "a message may have {LARGEST} bytes at the most, this has {length}"
+            )));
+        }
+        match flag {
+            0 => {}
+            1 => {
+                let message = "compressed messages are not read; send them as they are";
+                return Err(Status::new(Code::Unimplemented, message));
+            }
+            _ => return Err(Status::invalid("this is not a message of gRPC")),
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let taken = if let Some(whole) = &mut self.whole {
+            let taken = whole.split_to(PREFIX + length);
+            if whole.is_empty() {
+                self.whole = None;
+            }
+            taken
+        } else {
+            self.bytes.split_to(PREFIX + length).freeze()
+        };
+        Ok(Some(taken.slice(PREFIX..)))
+    }
+}
+
+/// The one message of a call that has one.
+pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
+    let mut messages = Messages::of(body);
+    let mut reading = pin!(messages.next());
+    // Nearly always it is there, and no clock is needed to wait for it.
+    let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+    let read = match first {
+        Poll::Ready(read) => read?,
+        Poll::Pending => match tokio::time::timeout(PATIENCE, reading).await {
+            Ok(read) => read?,
+            Err(_) => {
+                let message = format!(
+                    "the message did not come within {} seconds",
+                    PATIENCE.as_secs()
+                );
+                return Err(Status::new(Code::DeadlineExceeded, message));
+            }
+        },
+    };
+    read.ok_or_else(|| Status::invalid("the call has no message"))
+}
+
+/// What a message says.
+pub(super) fn decode<M: Message + Default>(bytes: Bytes) -> Result<M, Status> {
+    M::decode(bytes)
+        .map_err(|error| Status::invalid(format!("the message cannot be read: {error}")))
+}
+
+/// A message as it goes over the wire.
+pub(super) fn framed(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    bytes.put_u8(0);
+    // No message that is written here comes near to what the length can say.
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    // There is room for all of it.
+    let _ = message.encode(&mut bytes);
+    debug_assert_eq!(bytes.remaining(), PREFIX + length, "the length is true");
+    bytes.freeze()
+}
+
+/// The reply that is one message.
+pub(super) fn reply(message: &impl Message) -> Response<GrpcBody> {
+    with_body(GrpcBody::message(framed(message)))
+}
+
+/// The reply with this body.
+pub(super) fn with_body(body: GrpcBody) -> Response<GrpcBody> {
+    let mut reply = Response::new(body);
+    reply.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
+    reply
+}

@@ -1,0 +1,71 @@
+//! The gRPC front end: Envoy's rate limit service, health and reflection.
+//!
+//! `call.rs` says which method is meant, `message.rs` reads and writes what goes over the wire,
+//! `status.rs` turns what went wrong into a reply. `rate_limit.rs` asks the gate, `question.rs` and
+//! `answer.rs` translate. What a message looks like is in `proto/`.
+
+mod access;
+mod answer;
+mod body;
+mod call;
+mod health;
+mod message;
+mod proto;
+mod question;
+mod rate_limit;
+mod reflection;
+mod schema;
+mod status;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::net::TcpListener;
+
+use crate::listen::{Drain, ListenSettings, serve_on_threads};
+use crate::server::Server;
+use body::GrpcBody;
+
+/// How long a connection without a call is kept. Those who call keep theirs open.
+const IDLE: Duration = Duration::from_hours(1);
+/// How many calls one connection has open at once.
+const MAX_STREAMS: u32 = 1_000;
+
+/// Serves connections until the drain begins, and then until those that are open have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    server: Arc<Server>,
+    settings: ListenSettings,
+    drain: Drain,
+) {
+    let settings = ListenSettings {
+        idle_timeout: IDLE,
+        max_streams: MAX_STREAMS,
+        ..settings
+    };
+    let service = {
+        let drain = drain.clone();
+        tower::service_fn(move |request| answer(Arc::clone(&server), drain.clone(), request))
+    };
+    serve_on_threads(listener, service, settings, drain).await;
+}
+
+/// Answers one call. What is wrong with it is a status like any other.
+async fn answer(
+    server: Arc<Server>,
+    drain: Drain,
+    request: Request<Incoming>,
+) -> Result<Response<GrpcBody>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let reply = match call::dispatch(&server, &drain, &parts, body).await {
+        Ok(reply) => reply,
+        Err(status) => status.reply(),
+    };
+    Ok(reply)
+}

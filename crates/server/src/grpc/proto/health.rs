@@ -1,0 +1,26 @@
+//! Messages of `grpc.health.v1`.
+
+use prost::{Enumeration, Message};
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HealthCheckRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) service: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct HealthCheckResponse {
+    #[prost(enumeration = "ServingStatus", tag = "1")]
+    pub(crate) status: i32,
+}
+
+/// How a service is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(crate) enum ServingStatus {
+    Unknown = 0,
+    Serving = 1,
+    NotServing = 2,
+    /// For those who watch a service that is not here.
+    ServiceUnknown = 3,
+}

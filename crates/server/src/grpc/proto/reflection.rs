@@ -1,0 +1,91 @@
+//! Messages of `grpc.reflection.v1`, which are those of `v1alpha` too.
+
+use prost::{Message, Oneof};
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ServerReflectionRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) host: String,
+    #[prost(oneof = "MessageRequest", tags = "3, 4, 5, 6, 7")]
+    pub(crate) message_request: Option<MessageRequest>,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum MessageRequest {
+    #[prost(string, tag = "3")]
+    FileByFilename(String),
+    #[prost(string, tag = "4")]
+    FileContainingSymbol(String),
+    #[prost(message, tag = "5")]
+    FileContainingExtension(ExtensionRequest),
+    #[prost(string, tag = "6")]
+    AllExtensionNumbersOfType(String),
+    #[prost(string, tag = "7")]
+    ListServices(String),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExtensionRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) containing_type: String,
+    #[prost(int32, tag = "2")]
+    pub(crate) extension_number: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ServerReflectionResponse {
+    #[prost(string, tag = "1")]
+    pub(crate) valid_host: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) original_request: Option<ServerReflectionRequest>,
+    #[prost(oneof = "MessageResponse", tags = "4, 5, 6, 7")]
+    pub(crate) message_response: Option<MessageResponse>,
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum MessageResponse {
+    #[prost(message, tag = "4")]
+    FileDescriptorResponse(FileDescriptorResponse),
+    #[prost(message, tag = "5")]
+    AllExtensionNumbersResponse(ExtensionNumberResponse),
+    #[prost(message, tag = "6")]
+    ListServicesResponse(ListServiceResponse),
+    #[prost(message, tag = "7")]
+    ErrorResponse(ErrorResponse),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FileDescriptorResponse {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) file_descriptor_proto: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExtensionNumberResponse {
+    #[prost(string, tag = "1")]
+    pub(crate) base_type_name: String,
+    #[prost(int32, repeated, tag = "2")]
+    pub(crate) extension_number: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ListServiceResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) service: Vec<ServiceResponse>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ServiceResponse {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ErrorResponse {
+    #[prost(int32, tag = "1")]
+    pub(crate) error_code: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) error_message: String,
+}

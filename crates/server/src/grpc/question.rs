@@ -1,0 +1,139 @@
+//! What Envoy asks, as the gate understands it: a part of a request for each descriptor.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+use tidegate::gate::Part;
+use tidegate::rules::Grant;
+use tidegate::{Algorithm, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE, Micros, Rate, Window};
+
+use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
+use super::status::Status;
+
+/// How many descriptors one call may have.
+const MAX_DESCRIPTORS: usize = 256;
+
+pub(super) type Parts<'m> = SmallVec<[Part<'m>; 1]>;
+
+/// The parts of a call. `as_written` keeps the entries as they are, for rules that are written as
+/// descriptors; other rules know attributes by their names.
+pub(super) fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, Status> {
+    if asked.domain.is_empty() {
+        let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
+        return Err(Status::invalid(message));
+    }
+    if asked.descriptors.is_empty() {
+        let message = "there are no descriptors; a call needs one at least";
+        return Err(Status::invalid(message));
+    }
+    if asked.descriptors.len() > MAX_DESCRIPTORS {
+        return Err(Status::invalid(format!(
+            "a call may have {MAX_DESCRIPTORS} descriptors at the most, this has {}",
+            asked.descriptors.len()
+        )));
+    }
+    let numbered = asked.descriptors.iter().enumerate();
+    numbered
+        .map(|(number, descriptor)| {
+            part(asked, descriptor, as_written)
+                .map_err(|problem| Status::invalid(format!("descriptors[{number}]: {problem}")))
+        })
+        .collect()
+}
+
+fn part<'m>(
+    asked: &'m RateLimitRequest,
+    descriptor: &'m RateLimitDescriptor,
+    as_written: bool,
+) -> Result<Part<'m>, String> {
+    let attributes = if as_written {
+        entries_as_written(asked, descriptor)?
+    } else {
+        named_entries(asked, descriptor)?
+    };
+    let of_call = u64::from(asked.hits_addend.max(1));
+    let own = descriptor.hits_addend.map(|hits| hits.value);
+    let cost = match own {
+        // What is to be given back was charged by another call, which nobody remembers here.
+        Some(_) if descriptor.is_negative_hits => 0,
+        Some(own) => own,
+        None => of_call,
+    };
+    let grant = descriptor.limit.as_ref().map(grant).transpose()?;
+    Ok(Part {
+        attributes: attributes.with_cost(cost),
+        grant,
+        is_spent: own.is_some() && cost > 0,
+    })
+}
+
+/// The entries in their order, whatever they are called.
+fn entries_as_written<'m>(
+    asked: &'m RateLimitRequest,
+    descriptor: &'m RateLimitDescriptor,
+) -> Result<Attributes<'m>, String> {
+    if descriptor.entries.len() >= MAX_ATTRIBUTES {
+        let count = descriptor.entries.len();
+        return Err(format!(
+            "there are {count} entries, give fewer than {MAX_ATTRIBUTES}"
+        ));
+    }
+    let mut attributes = Attributes::new();
+    attributes.push("domain", &asked.domain);
+    for entry in &descriptor.entries {
+        if entry.key.len().max(entry.value.len()) > MAX_VALUE {
+            return Err(format!("an entry has more than {MAX_VALUE} bytes"));
+        }
+        attributes.push(&entry.key, &entry.value);
+    }
+    Ok(attributes)
+}
+
+/// The entries by their keys. One that comes again is numbered: `generic_key`, `generic_key.2`.
+fn named_entries<'m>(
+    asked: &'m RateLimitRequest,
+    descriptor: &'m RateLimitDescriptor,
+) -> Result<Attributes<'m>, String> {
+    let mut attributes = Attributes::new();
+    let domain = attributes.insert("domain", &asked.domain);
+    domain.map_err(|error| error.to_string())?;
+    for (place, entry) in descriptor.entries.iter().enumerate() {
+        let before = &descriptor.entries[..place];
+        let same = before.iter().filter(|other| other.key == entry.key).count();
+        let same = same + usize::from(entry.key == "domain");
+        let name: Cow<'m, str> = match same {
+            0 => Cow::Borrowed(&entry.key),
+            _ => Cow::Owned(format!("{}.{}", entry.key, same + 1)),
+        };
+        let inserted = attributes.insert(name, &entry.value);
+        inserted.map_err(|error| error.to_string())?;
+    }
+    Ok(attributes)
+}
+
+/// What a limit grants that comes with the call.
+fn grant(limit: &RateLimitOverride) -> Result<Grant, String> {
+    let window = match Unit::try_from(limit.unit) {
+        Ok(Unit::Second) => Window::Span(Micros::SECOND),
+        Ok(Unit::Minute) => Window::Span(Micros::MINUTE),
+        Ok(Unit::Hour) => Window::Span(Micros::HOUR),
+        Ok(Unit::Day) => Window::Span(Micros::DAY),
+        Ok(Unit::Week) => Window::Span(Micros::WEEK),
+        Ok(Unit::Month) => Window::Month,
+        Ok(Unit::Year) => Window::Year,
+        Ok(Unit::Unknown) | Err(_) => {
+            return Err(format!("`limit.unit` {} is not a unit of time", limit.unit));
+        }
+    };
+    if limit.requests_per_unit == 0 {
+        return Ok(Grant::Blocked);
+    }
+    let rate = Rate {
+        count: u64::from(limit.requests_per_unit),
+        window: Some(window),
+        burst: None,
+    };
+    let limit = Limit::new(rate, Algorithm::FIXED_WINDOW);
+    let limit = limit.map_err(|error| format!("`limit`: {error}"))?;
+    Ok(Grant::Limits(vec![limit]))
+}

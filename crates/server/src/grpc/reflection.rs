@@ -1,0 +1,95 @@
+//! Server reflection, by which tools such as grpcurl learn what can be called.
+
+use http::Response;
+use hyper::body::Incoming;
+use prost::Message as _;
+
+use super::body::GrpcBody;
+use super::call::SERVICES;
+use super::message::Messages;
+use super::proto::reflection::{
+    ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+    MessageRequest, MessageResponse, ServerReflectionRequest, ServerReflectionResponse,
+    ServiceResponse,
+};
+use super::status::Code;
+use super::{message, schema, stream};
+use crate::listen::Drain;
+
+/// Answers question after question.
+pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
+    let drain = drain.clone();
+    let mut questions = Messages::of(body);
+    stream::reply(move |sender| async move {
+        loop {
+            let question = tokio::select! {
+                question = questions.next() => question,
+                // A stream that stays would hold the end of the server up.
+                () = drain.begun() => return,
+            };
+            let asked = match question {
+                Ok(Some(question)) => message::decode::<ServerReflectionRequest>(question),
+                Ok(None) => return,
+                Err(status) => Err(status),
+            };
+            match asked {
+                Ok(asked) => {
+                    if sender.send(&respond(asked)).await.is_err() {
+                        return;
+                    }
+                }
+                Err(status) => return sender.fail(status).await,
+            }
+        }
+    })
+}
+
+fn respond(asked: ServerReflectionRequest) -> ServerReflectionResponse {
+    let response = match &asked.message_request {
+        Some(MessageRequest::ListServices(_)) => services(),
+        Some(MessageRequest::FileByFilename(name)) => file(schema::by_name(name), name),
+        Some(MessageRequest::FileContainingSymbol(symbol)) => {
+            file(schema::by_symbol(symbol), symbol)
+        }
+        Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
+            MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse {
+                base_type_name: name.clone(),
+                extension_number: Vec::new(),
+            })
+        }
+        Some(MessageRequest::FileContainingExtension(_)) => {
+            error(Code::NotFound, "there are no extensions here".to_owned())
+        }
+        None => error(Code::InvalidArgument, "there is no question".to_owned()),
+    };
+    ServerReflectionResponse {
+        valid_host: asked.host.clone(),
+        original_request: Some(asked),
+        message_response: Some(response),
+    }
+}
+
+fn services() -> MessageResponse {
+    let service = |name: &str| ServiceResponse {
+        name: name.to_owned(),
+    };
+    MessageResponse::ListServicesResponse(ListServiceResponse {
+        service: SERVICES.into_iter().map(service).collect(),
+    })
+}
+
+fn file(found: Option<&prost_types::FileDescriptorProto>, asked: &str) -> MessageResponse {
+    match found {
+        Some(file) => MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
+            file_descriptor_proto: vec![file.encode_to_vec()],
+        }),
+        None => error(Code::NotFound, format!("there is no `{asked}` here")),
+    }
+}
+
+fn error(code: Code, message: String) -> MessageResponse {
+    MessageResponse::ErrorResponse(ErrorResponse {
+        error_code: code as i32,
+        error_message: message,
+    })
+}

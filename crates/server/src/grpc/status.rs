@@ -1,0 +1,98 @@
+//! What a call came to when it has no answer: the codes of gRPC, and a message that says what to do.
+
+use std::fmt::Write as _;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+
+use super::body::GrpcBody;
+
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// What every reply says that it is.
+pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// The codes that are used here. Never UNKNOWN: Envoy lets pass what it gets that for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    Cancelled = 1,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    PermissionDenied = 7,
+    Unimplemented = 12,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) code: Code,
+    message: String,
+}
+
+impl Status {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, message)
+    }
+
+    /// A reply that is only this.
+    pub(super) fn reply(&self) -> Response<GrpcBody> {
+        let mut reply = Response::new(GrpcBody::empty());
+        *reply.headers_mut() = self.trailers();
+        reply
+            .headers_mut()
+            .insert(http::header::CONTENT_TYPE, MEDIA_TYPE);
+        reply
+    }
+
+    /// What ends a stream with it.
+    pub(super) fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::with_capacity(3);
+        trailers.insert(GRPC_STATUS, HeaderValue::from(self.code as u16));
+        if let Ok(message) = HeaderValue::from_str(&percent_encoded(&self.message)) {
+            trailers.insert(GRPC_MESSAGE, message);
+        }
+        trailers
+    }
+}
+
+/// What ends a call that was answered.
+pub(super) fn ok_trailers() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+    trailers
+}
+
+/// A message as it may stand in a header.
+fn percent_encoded(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            // Writing to a String cannot fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_survives_the_header() {
+        let status = Status::invalid("100 % größer\n");
+        let reply = status.reply();
+        assert_eq!(reply.headers()[GRPC_STATUS], "3");
+        assert_eq!(reply.headers()[GRPC_MESSAGE], "100 %25 gr%C3%B6%C3%9Fer%0A");
+    }
+}

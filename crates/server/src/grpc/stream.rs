@@ -1,0 +1,46 @@
+//! Replies that go on: a task that sends, until its client or the server goes.
+
+use bytes::Bytes;
+use http::Response;
+use prost::Message;
+use tokio::sync::mpsc;
+
+use super::body::GrpcBody;
+use super::message;
+use super::status::Status;
+
+/// How many messages wait for a client that reads slowly.
+const WAITING: usize = 4;
+
+/// Where the messages of a reply go.
+pub(super) struct Sender(mpsc::Sender<Result<Bytes, Status>>);
+
+/// The client is gone.
+pub(super) struct Gone;
+
+impl Sender {
+    pub(super) async fn send(&self, message: &impl Message) -> Result<(), Gone> {
+        let sent = self.0.send(Ok(message::framed(message))).await;
+        sent.map_err(|_| Gone)
+    }
+
+    /// Ends the reply with what went wrong.
+    pub(super) async fn fail(self, status: Status) {
+        let _ = self.0.send(Err(status)).await;
+    }
+
+    /// Waits until the client goes.
+    pub(super) async fn gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// A reply whose messages come from a task of its own.
+pub(super) fn reply<F>(sending: impl FnOnce(Sender) -> F) -> Response<GrpcBody>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (sender, messages) = mpsc::channel(WAITING);
+    tokio::spawn(sending(Sender(sender)));
+    message::with_body(GrpcBody::stream(messages))
+}

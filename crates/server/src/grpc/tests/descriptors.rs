@@ -1,0 +1,106 @@
+//! Decisions by a configuration of envoyproxy/ratelimit.
+
+use super::{header, request, start};
+
+const RULES: &str = "
+domain: web
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 2, name: users}
+  - key: user
+    value: vip
+    rate_limit: {unlimited: true}
+  - key: empty
+    value: ''
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: größe
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: watched
+    shadow_mode: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: quota
+    value: one
+    quota_mode: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: quota
+    value: two
+    quota_mode: true
+    rate_limit: {unit: day, requests_per_unit: 2}
+---
+domain: other
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 9}
+";
+
+#[tokio::test]
+async fn each_descriptor_is_charged_on_its_own() {
+    let server = start(RULES).await;
+    let mut client = server.client().await;
+    #[rustfmt::skip]
+    let story = [
+        (vec!["user=a", "user=b"],          (true,  vec![(true, 1), (true, 1)])),
+        (vec!["user=a"],                    (true,  vec![(true, 0)])),
+        (vec!["user=a", "user=b"],          (false, vec![(false, 0), (true, 0)])),
+        (vec!["user=b"],                    (false, vec![(false, 0)])),
+        (vec!["user=vip", "none=x"],        (true,  vec![(true, u32::MAX), (true, 0)])),
+        (vec!["empty="],                    (true,  vec![(true, 0)])),
+        (vec!["empty="],                    (false, vec![(false, 0)])),
+        (vec!["größe=x"],                   (true,  vec![(true, 0)])),
+        (vec!["watched=x"],                 (true,  vec![(true, 0)])),
+        (vec!["watched=x"],                 (true,  vec![(true, 0)])),
+        (vec!["quota=one", "quota=two"],    (true,  vec![(true, 0), (true, 1)])),
+        (vec!["quota=one", "quota=two"],    (true,  vec![(true, 0), (true, 0)])),
+        (vec!["quota=one", "quota=two"],    (false, vec![(false, 0), (false, 0)])),
+    ];
+    for (asked, expected) in story {
+        assert_eq!(client.told(request(&asked)).await, expected, "{asked:?}");
+    }
+    let mut other = request(&["user=a"]);
+    other.domain = "other".to_owned();
+    assert_eq!(client.told(other).await, (true, vec![(true, 8)]));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn limits_have_the_names_that_they_are_given() {
+    let server = start(RULES).await;
+    let mut client = server.client().await;
+    let answer = client.ask(request(&["user=a", "quota=one"])).await.unwrap();
+    let names = answer
+        .statuses
+        .iter()
+        .map(|status| status.current_limit.as_ref().unwrap().name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["users", ""]);
+    assert_eq!(header(&answer, "x-ratelimit-limit"), Some("1"));
+    let metadata = answer.dynamic_metadata.unwrap();
+    assert!(
+        metadata.fields.contains_key("quotaModeViolations"),
+        "{metadata:?}"
+    );
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_changed_file_is_in_force_at_once() {
+    let server = start(RULES).await;
+    let mut client = server.client().await;
+    assert!(client.told(request(&["user=guest"])).await.0);
+    // Only that one descriptor has no limit is new: no rule is changed by it.
+    let changed = RULES.replacen(
+        "descriptors:",
+        "descriptors:\n  - {key: user, value: guest}",
+        1,
+    );
+    std::fs::write(server.folder.path().join("rules.yaml"), changed).unwrap();
+    server.handle.reload();
+    for _ in 0..200 {
+        if client.told(request(&["user=guest"])).await == (true, vec![(true, 0)])
+            && client.told(request(&["user=guest"])).await.0
+        {
+            return server.end().await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the change is not in force");
+}

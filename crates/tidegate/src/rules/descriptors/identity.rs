@@ -1,0 +1,105 @@
+//! The ids of rules that are written as descriptors: the way to them, as far as an id can say it.
+
+use super::descriptor::{Step, Wanted};
+
+/// How long an id may be.
+const LONGEST: usize = 64;
+/// How long what stands for the exact way is, with its dash.
+const MARK: usize = 9;
+
+/// An id for the limit at the end of these steps: `messaging.message_type_marketing.to_number`. Where
+/// the way cannot be told in the letters of an id, or could be mistaken for another, it ends with a
+/// mark that stands for the exact way.
+pub(super) fn id_of(domain: &str, steps: &[Step]) -> String {
+    let mut names = vec![domain.to_owned()];
+    let mut exact = length_and(domain);
+    for step in steps {
+        exact.push_str(&length_and(&step.key));
+        names.push(match &step.wanted {
+            Wanted::Any => step.key.clone(),
+            Wanted::Text(text) => {
+                exact.push_str(&length_and(text));
+                format!("{}_{text}", step.key)
+            }
+            Wanted::Fitting { wildcard, .. } => {
+                let text = wildcard.to_string();
+                exact.push_str(&length_and(&text));
+                format!("{}_*", step.key)
+            }
+        });
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let fits = names.iter().all(|name| name.bytes().all(is_plain));
+    let mut id = names.join(".");
+    id = id
+        .chars()
+        .map(|character| match u8::try_from(character) {
+            Ok(byte) if is_plain(byte) || byte == b'.' => character,
+            _ => '-',
+        })
+        .collect();
+    let begins = id
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !begins {
+        id.insert(0, 'd');
+    }
+    if fits && begins && id.len() <= LONGEST {
+        return id;
+    }
+    id.truncate(LONGEST - MARK);
+    let mark = exact.bytes().fold(0x811c_9dc5_u32, |mark, byte| {
+        (mark ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    format!("{id}-{mark:08x}")
+}
+
+/// A text that does not flow into the next.
+fn length_and(text: &str) -> String {
+    format!("{}:{text}", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wildcard::Wildcard;
+    use super::*;
+
+    fn step(key: &str, value: &str) -> Step {
+        let wanted = match Wildcard::parse(value) {
+            Some(wildcard) => Wanted::Fitting {
+                wildcard,
+                is_shared: false,
+            },
+            None if value.is_empty() => Wanted::Any,
+            None => Wanted::Text(value.to_owned()),
+        };
+        Step {
+            key: key.to_owned(),
+            wanted,
+        }
+    }
+
+    #[test]
+    fn ids_by_hand() {
+        let long = "x".repeat(80);
+        let cut = format!("a.k_{}-", "x".repeat(51));
+        #[rustfmt::skip]
+        let table = [
+            // domain       steps                                       id                          marked
+            ("messaging",   vec![step("type", "sms"), step("to", "")],  "messaging.type_sms.to",    false),
+            ("a",           vec![step("path", "/v1")],                  "a.path_-v1-",              true),
+            ("a",           vec![step("path", "/v*")],                  "a.path_--",                true),
+            ("a.b",         vec![step("k", "")],                        "a.b.k-",                   true),
+            ("_a",          vec![step("k", "")],                        "d_a.k-",                   true),
+            ("a",           vec![step("k", &long)],                     cut.as_str(),               true),
+        ];
+        for (domain, steps, expected, is_marked) in table {
+            let id = id_of(domain, &steps);
+            let mark = id.strip_prefix(expected).map(str::len);
+            assert_eq!(mark, Some(if is_marked { MARK - 1 } else { 0 }), "{id}");
+        }
+        let id = |value: &str| id_of("a", &[step("path", value)]);
+        assert_ne!(id("/v*"), id("/w*"));
+    }
+}

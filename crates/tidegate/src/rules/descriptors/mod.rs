@@ -1,0 +1,30 @@
+//! Rules as envoyproxy/ratelimit writes them: a tree of descriptors below a domain.
+//!
+//! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
+//! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
+//! the file, `tree.rs` finds the rule, `descriptor.rs` knows on which state it is charged.
+
+mod descriptor;
+mod identity;
+mod read;
+mod tree;
+mod wildcard;
+
+pub(super) use descriptor::Descriptor;
+pub(super) use read::{are_written, read};
+pub(super) use tree::Descriptors;
+
+use crate::attributes::Attributes;
+
+/// What names the domain of a descriptor among its attributes.
+const DOMAIN: &str = "domain";
+
+/// The entries of a descriptor, in their order: all that is known, but for the domain.
+fn entries<'d>(attributes: &'d Attributes<'_>) -> impl Iterator<Item = (&'d str, &'d str)> {
+    let mut has_domain = false;
+    attributes.iter().filter(move |(name, _)| {
+        let is_domain = *name == DOMAIN && !has_domain;
+        has_domain |= is_domain;
+        !is_domain
+    })
+}

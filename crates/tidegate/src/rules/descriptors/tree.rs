@@ -1,0 +1,128 @@
+//! Finds the rule that a request's descriptor means, entry by entry: by its value, else by the first
+//! wildcard that fits, else by its key alone.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::descriptor::{Step, Wanted};
+use super::wildcard::Wildcard;
+use super::{DOMAIN, entries};
+use crate::attributes::Attributes;
+
+type Named<T> = HashMap<String, T, RandomState>;
+
+/// All descriptors, by their domains.
+#[derive(Debug, Default)]
+pub(in crate::rules) struct Descriptors {
+    domains: Named<Level>,
+    written: serde_json::Value,
+}
+
+/// The descriptors below one.
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    by_key: Named<Choices>,
+}
+
+/// The descriptors with one key.
+#[derive(Debug, Default)]
+struct Choices {
+    exact: Named<Branch>,
+    /// In the order of the file.
+    wildcards: Vec<(Wildcard, Branch)>,
+    bare: Option<Branch>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    /// The place of its rule, if it has a limit.
+    pub(super) rule: Option<u32>,
+    pub(super) below: Level,
+}
+
+impl Descriptors {
+    pub(super) fn new(written: serde_json::Value) -> Self {
+        Self {
+            domains: Named::default(),
+            written,
+        }
+    }
+
+    /// Adds a domain. Nothing, if it is there already.
+    pub(super) fn add(&mut self, domain: &str, level: Level) -> Option<()> {
+        if self.domains.contains_key(domain) {
+            return None;
+        }
+        self.domains.insert(domain.to_owned(), level);
+        Some(())
+    }
+
+    pub(in crate::rules) fn written(&self) -> &serde_json::Value {
+        &self.written
+    }
+
+    pub(in crate::rules) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
+        self.level(attributes).is_some()
+    }
+
+    /// The place of the rule for these entries, all of them.
+    pub(in crate::rules) fn find(&self, attributes: &Attributes<'_>) -> Option<u32> {
+        let mut level = self.level(attributes)?;
+        let mut rule = None;
+        for (key, value) in entries(attributes) {
+            let branch = level.by_key.get(key)?.of(value)?;
+            rule = branch.rule;
+            level = &branch.below;
+        }
+        rule
+    }
+
+    /// The descriptors of the domain that is named; of the only one, if none is.
+    fn level(&self, attributes: &Attributes<'_>) -> Option<&Level> {
+        match attributes.get(DOMAIN) {
+            Some(domain) => self.domains.get(domain),
+            None if self.domains.len() == 1 => self.domains.values().next(),
+            None => None,
+        }
+    }
+}
+
+impl Level {
+    /// Adds a descriptor. Nothing, if there is the same already.
+    pub(super) fn add(&mut self, step: &Step, branch: Branch) -> Option<()> {
+        let choices = self.by_key.entry(step.key.clone()).or_default();
+        match &step.wanted {
+            Wanted::Text(text) if choices.exact.contains_key(text) => None,
+            Wanted::Text(text) => choices
+                .exact
+                .insert(text.clone(), branch)
+                .map_or(Some(()), |_| None),
+            Wanted::Fitting { wildcard, .. } => {
+                let is_same = |(known, _): &(Wildcard, Branch)| known == wildcard;
+                if choices.wildcards.iter().any(is_same) {
+                    return None;
+                }
+                choices.wildcards.push((wildcard.clone(), branch));
+                Some(())
+            }
+            Wanted::Any if choices.bare.is_some() => None,
+            Wanted::Any => {
+                choices.bare = Some(branch);
+                Some(())
+            }
+        }
+    }
+}
+
+impl Choices {
+    fn of(&self, value: &str) -> Option<&Branch> {
+        let fitting = || {
+            let mut wildcards = self.wildcards.iter();
+            let found = wildcards.find(|(wildcard, _)| wildcard.matches(value));
+            found.map(|(_, branch)| branch)
+        };
+        let exact = self.exact.get(value);
+        exact.or_else(fitting).or(self.bare.as_ref())
+    }
+}
