@@ -20,6 +20,7 @@ pub mod config;
 pub mod data_dir;
 mod handle;
 mod http;
+mod identity;
 pub mod listen;
 mod listeners;
 mod resp;
@@ -33,6 +34,7 @@ pub mod watch;
 
 pub use config::{Config, Outside};
 pub use handle::Handle;
+pub use identity::IdentityError;
 pub use listeners::Listeners;
 pub use run::{RunError, Service, run};
 pub use telemetry::start_logs;

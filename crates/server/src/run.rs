@@ -9,10 +9,11 @@ use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate_redis::RedisStore;
 
-use crate::chores::{follow_rules, settle, sweep};
+use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::handle::Handle;
+use crate::identity::{Identity, IdentityError};
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
 use crate::resp;
@@ -41,6 +42,9 @@ pub enum RunError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// It cannot be known who clients are.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {}", advice(source, flag))]
     Bind {
@@ -59,6 +63,7 @@ pub struct Service {
     settings: ListenSettings,
     tls: Option<Tls>,
     watch: Option<Watch>,
+    client_watches: Vec<Watch>,
     drain_delay: Duration,
 }
 
@@ -91,7 +96,10 @@ impl Service {
         let watch = config.rules.as_ref().map(Watch::new);
         let store = open_store(config).await;
         let (book, rules) = open_rules(config, &store)?;
-        let server = Arc::new(Server::new(config, store, book, rules));
+        let client_watches = config.identify.files().map(Watch::new).collect();
+        let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
+        let server = Server::new(config, store, book, rules).with_identity(identity);
+        let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
         }
@@ -107,6 +115,7 @@ impl Service {
             settings,
             tls,
             watch,
+            client_watches,
             drain_delay: config.drain_delay.into(),
         })
     }
@@ -121,6 +130,7 @@ impl Service {
                 self.tls,
                 handle.clone(),
             )),
+            tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
