@@ -13,6 +13,7 @@ use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::handle::Handle;
+use crate::http::Api;
 use crate::identity::{Identity, IdentityError};
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
@@ -108,6 +109,8 @@ impl Service {
             tls: tls.clone(),
             max_connections: config.max_connections,
             drain_timeout: config.drain_timeout.into(),
+            // A proxy that hangs up while its client waits for its turn is given back what it took.
+            half_close: false,
             ..ListenSettings::default()
         };
         Ok(Self {
@@ -137,9 +140,9 @@ impl Service {
         ];
         let drain = Drain::new();
         let answering = {
-            let server = Arc::clone(&server);
+            let api = Arc::new(Api::new(Arc::clone(&server)));
             let service =
-                tower::service_fn(move |request| crate::http::answer(Arc::clone(&server), request));
+                tower::service_fn(move |request| crate::http::answer(Arc::clone(&api), request));
             serve(
                 listeners.http,
                 service,

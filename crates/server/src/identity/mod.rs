@@ -24,6 +24,7 @@ use tidegate::{AttributeError, Attributes};
 use crate::config::{IdentifySettings, Source};
 use clients::{Client, Clients};
 pub use error::IdentityError;
+pub(crate) use source::parameter;
 pub(crate) use tokens::Refusals;
 use tokens::Tokens;
 

@@ -9,9 +9,9 @@ use crate::config::Source;
 
 /// A request says several things where one was looked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Several;
+pub(crate) struct Several;
 
-type Found<'r> = Result<Option<Cow<'r, str>>, Several>;
+pub(crate) type Found<'r> = Result<Option<Cow<'r, str>>, Several>;
 
 /// What a request says in a header, its query or a cookie.
 pub(super) fn find<'r>(
