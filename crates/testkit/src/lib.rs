@@ -12,4 +12,5 @@ mod wait;
 
 pub use block_on::block_on;
 pub use fault_proxy::FaultProxy;
+pub use port::ReservedPort;
 pub use wait::{now, wait_until};

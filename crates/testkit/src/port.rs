@@ -4,7 +4,11 @@
 //! across processes for as long as the test holds it: by a UDP socket on the same number, which
 //! disturbs nobody and vanishes with the process. A cluster's bus, ten thousand above, is free too.
 
-#![expect(clippy::panic, reason = "a machine without ports cannot test")]
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a machine without ports cannot test"
+)]
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::Range;
@@ -14,14 +18,15 @@ const BUS: u16 = 10_000;
 
 /// A port of 127.0.0.1 that no other test uses while this value lives.
 #[derive(Debug)]
-pub(crate) struct ReservedPort {
+pub struct ReservedPort {
     number: u16,
     _reservation: UdpSocket,
 }
 
 impl ReservedPort {
     /// A port that is free now, and whose bus is.
-    pub(crate) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "no two are alike")]
+    pub fn new() -> Self {
         let width = u32::from(PORTS.end - PORTS.start);
         let mut offset = std::process::id().wrapping_mul(7_919) % width;
         for _ in 0..width {
@@ -46,7 +51,7 @@ impl ReservedPort {
     }
 
     /// The port.
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

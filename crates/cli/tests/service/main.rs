@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod authorize;
 mod checks;
 mod client;
 mod full_disk;
