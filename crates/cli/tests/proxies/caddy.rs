@@ -12,9 +12,10 @@ fn caddy_asks_before_it_forwards() {
     let setup = Setup::of(&guide);
     let proxy = Proxy::start(&setup.place, |address| {
         let site = setup.addressed(&guide.blocks("caddyfile")[0]);
-        // By address and without its admin port, of which there is one on a machine.
-        let site = site.replacen(":80 {", &format!("http://{address} {{"), 1);
-        let text = format!("{{\n\tadmin off\n\tpersist_config off\n}}\n{site}");
+        let site = site.replacen(":80 {", &format!(":{} {{", address.port()), 1);
+        // Without its admin port, of which there is one on a machine.
+        let own = "admin off\n persist_config off\n default_bind 127.0.0.1";
+        let text = format!("{{\n {own}\n}}\n{site}");
         setup.place.write("Caddyfile", &text);
         let mut command = Command::new(program("caddy", "`scripts/install-proxies`"));
         command.args(["run", "--adapter", "caddyfile", "--config"]);

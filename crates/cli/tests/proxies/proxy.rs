@@ -65,7 +65,7 @@ impl Proxy {
         let ready = || {
             let mut client = Client::try_to(address).ok()?;
             let reply = client.try_ask("GET /ready", &[], "").ok()?;
-            (reply.status == 200).then_some(())
+            (reply.body == "served").then_some(())
         };
         let what = format!("the proxy forwards; its log is {}", log.display());
         let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

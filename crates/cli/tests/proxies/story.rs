@@ -68,7 +68,8 @@ pub(crate) fn tell(setup: &Setup, proxy: &Proxy, manners: &Manners) {
     assert_eq!(setup.upstream.heads("/v1/items").len(), 0);
     // Another key has its own limit; other paths have none; no spelling walks around the rule.
     get(2, "/v1/items", &key("k2")).with_status(200);
-    get(2, "/other", &key("k1")).with_status(200);
+    let other = get(2, "/other", &key("k1")).with_status(200);
+    assert_eq!(other.header("ratelimit"), None, "{other:?}");
     get(2, "/other/..//v%31/items", &key("k1")).with_status(429);
     // The service's own answers are left alone.
     get(2, "/forbidden", &[]).with_status(403);
