@@ -21,7 +21,7 @@ impl Guide {
         while let Some(line) = lines.next() {
             if line == begin {
                 let body = lines.by_ref().take_while(|line| *line != "```");
-                blocks.push(body.map(|line| format!("{line}\n")).collect());
+                blocks.push(body.collect::<Vec<_>>().join("\n") + "\n");
             }
         }
         blocks

@@ -14,10 +14,9 @@ fn start(setup: &Setup, server: &str) -> Proxy {
         let server = server.replace("listen 80;", &format!("listen {address};"));
         let folder = setup.place.path(".");
         let folder = folder.display();
-        let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .iter()
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
-            .collect();
+            .concat();
         let text = format!(
             "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
         );

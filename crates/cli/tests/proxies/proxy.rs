@@ -57,23 +57,20 @@ impl Proxy {
                     .unwrap(),
             );
         let child = command.spawn().unwrap();
-        let proxy = Self {
+        let mut proxy = Self {
             address,
             child,
             _port: port,
         };
         let ready = || {
+            let has_ended = !matches!(proxy.child.try_wait(), Ok(None));
+            let said = || fs::read_to_string(&log).unwrap_or_default();
+            assert!(!has_ended, "the proxy has ended:\n{}", said());
             let mut client = Client::try_to(address).ok()?;
             let reply = client.try_ask("GET /ready", &[], "").ok()?;
             (reply.body == "served").then_some(())
         };
-        let what = format!("the proxy forwards; its log is {}", log.display());
-        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until(&what, PATIENCE, ready);
-        }));
-        if waited.is_err() {
-            panic!("{what}:\n{}", fs::read_to_string(log).unwrap_or_default());
-        }
+        wait_until("the proxy forwards", PATIENCE, ready);
         proxy
     }
 }

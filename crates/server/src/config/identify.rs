@@ -1,21 +1,15 @@
-//! The settings of who a client is: `identify`, `jwt` and `clients_file`. Files are named here and read
-//! when the server is opened.
+//! The settings of who a client is: `identify` and `clients_file`, and `jwt`, which has a file of its own.
+//! Files are named here and read when the server is opened.
 
 use std::path::PathBuf;
 
 use http::HeaderName;
-use http::header::AUTHORIZATION;
-use jsonwebtoken::Algorithm;
-use tidegate::Micros;
 use tidegate::address::TrustedProxies;
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 
-use super::read::{Taken, attribute_name, parsed, span};
-use super::{Outside, Secret};
-
-/// How much clocks may differ, unless it is said.
-const LEEWAY: Micros = Micros::from_seconds(30);
-const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
+use super::Outside;
+use super::jwt::{self, JwtSettings};
+use super::read::{attribute_name, parsed};
 
 /// Where what is known of a client comes from.
 #[derive(Debug, Clone, Default)]
@@ -45,51 +39,11 @@ pub enum Source {
     Client(String),
 }
 
-/// How tokens are verified.
-#[derive(Debug, Clone)]
-pub struct JwtSettings {
-    /// What with.
-    pub key: JwtKey,
-    /// By which algorithms, if not by all that the key can be used with.
-    pub algorithms: Vec<Algorithm>,
-    /// Who may have issued them; anybody with the key, if none is named.
-    pub issuer: Vec<String>,
-    /// Whom they may be meant for; anybody, if none is named.
-    pub audience: Vec<String>,
-    /// How much the clock of the issuer may differ.
-    pub leeway: Micros,
-    /// Where a request has its token.
-    pub from: Source,
-}
-
-/// The key of tokens, or where it is.
-#[derive(Debug, Clone)]
-pub enum JwtKey {
-    /// A public key, a PEM file.
-    KeyFile(PathBuf),
-    /// A JSON Web Key Set, a file.
-    JwksFile(PathBuf),
-    /// A secret that the issuer shares, in a file.
-    SecretFile(PathBuf),
-    /// The same from the environment.
-    Secret(Secret),
-}
-
 impl IdentifySettings {
     /// The files that are named, to be followed.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
         self.clients_file.iter().chain(key)
-    }
-}
-
-impl JwtKey {
-    /// The file that it is in.
-    pub fn file(&self) -> Option<&PathBuf> {
-        match self {
-            Self::KeyFile(file) | Self::JwksFile(file) | Self::SecretFile(file) => Some(file),
-            Self::Secret(_) => None,
-        }
     }
 }
 
@@ -107,7 +61,7 @@ pub(super) fn read(
     }
     let jwt = fields.take("jwt");
     let has_jwt = jwt.is_some();
-    settings.jwt = jwt.and_then(|(spot, node)| self::jwt(node, spot, outside, problems));
+    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, outside, problems));
     let Some((spot, node)) = fields.take("identify") else {
         for key in ["jwt", "clients_file"] {
             if fields.key(key).is_some() {
@@ -123,6 +77,11 @@ pub(super) fn read(
         let message = "say where an attribute comes from, such as `api_key: {header: x-api-key}`, or leave this out";
         problems.error(&node.place, &spot, message);
     }
+    let known = Known {
+        has_jwt,
+        has_clients: settings.clients_file.is_some(),
+        has_key: entries.iter().any(|entry| entry.key == "api_key"),
+    };
     for entry in entries {
         let spot = spot.field(&entry.key);
         let sources = sources(&entry.value, &spot, problems);
@@ -137,13 +96,7 @@ pub(super) fn read(
             }
         } else {
             for (source, spot, node) in &sources {
-                let has_what_it_needs = Needs {
-                    has_jwt,
-                    has_clients: settings.clients_file.is_some(),
-                    has_key: entries.iter().any(|entry| entry.key == "api_key"),
-                    is_key: entry.key == "api_key",
-                };
-                if let Err(message) = has_what_it_needs.check(source) {
+                if let Err(message) = known.suffices(source, &entry.key) {
                     problems.error(&node.place, spot, message);
                 }
             }
@@ -156,20 +109,20 @@ pub(super) fn read(
 }
 
 /// What a source can go by.
-struct Needs {
+struct Known {
     has_jwt: bool,
     has_clients: bool,
     has_key: bool,
-    is_key: bool,
 }
 
-impl Needs {
-    fn check(&self, source: &Source) -> Result<(), &'static str> {
+impl Known {
+    /// Whether it is enough for a source of this attribute.
+    fn suffices(&self, source: &Source, name: &str) -> Result<(), &'static str> {
         match source {
             Source::Jwt(_) if !self.has_jwt => {
                 Err("this needs the setting `jwt`, which says how tokens are verified")
             }
-            Source::Client(_) if self.is_key => {
+            Source::Client(_) if name == "api_key" => {
                 Err("clients are found by their `api_key`, so it cannot come from their table")
             }
             Source::Client(_) if !self.has_clients => {
@@ -232,7 +185,7 @@ fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<
     items.into_iter().filter_map(one).collect()
 }
 
-fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Source> {
+pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Source> {
     let mut fields = Fields::of(node, spot.clone(), problems)?;
     let header = fields.take("header");
     let others = [
@@ -262,7 +215,7 @@ fn header_name(text: &str) -> Result<HeaderName, String> {
     HeaderName::try_from(text).map_err(|_| format!("`{text}` cannot be the name of a header"))
 }
 
-fn name(text: &str) -> Result<String, String> {
+pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("this has no name".to_owned());
     }
@@ -280,85 +233,4 @@ fn addresses(sources: Sources<'_>, spot: &Spot, problems: &mut Problems) -> Vec<
         }
     }
     headers
-}
-
-fn jwt(
-    node: &Node,
-    spot: Spot,
-    outside: &Outside<'_>,
-    problems: &mut Problems,
-) -> Option<JwtSettings> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
-    let mut keys: Vec<JwtKey> = Vec::new();
-    let mut file = |key, make: fn(PathBuf) -> JwtKey, problems: &mut Problems| {
-        let path = parsed(fields.take(key), name, problems);
-        keys.extend(path.map(|path| make(PathBuf::from(path))));
-    };
-    file("key_file", JwtKey::KeyFile, problems);
-    file("jwks_file", JwtKey::JwksFile, problems);
-    file("secret_file", JwtKey::SecretFile, problems);
-    let variable = fields.take("secret_env");
-    let has_variable = variable.is_some();
-    let in_environment = |name: &str| {
-        let value = (outside.environment)(name).unwrap_or_default();
-        match value.trim() {
-            "" => Err(format!(
-                "the environment variable `{name}` is not set or empty"
-            )),
-            secret => Ok(JwtKey::Secret(Secret::from(secret))),
-        }
-    };
-    keys.extend(parsed(variable, in_environment, problems));
-    let algorithms = list(fields.take("algorithms"), algorithm, problems);
-    let issuer = list(fields.take("issuer"), name, problems);
-    let audience = list(fields.take("audience"), name, problems);
-    let leeway = parsed(fields.take("leeway"), leeway, problems);
-    let from = fields.take("from").and_then(|(spot, node)| {
-        let source = source(node, &spot, problems)?;
-        if matches!(source, Source::Header(_) | Source::Cookie(_)) {
-            return Some(source);
-        }
-        let message = "a token comes from `{header: ...}` or `{cookie: ...}`";
-        problems.error(&node.place, &spot, message);
-        None
-    });
-    fields.done(problems);
-    if keys.len() != 1 && !(keys.is_empty() && has_variable) {
-        let message = "give one of `key_file` (a public key in PEM form), `jwks_file` (a JSON Web Key Set), `secret_file` and `secret_env`";
-        problems.error(&node.place, &spot, message);
-    }
-    Some(JwtSettings {
-        key: keys.pop()?,
-        algorithms,
-        issuer,
-        audience,
-        leeway: leeway.unwrap_or(LEEWAY),
-        from: from.unwrap_or(Source::Header(AUTHORIZATION)),
-    })
-}
-
-fn list<T>(
-    taken: Taken<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
-    problems: &mut Problems,
-) -> Vec<T> {
-    let Some((spot, node)) = taken else {
-        return Vec::new();
-    };
-    let items = spot.items(node, problems);
-    let item = |(spot, node): (Spot, &Node)| spot.parsed(node, &parse, problems);
-    items.into_iter().filter_map(item).collect()
-}
-
-fn algorithm(text: &str) -> Result<Algorithm, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
-    })
-}
-
-fn leeway(text: &str) -> Result<Micros, String> {
-    match span(text)? {
-        long if long > MOST_LEEWAY => Err(format!("`{text}` is too long; give at most `1h`")),
-        leeway => Ok(leeway),
-    }
 }

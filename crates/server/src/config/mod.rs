@@ -4,12 +4,14 @@
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
 mod identify;
+mod jwt;
 mod read;
 mod redis;
 mod secret;
 mod settings;
 
-pub use identify::{IdentifySettings, JwtKey, JwtSettings, Source};
+pub use identify::{IdentifySettings, Source};
+pub use jwt::{JwtKey, JwtSettings};
 pub use secret::Secret;
 pub use settings::{SETTINGS, Setting};
 

@@ -124,6 +124,9 @@ mod tests {
     use super::*;
     use http::HeaderName;
 
+    /// Headers of a proxy.
+    type Said = &'static [(&'static str, &'static str)];
+
     fn of(list: &[(&'static str, &str)]) -> Result<Original, Problem> {
         let mut headers = HeaderMap::new();
         for (name, value) in list {
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn what_proxies_say_by_hand() {
         #[rustfmt::skip]
-        let table: [(&str, &[(&str, &str)], [&str; 4]); 9] = [
+        let table: [(&str, Said, [&str; 4]); 9] = [
             // name                     headers                                                 method  host    path        query
             ("nothing",                 &[],                                                    ["",    "",     "",         ""]),
             ("Traefik, Caddy",          &[("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/a?b=c"), ("x-forwarded-host", "h:8080")],

@@ -21,7 +21,7 @@ pub(super) struct Keys(Vec<Key>);
 /// A key, and how tokens are verified with it.
 pub(super) struct Key {
     id: Option<String>,
-    pub(super) key: DecodingKey,
+    pub(super) verifies: DecodingKey,
     pub(super) validation: Validation,
 }
 
@@ -55,7 +55,7 @@ impl Keys {
                 let validation = validation(settings, algorithms);
                 keys.push(Key {
                     id,
-                    key,
+                    verifies: key,
                     validation,
                 });
             }
@@ -78,6 +78,9 @@ impl Keys {
         })
     }
 }
+
+/// Reads one kind of key.
+type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>;
 
 type Found = (Option<String>, DecodingKey, Vec<Algorithm>);
 
@@ -109,7 +112,7 @@ fn of_pem(pem: &[u8]) -> Result<Found, String> {
                 .to_owned(),
         );
     }
-    let readers: [fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>; 3] = [
+    let readers: [Reader; 3] = [
         DecodingKey::from_rsa_pem,
         DecodingKey::from_ec_pem,
         DecodingKey::from_ed_pem,
@@ -166,11 +169,13 @@ fn of_member(member: &Value) -> Option<Found> {
 }
 
 fn validation(settings: &JwtSettings, algorithms: Vec<Algorithm>) -> Validation {
-    let mut validation = Validation::default();
-    validation.algorithms = algorithms;
-    validation.leeway = settings.leeway.ceil_seconds();
-    validation.validate_nbf = true;
-    validation.validate_aud = !settings.audience.is_empty();
+    let mut validation = Validation {
+        algorithms,
+        leeway: settings.leeway.ceil_seconds(),
+        validate_nbf: true,
+        validate_aud: !settings.audience.is_empty(),
+        ..Validation::default()
+    };
     if !settings.audience.is_empty() {
         validation.set_audience(&settings.audience);
         validation.required_spec_claims.insert("aud".to_owned());

@@ -56,8 +56,8 @@ struct Known<'i, 'r> {
     headers: &'r HeaderMap,
     query: Option<&'r str>,
     client: Option<Client>,
-    /// The claims of its token, if it was looked at already and can be believed.
-    claims: Option<Option<Map<String, Value>>>,
+    /// The claims of its token, once it was looked at. None are those that cannot be believed.
+    claims: Option<Map<String, Value>>,
 }
 
 impl Identity {
@@ -220,9 +220,10 @@ impl<'r> Known<'_, 'r> {
         if self.claims.is_none() {
             let token = source::find_token(tokens.from(), self.headers)
                 .map_err(|source::Several| twice("jwt"))?;
-            self.claims = Some(token.and_then(|token| tokens.claims(&token)));
+            let claims = token.and_then(|token| tokens.claims(&token));
+            self.claims = Some(claims.unwrap_or_default());
         }
-        let claims = self.claims.as_ref().and_then(Option::as_ref);
+        let claims = self.claims.as_ref();
         Ok(claims.and_then(|claims| tokens::claim(claims, name)))
     }
 }

@@ -26,9 +26,9 @@ impl Place {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
-    /// Settings in which `{}/` stands for the folder.
+    /// Settings in which `@` stands for the folder.
     fn open(&self, yaml: &str) -> Result<Identity, String> {
-        let yaml = yaml.replace("@", &format!("{}/", self.0.path().display()));
+        let yaml = yaml.replace('@', &format!("{}/", self.0.path().display()));
         self.write("tidegate.yaml", &yaml);
         let file = self.0.path().join("tidegate.yaml");
         let outside = Outside {
@@ -242,11 +242,13 @@ fn ed_key() -> EncodingKey {
     EncodingKey::from_ed_pem(pair.serialize_pem().as_bytes()).unwrap()
 }
 
+/// Reads one kind of key.
+type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>;
+
 #[test]
 fn the_key_says_by_which_algorithms_it_is_used() {
     let place = Place::new();
     let yaml = "identify: {user_id: {jwt: sub}}\njwt: {key_file: @key.pem}";
-    type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>;
     let table: [(_, Reader, _, _); 3] = [
         (
             &PKCS_RSA_SHA256,
@@ -354,15 +356,19 @@ fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
     }
 }
 
+const CF: &str = "cf-connecting-ip";
+const XFF: &str = "x-forwarded-for";
+
+/// Headers of a request.
+type Said = &'static [(&'static str, &'static str)];
+
 #[test]
 fn an_address_is_taken_from_a_header_of_trusted_proxies_only() {
     let identity = Place::new()
         .open("identify: {ip: {header: cf-connecting-ip}}\ntrusted_proxies: [10.0.0.0/8]")
         .unwrap();
-    const CF: &str = "cf-connecting-ip";
-    const XFF: &str = "x-forwarded-for";
     #[rustfmt::skip]
-    let table: [(&str, &[(&'static str, &str)], &str); 8] = [
+    let table: [(&str, Said, &str); 8] = [
         ("10.0.0.1",        &[(CF, "203.0.113.7")],                         "203.0.113.7"),
         ("10.0.0.1",        &[(CF, "2001:db8::7"), (XFF, "6.6.6.6")],       "2001:db8::7"),
         ("10.0.0.1",        &[(XFF, "6.6.6.6, 203.0.113.8")],               "203.0.113.8"),

@@ -163,7 +163,7 @@ impl Tokens {
                 }
                 continue;
             }
-            match decode(token, &key.key, &key.validation) {
+            match decode(token, &key.verifies, &key.validation) {
                 Ok(token) => return Ok(token.claims),
                 Err(error) => refusal = error.into(),
             }
