@@ -37,9 +37,28 @@ pub(crate) async fn follow_rules(
             }
         }
         let server = Arc::clone(&server);
+        if is_asked {
+            let server = Arc::clone(&server);
+            let _ = tokio::task::spawn_blocking(move || server.identity.reload()).await;
+        }
         // Given up only when the program ends.
         let _ = tokio::task::spawn_blocking(move || reload(&server)).await;
     }
+}
+
+/// Reads what is known of clients again when one of its files changes.
+pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<Watch>) {
+    let following = watches.into_iter().map(|mut watch| {
+        let server = Arc::clone(&server);
+        async move {
+            loop {
+                watch.changed().await;
+                let server = Arc::clone(&server);
+                let _ = tokio::task::spawn_blocking(move || server.identity.reload()).await;
+            }
+        }
+    });
+    futures_util::future::join_all(following).await;
 }
 
 async fn changed(watch: &mut Option<Watch>) {

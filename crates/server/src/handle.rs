@@ -23,7 +23,7 @@ impl Handle {
         self.drain.begin();
     }
 
-    /// Lets the server read its rule file and its certificate again.
+    /// Lets the server read its rule file, its certificate and what it knows of clients again.
     pub fn reload(&self) {
         self.reload.notify_one();
     }

@@ -21,6 +21,7 @@ pub mod data_dir;
 mod grpc;
 mod handle;
 mod http;
+mod identity;
 pub mod listen;
 mod listeners;
 mod resp;
@@ -34,6 +35,7 @@ pub mod watch;
 
 pub use config::{Config, Outside};
 pub use handle::Handle;
+pub use identity::IdentityError;
 pub use listeners::Listeners;
 pub use run::{RunError, Service, run};
 pub use telemetry::start_logs;

@@ -9,11 +9,13 @@ use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate_redis::RedisStore;
 
-use crate::chores::{follow_rules, settle, sweep};
+use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::grpc;
 use crate::handle::Handle;
+use crate::http::Api;
+use crate::identity::{Identity, IdentityError};
 use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
 use crate::resp;
@@ -42,6 +44,9 @@ pub enum RunError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// It cannot be known who clients are.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {}", advice(source, flag))]
     Bind {
@@ -62,6 +67,7 @@ pub struct Service {
     /// How gRPC is served, which may want certificates of its clients.
     grpc_tls: Option<Tls>,
     watch: Option<Watch>,
+    client_watches: Vec<Watch>,
     drain_delay: Duration,
 }
 
@@ -99,7 +105,10 @@ impl Service {
         let watch = config.rules.as_ref().map(Watch::new);
         let store = open_store(config).await;
         let (book, rules) = open_rules(config, &store)?;
-        let server = Arc::new(Server::new(config, store, book, rules));
+        let client_watches = config.identify.files().map(Watch::new).collect();
+        let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
+        let server = Server::new(config, store, book, rules).with_identity(identity);
+        let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
         }
@@ -108,6 +117,8 @@ impl Service {
             tls: tls.clone(),
             max_connections: config.max_connections,
             drain_timeout: config.drain_timeout.into(),
+            // A proxy that hangs up while its client waits for its turn is given back what it took.
+            half_close: false,
             ..ListenSettings::default()
         };
         Ok(Self {
@@ -116,6 +127,7 @@ impl Service {
             tls,
             grpc_tls,
             watch,
+            client_watches,
             drain_delay: config.drain_delay.into(),
         })
     }
@@ -130,15 +142,16 @@ impl Service {
                 self.tls,
                 handle.clone(),
             )),
+            tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
-            let server = Arc::clone(&server);
+            let api = Arc::new(Api::new(Arc::clone(&server)));
             let service =
-                tower::service_fn(move |request| crate::http::answer(Arc::clone(&server), request));
+                tower::service_fn(move |request| crate::http::answer(Arc::clone(&api), request));
             serve(
                 listeners.http,
                 service,

@@ -12,6 +12,7 @@ use tidegate::{Attributes, Gate};
 
 use crate::config::Config;
 use crate::http::{self, Access};
+use crate::identity::Identity;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DenialLog, Measured, Metrics};
@@ -21,6 +22,8 @@ pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<Measured<AnyStore>>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
+    /// Who the clients of others are.
+    pub(crate) identity: Identity,
     pub(crate) headers: HeaderSettings,
     pub(crate) trust_timestamps: bool,
     /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
@@ -40,6 +43,7 @@ impl Server {
             gate: Arc::new(Gate::new(store, rules).with_instances(config.instances)),
             book,
             access: Access::new(config.tokens.clone()),
+            identity: Identity::default(),
             headers: config.headers,
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
@@ -48,6 +52,11 @@ impl Server {
             denials: DenialLog::new(config.key_secret.as_ref()),
             is_draining: AtomicBool::new(false),
         }
+    }
+
+    /// The same server, which knows its clients.
+    pub(crate) fn with_identity(self, identity: Identity) -> Self {
+        Self { identity, ..self }
     }
 
     /// Counts and logs what the middleware has decided, but for what it counts itself.

@@ -4,7 +4,11 @@
 //! across processes for as long as the test holds it: by a UDP socket on the same number, which
 //! disturbs nobody and vanishes with the process. A cluster's bus, ten thousand above, is free too.
 
-#![expect(clippy::panic, reason = "a machine without ports cannot test")]
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a machine without ports cannot test"
+)]
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::Range;
@@ -21,7 +25,7 @@ pub struct ReservedPort {
 
 impl ReservedPort {
     /// A port that is free now, and whose bus is.
-    #[expect(clippy::new_without_default, reason = "each is another")]
+    #[expect(clippy::new_without_default, reason = "no two are alike")]
     pub fn new() -> Self {
         let width = u32::from(PORTS.end - PORTS.start);
         let mut offset = std::process::id().wrapping_mul(7_919) % width;

@@ -248,22 +248,41 @@ fn canonical_network(network: IpNet) -> IpNet {
     }
 }
 
-/// The address of an element of `Forwarded`: `for="[2001:db8::1]:4711";proto=https`. None if it has
-/// no `for`, or two.
-fn parse_element(element: &[u8]) -> Option<IpAddr> {
-    let mut nodes = rsplit_unquoted(element, b';').filter_map(|pair| {
+/// The value of a parameter in the last element of a `Forwarded` field, which is what the nearest proxy
+/// wrote; without its quotes. None if it is not there, or twice.
+///
+/// ```
+/// use tidegate::address::forwarded_parameter;
+///
+/// let field = b"for=6.6.6.6;host=a, for=203.0.113.7;host=\"b:8080\"";
+/// assert_eq!(forwarded_parameter(field, "host"), Some(&b"b:8080"[..]));
+/// ```
+pub fn forwarded_parameter<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
+    let element = rsplit_unquoted(field, b',').next()?;
+    parameter(element, name)
+}
+
+/// The value of a parameter of an element of `Forwarded`. None if it is not there, or twice.
+fn parameter<'e>(element: &'e [u8], wanted: &str) -> Option<&'e [u8]> {
+    let mut values = rsplit_unquoted(element, b';').filter_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = pair.split_at(equals);
         name.trim_ascii()
-            .eq_ignore_ascii_case(b"for")
+            .eq_ignore_ascii_case(wanted.as_bytes())
             .then(|| value[1..].trim_ascii())
     });
-    let node = nodes.next().filter(|_| nodes.next().is_none())?;
-    // An address has no use for escapes within the quotes: with one, it does not parse.
-    let unquoted = node
+    let value = values.next().filter(|_| values.next().is_none())?;
+    let unquoted = value
         .strip_prefix(b"\"")
-        .and_then(|node| node.strip_suffix(b"\""));
-    parse_node(unquoted.unwrap_or(node))
+        .and_then(|value| value.strip_suffix(b"\""));
+    Some(unquoted.unwrap_or(value))
+}
+
+/// The address of an element of `Forwarded`: `for="[2001:db8::1]:4711";proto=https`. None if it has
+/// no `for`, or two.
+fn parse_element(element: &[u8]) -> Option<IpAddr> {
+    // An address has no use for escapes within the quotes: with one, it does not parse.
+    parse_node(parameter(element, "for")?)
 }
 
 /// The address of an entry: `203.0.113.7`, `203.0.113.7:80`, `2001:db8::1`, `[2001:db8::1]:80`.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response, request, response};
+use http::{HeaderValue, Request, Response, request, response};
 use http_body::Body;
-use tidegate::gate::Receipt;
+use tidegate::gate::{Decision, Receipt};
 use tidegate::{Gate, Store, StoreError};
 use tokio::runtime::Handle;
 use tower_service::Service;
@@ -67,7 +67,8 @@ impl<S: Store> Road<S> {
         R::Data: From<Bytes>,
     {
         let (parts, body) = request.into_parts();
-        let protocol = Protocol::of(&parts.headers);
+        let protocol = self.settings.protocol.clone();
+        let protocol = protocol.unwrap_or_else(|| Protocol::of(&parts.headers));
         let (parts, receipt) = match self.decide(parts).await {
             Ok(decided) => decided,
             Err(error) => return Ok(reply::refused(&error, &protocol).map(ResponseBody::of_bytes)),
@@ -78,7 +79,7 @@ impl<S: Store> Road<S> {
             return Ok(reply.map(ResponseBody::of_bytes));
         }
         let headers = reply::headers(decision, self.settings.headers);
-        let hold = Hold::of(&self.gate, decision);
+        let (hold, left) = self.hold(decision);
         let receipt = self.wait(receipt).await;
 
         let watch = Watch::begin(receipt.decision());
@@ -86,6 +87,7 @@ impl<S: Store> Road<S> {
         let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         head.headers.extend(headers);
+        head.headers.extend(left.map(|lease| (reply::LEASE, lease)));
         let tail = self.settle(receipt, &head, hold).await;
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
     }
@@ -107,6 +109,18 @@ impl<S: Store> Road<S> {
             Ok((parts, receipt))
         };
         Deciding::new(&self.gate, deciding).await
+    }
+
+    /// Holds a place under a concurrency limit, or leaves it to whoever gets its name.
+    fn hold(&self, decision: &Decision) -> (Option<Hold>, Option<HeaderValue>) {
+        if !self.settings.leaves_leases {
+            return (Hold::of(&self.gate, decision), None);
+        }
+        let lease = decision.lease().map(|lease| lease.to_string());
+        (
+            None,
+            lease.and_then(|lease| HeaderValue::try_from(lease).ok()),
+        )
     }
 
     /// Holds the request for as long as its limits say.

@@ -13,6 +13,7 @@ use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
+use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
 
@@ -131,6 +132,20 @@ impl<S> RateLimitLayer<S> {
     #[must_use]
     pub fn front_end(self, front_end: FrontEnd) -> Self {
         self.with(|settings| settings.front_end = front_end)
+    }
+
+    /// How clients are spoken to, all of them. By default each as the content type of its request shows.
+    #[must_use]
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        self.with(|settings| settings.protocol = Some(protocol))
+    }
+
+    /// Leaves a place under a concurrency limit to whoever gets the answer, instead of holding it as long
+    /// as the answer's body lasts: the answer names its lease in `X-Tidegate-Lease`. It ends by
+    /// [`Gate::release`], or when its time is over.
+    #[must_use]
+    pub fn leave_leases(self) -> Self {
+        self.with(|settings| settings.leaves_leases = true)
     }
 
     /// Sees every decision, with what the request was known by: to log or to count it. Called before the

@@ -48,6 +48,6 @@ pub use body::ResponseBody;
 pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
-pub use question::PeerAddress;
+pub use question::{PeerAddress, client_address};
 pub use reply::{Protocol, denied, insert_headers, refused};
 pub use service::RateLimit;

@@ -8,6 +8,7 @@ use http::header::{FORWARDED, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::Attributes;
+use tidegate::address::TrustedProxies;
 use tidegate::rules::RuleSet;
 
 use crate::error::RequestError;
@@ -48,7 +49,10 @@ pub(crate) fn of<'r>(
         attributes.insert_path(request.uri.path(), settings.encoded_slashes)?;
         attributes.insert("host", host(request)?)?;
         match (settings.peer)(request) {
-            Some(peer) => attributes.insert("ip", client(request, peer, settings).to_string())?,
+            Some(peer) => {
+                let client = client_address(&request.headers, peer, &settings.trusted_proxies);
+                attributes.insert("ip", client.to_string())?;
+            }
             None => warn_of_missing_peer(rules),
         }
         for name in rules.header_attributes() {
@@ -77,12 +81,11 @@ fn host(request: &Parts) -> Result<&str, RequestError> {
     text.map_err(|_| RequestError::UnreadableHost)
 }
 
-/// Whose request it is: the peer's, or that of whom trusted proxies name.
-fn client(request: &Parts, peer: IpAddr, settings: &Settings) -> IpAddr {
+/// Whose request with these headers it is: the peer's, or that of whom trusted proxies name in
+/// `X-Forwarded-For` or `Forwarded`.
+pub fn client_address(headers: &HeaderMap, peer: IpAddr, proxies: &TrustedProxies) -> IpAddr {
     // Collected, because a header's values cannot be read from behind as they are.
-    let values =
-        |name: HeaderName| -> Vec<&HeaderValue> { request.headers.get_all(name).iter().collect() };
-    let proxies = &settings.trusted_proxies;
+    let values = |name: HeaderName| -> Vec<&HeaderValue> { headers.get_all(name).iter().collect() };
     if !proxies.is_trusted(peer) {
         return peer.to_canonical();
     }

@@ -12,6 +12,7 @@ use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes};
 
 use crate::question::peer_in_extensions;
+use crate::reply::Protocol;
 
 type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
@@ -31,6 +32,10 @@ pub(crate) struct Settings {
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,
     pub(crate) front_end: FrontEnd,
+    /// How clients are spoken to, if not as each of them shows.
+    pub(crate) protocol: Option<Protocol>,
+    /// Whether places under concurrency limits are left to whoever gets the answer.
+    pub(crate) leaves_leases: bool,
     pub(crate) observe: Option<Arc<Observe>>,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
@@ -46,6 +51,8 @@ impl Default for Settings {
             is_bare: false,
             describe: Vec::new(),
             front_end: FrontEnd::Library,
+            protocol: None,
+            leaves_leases: false,
             observe: None,
             settle: None,
             settle_bytes: None,

@@ -29,9 +29,12 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Ok(Self::on(BufReader::new(stream)))
+    }
+
+    /// On a connection that there is already.
+    pub(crate) fn on(stream: BufReader<TcpStream>) -> Self {
+        Self { stream }
     }
 
     /// Asks a call such as `POST /v1/check`, as a local client would. An empty body is none.

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod authorize;
 mod checks;
 mod client;
 mod envoy;

@@ -3,11 +3,15 @@
 //! `settings.rs` names every setting once; `read.rs` turns what was written into [`Config`], with all
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
+mod identify;
+mod jwt;
 mod read;
 mod redis;
 mod secret;
 mod settings;
 
+pub use identify::{IdentifySettings, Source};
+pub use jwt::{JwtKey, JwtSettings};
 pub use secret::Secret;
 pub use settings::{SETTINGS, Setting};
 
@@ -16,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate::Micros;
 use tidegate::address::TrustedProxies;
-use tidegate::document::{Place, Problem, Problems, Source};
+use tidegate::document::{self, Place, Problem, Problems};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate_redis::RedisSettings;
@@ -52,6 +56,8 @@ pub struct Config {
     pub instances: u64,
     /// Whose word about the client's address counts.
     pub trusted_proxies: TrustedProxies,
+    /// Where what is known of a client comes from.
+    pub identify: IdentifySettings,
     /// Which headers tell clients about a decision.
     pub headers: HeaderSettings,
     /// Who may do what. Empty: everyone may check, and only this machine may administrate.
@@ -155,7 +161,7 @@ impl Config {
             .or_else(|| (outside.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
         let source = match file {
             Some(path) => source_of(Path::new(&path))?,
-            None => Source::new("configuration", ""),
+            None => document::Source::new("configuration", ""),
         };
         let mut problems = Problems::new();
         let config = read::config(&source, outside, &mut problems);
@@ -171,7 +177,7 @@ impl Config {
 }
 
 /// Whether the line that a problem points at may hold a token or a password.
-fn is_beside_a_secret(problem: &Problem, source: &Source) -> bool {
+fn is_beside_a_secret(problem: &Problem, source: &document::Source) -> bool {
     let Place::Text { line, .. } = problem.place else {
         return false;
     };
@@ -186,9 +192,9 @@ fn is_beside_a_secret(problem: &Problem, source: &Source) -> bool {
         || words.iter().any(|word| line.contains(word))
 }
 
-fn source_of(path: &Path) -> Result<Source, ConfigError> {
+fn source_of(path: &Path) -> Result<document::Source, ConfigError> {
     match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Source::new(path.display().to_string(), text)),
+        Ok(text) => Ok(document::Source::new(path.display().to_string(), text)),
         Err(error) => Err(ConfigError(format!(
             "error: cannot read the configuration `{}`: {error}; give the path of a YAML file with --config\n",
             path.display()

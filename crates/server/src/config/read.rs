@@ -10,7 +10,9 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
-use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, redis, secret};
+use super::{
+    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, identify, redis, secret,
+};
 
 /// More servers than anybody has; a larger number is a mistake.
 const MAX_INSTANCES: u64 = 1_000_000;
@@ -26,7 +28,7 @@ pub(super) fn config(
     let node = with_outside(written, outside, problems)?;
     let mut fields = Fields::of(&node, Spot::document(), problems)?;
     let mut notes = Vec::new();
-    missing_parts(&mut fields, &mut notes, problems);
+    missing_parts(&mut fields, problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
     let grpc = parsed(fields.take("grpc"), address_or_off, problems);
@@ -51,6 +53,7 @@ pub(super) fn config(
     let instances =
         instances.and_then(|(spot, node)| spot.integer(node, 1, MAX_INSTANCES, problems));
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let identify = identify::read(&mut fields, &trusted_proxies, outside, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
         fields.take("reset_header"),
@@ -85,6 +88,7 @@ pub(super) fn config(
         key_secret,
         instances: instances.unwrap_or(1),
         trusted_proxies,
+        identify,
         headers,
         tokens,
         tls,
@@ -151,10 +155,7 @@ fn outside_value(key: &str, name: &str, value: &str) -> Node {
 }
 
 /// Parts that are named in the documentation and not built yet: never ignored in silence.
-fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mut Problems) {
-    if fields.key("trusted_proxies").is_some() {
-        notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
-    }
+fn missing_parts(fields: &mut Fields<'_>, problems: &mut Problems) {
     for key in ["gateway", "upstream"] {
         if let Some((spot, node)) = fields.take(key) {
             problems.error(
@@ -224,7 +225,7 @@ fn names(taken: Taken<'_>, problems: &mut Problems) -> Vec<String> {
 }
 
 /// A name in the form that attributes have in rules.
-fn attribute_name(text: &str) -> Result<String, String> {
+pub(super) fn attribute_name(text: &str) -> Result<String, String> {
     let mut attributes = Attributes::new();
     match attributes.insert(text, "") {
         Ok(()) if text.starts_with("header.") => Ok(text.to_ascii_lowercase()),

@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 37] = [
+pub const SETTINGS: [Setting; 40] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -177,7 +177,25 @@ pub const SETTINGS: [Setting; 37] = [
         "trusted_proxies",
         Some("TIDEGATE_TRUSTED_PROXIES"),
         None,
-        "networks whose word about the client's address counts; []",
+        "networks whose word about a client and its request counts; []",
+    ),
+    setting(
+        "identify",
+        None,
+        None,
+        "where api_key, user_id, tier and ip of a client come from; a map of sources",
+    ),
+    setting(
+        "jwt",
+        None,
+        None,
+        "how tokens are verified whose claims `identify` takes",
+    ),
+    setting(
+        "clients_file",
+        Some("TIDEGATE_CLIENTS_FILE"),
+        None,
+        "the table of clients: what belongs to which api_key; none",
     ),
     setting(
         "headers",

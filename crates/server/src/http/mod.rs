@@ -5,11 +5,13 @@
 
 mod access;
 mod answer;
+mod authorize;
 mod body;
 mod check;
 mod counters;
 mod number;
 mod openapi;
+mod original;
 mod probes;
 mod problem;
 mod question;
@@ -18,6 +20,7 @@ mod rules;
 
 pub(crate) use access::{Access, Refused, bearer};
 pub(crate) use answer::seconds;
+use authorize::Authorize;
 pub(crate) use openapi::describe;
 pub(crate) use probes::goes_on;
 
@@ -34,13 +37,25 @@ use crate::server::Server;
 use problem::{Problem, Reply};
 use route::Call;
 
-/// Answers one request.
-pub(crate) async fn answer(
+/// What answers requests.
+pub(crate) struct Api {
     server: Arc<Server>,
-    request: Request<Incoming>,
-) -> Result<Reply, Infallible> {
+    authorize: Authorize,
+}
+
+impl Api {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self {
+            authorize: Authorize::new(&server),
+            server,
+        }
+    }
+}
+
+/// Answers one request.
+pub(crate) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Result<Reply, Infallible> {
     let (parts, body) = request.into_parts();
-    let reply = match dispatch(&server, &parts, body).await {
+    let reply = match dispatch(&api, parts, body).await {
         Ok(reply) => reply,
         Err(problem) => problem.reply(),
     };
@@ -48,11 +63,18 @@ pub(crate) async fn answer(
 }
 
 async fn dispatch(
-    server: &Arc<Server>,
-    parts: &http::request::Parts,
+    api: &Api,
+    parts: http::request::Parts,
     body: Incoming,
 ) -> Result<Reply, Problem> {
-    match route::find(&parts.method, parts.uri.path())? {
+    let call = route::find(&parts.method, parts.uri.path())?;
+    if call == Call::Authorize {
+        return api.authorize.answer(&api.server, parts, body).await;
+    }
+    let (server, parts) = (&api.server, &parts);
+    match call {
+        // Answered above, as it takes the whole of its parts.
+        Call::Authorize => Err(Problem::not_found("there is no such call")),
         Call::Check => check::check(server, parts, body).await,
         Call::CheckBatch => check::batch(server, parts, body).await,
         Call::ListRules => rules::list(server, parts),

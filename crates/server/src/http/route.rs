@@ -9,6 +9,7 @@ use super::problem::Problem;
 pub(crate) enum Call<'p> {
     Check,
     CheckBatch,
+    Authorize,
     ListRules,
     ReplaceRules,
     CreateRule,
@@ -31,6 +32,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<Call<'p>, Probl
     let (allowed, call) = match path {
         "/v1/check" => ("POST", post(method, Call::Check)),
         "/v1/check/batch" => ("POST", post(method, Call::CheckBatch)),
+        // The proxy's own method, which is that of its client or any other.
+        "/v1/authorize" => ("", Some(Call::Authorize)),
         "/v1/rules" => (
             "GET, HEAD, POST, PUT",
             match *method {

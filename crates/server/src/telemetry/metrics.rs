@@ -17,6 +17,7 @@ use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
 use super::throttled::{Throttled, ThrottledCounts};
 use super::{redis_metrics, rule_limits};
+use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -90,6 +91,7 @@ impl Metrics {
         register_rules(&mut registry, &server.gate.rules());
         register_book(&mut registry, server);
         register_store(&mut registry, server);
+        register_identity(&mut registry, server);
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &registry);
@@ -239,6 +241,21 @@ fn register_book(registry: &mut Registry, server: &Server) {
         "rules_stale",
         "1 if the file of the rules cannot be used as it is now",
         gauge(is_stale),
+    );
+}
+
+fn register_identity(registry: &mut Registry, server: &Server) {
+    let refused = Family::<Labels<1>, Counter>::default();
+    let refusals = server.identity.refusals();
+    for (reason, count) in refusals.into_iter().flat_map(Refusals::iter) {
+        refused
+            .get_or_create(&[("reason", reason.to_owned())])
+            .inc_by(count);
+    }
+    registry.register(
+        "jwt_refused",
+        "Tokens of clients that were not believed, by reason",
+        refused,
     );
 }
 

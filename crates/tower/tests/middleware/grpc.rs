@@ -55,6 +55,16 @@ async fn a_call_that_is_blocked_is_not_to_be_tried_again() {
     assert!(message.contains("`%25zz`"), "{message}");
 }
 
+#[tokio::test]
+async fn who_asks_for_others_can_be_answered_over_http_alone() {
+    let layer = RateLimitLayer::new(gate("- {id: b, per: [], limit: blocked}"));
+    let app = app(layer.protocol(Protocol::Http));
+    let denied = send(&app, call("/a.B/C", "application/grpc")).await;
+    assert_eq!(denied.status(), 429);
+    let bad = send(&app, call("/%zz", "application/grpc")).await;
+    assert_eq!(bad.status(), 400);
+}
+
 #[test]
 fn protocols_by_hand() {
     for (content_type, grpc) in [

@@ -98,3 +98,21 @@ async fn a_lease_is_renewed_while_its_body_lasts() {
     drop((answer, sender));
     until(async || left(&gate).await == 1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_left_is_named_and_stays_until_it_is_released_or_over() {
+    let gate = gate(PLACES);
+    let app = super::app(RateLimitLayer::new(std::sync::Arc::clone(&gate)).leave_leases());
+    let lease = |answer: axum::response::Response| {
+        let lease = answer.headers().get("x-tidegate-lease").unwrap();
+        lease.to_str().unwrap().parse().unwrap()
+    };
+    let first = lease(send(&app, request("/")).await);
+    let denied = send(&app, request("/")).await;
+    assert_eq!(denied.status(), 429);
+    assert!(!denied.headers().contains_key("x-tidegate-lease"));
+    assert!(gate.release(first).await.unwrap());
+    lease(send(&app, request("/")).await);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(status(&app, request("/")).await, 200);
+}

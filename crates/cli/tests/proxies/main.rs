@@ -1,0 +1,26 @@
+//! Real proxies before a real server: nginx, Caddy and Traefik, set up as their guides print it. Only
+//! addresses are put in the place of those on the page.
+//!
+//! Clients come from 127.0.0.2 and above, so that they are others than the proxy, which asks from
+//! 127.0.0.1.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod caddy;
+mod from;
+mod guide;
+mod nginx;
+mod proxy;
+mod story;
+mod traefik;
+mod upstream;
+
+#[expect(dead_code, reason = "shared with the tests of the service")]
+#[path = "../service/client.rs"]
+mod client;
+#[expect(dead_code, reason = "shared with the tests of the service")]
+#[path = "../service/server.rs"]
+mod server;

@@ -1,0 +1,29 @@
+//! Traefik, by the middleware `forwardAuth`.
+
+use std::process::Command;
+
+use crate::guide::Guide;
+use crate::proxy::{Proxy, program};
+use crate::story::{Manners, Setup, status_without_server, tell};
+
+#[test]
+fn traefik_asks_before_it_forwards() {
+    let guide = Guide::open("traefik.md");
+    let setup = Setup::of(&guide);
+    let proxy = Proxy::start(&setup.place, |address| {
+        let own = guide.yaml("# traefik.yaml");
+        let own = own.replace(":80", &address.to_string());
+        setup.place.write("traefik.yaml", &own);
+        let dynamic = setup.addressed(&guide.yaml("# dynamic.yaml"));
+        setup.place.write("dynamic.yaml", &dynamic);
+        let mut command = Command::new(program("traefik", "`scripts/install-proxies`"));
+        command.arg("--configfile=traefik.yaml");
+        command
+    });
+    let manners = Manners {
+        tells_when_allowed: false,
+        passes_problem: true,
+    };
+    tell(&setup, &proxy, &manners);
+    assert_eq!(status_without_server(setup, &proxy), 500);
+}

@@ -1,0 +1,281 @@
+//! Forward-auth as a proxy meets it, on connections by hand. The real proxies are in `tests/proxies`.
+
+use std::io;
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::server::{Place, Server};
+
+/// A server that trusts this machine, with these settings and rules beside.
+fn serve(place: &Place, settings: &str, rules: &str) -> Server {
+    place.write("tidegate.yaml", settings);
+    place.write("rules.yaml", &format!("rules:\n{rules}"));
+    place.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"])
+}
+
+const TRUSTING: &str = "trusted_proxies: [127.0.0.1]\n";
+
+const LOGIN: &str = "- {id: login, match: {path: /login, method: POST, host: a.example}, per: [ip], limit: 1/hour}\n";
+
+fn login(client: &str) -> [(&str, &str); 4] {
+    [
+        ("x-forwarded-method", "POST"),
+        ("x-forwarded-uri", "/x/../%6cogin?next=/"),
+        ("x-forwarded-host", "A.example:8443"),
+        ("x-forwarded-for", client),
+    ]
+}
+
+#[test]
+fn a_trusted_proxy_says_which_request_it_is_about() {
+    let place = Place::new();
+    let server = serve(&place, TRUSTING, LOGIN);
+    let mut client = server.client();
+    for method in ["GET", "POST", "DELETE", "PROPFIND"] {
+        let other = format!("203.0.113.{}", method.len());
+        let call = format!("{method} /v1/authorize");
+        let allowed = client.ask_with(&call, &login(&other), "").with_status(200);
+        assert_eq!(allowed.body, "");
+        assert_eq!(allowed.header("x-ratelimit-remaining"), Some("0"));
+        let denied = client.ask_with(&call, &login(&other), "").with_status(429);
+        assert!(denied.header("retry-after").is_some());
+        assert!(
+            denied
+                .header("ratelimit")
+                .unwrap()
+                .starts_with("\"login\";r=0;t=")
+        );
+        assert!(denied.detail().contains("`login` is used up"));
+        assert_eq!(denied.json()["violated-policies"], json!(["login"]));
+    }
+    // What is not said does not match.
+    let silent = [("x-forwarded-for", "203.0.113.3")];
+    let unmatched = client
+        .ask_with("GET /v1/authorize", &silent, "")
+        .with_status(200);
+    assert_eq!(unmatched.header("ratelimit"), None);
+    server
+        .log
+        .wait_for("a trusted proxy asked /v1/authorize without X-Forwarded-Uri");
+    let metrics = server.ask("GET /metrics", "").body;
+    let counted =
+        r#"tidegate_decisions_total{rule="login",front_end="authorize",verdict="denied"} 4"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    server.log.wait_for("denied rule=\"login\"");
+}
+
+#[test]
+fn of_others_only_the_address_is_known() {
+    let place = Place::new();
+    let rules = format!("{LOGIN}- {{id: each, per: [ip], limit: 3/hour}}\n");
+    let server = serve(&place, "trusted_proxies: [10.0.0.0/8]\n", &rules);
+    let mut client = server.client();
+    for last in ["1", "2", "3"] {
+        let headers = login(last);
+        let allowed = client
+            .ask_with("GET /v1/authorize", &headers, "")
+            .with_status(200);
+        let policy = allowed.header("ratelimit-policy").unwrap();
+        assert!(!policy.contains("login"), "{policy}");
+    }
+    client
+        .ask_with("GET /v1/authorize", &login("4"), "")
+        .with_status(429);
+}
+
+#[test]
+fn a_proxy_chooses_how_a_denial_looks() {
+    let place = Place::new();
+    let server = serve(&place, "", "- {id: none, per: [], limit: blocked}\n");
+    for status in [401, 403] {
+        let call = format!("GET /v1/authorize?a=b&deny_status={status}");
+        let denied = server.ask(&call, "").with_status(status);
+        assert_eq!(denied.header("x-ratelimit-status"), Some("429"));
+        assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
+        assert_eq!(denied.json()["status"], 429);
+    }
+    let denied = server
+        .ask("GET /v1/authorize?deny_status=429", "")
+        .with_status(429);
+    assert_eq!(denied.header("x-ratelimit-status"), None);
+    // Never 200, whatever the client speaks: to a proxy that would be a yes.
+    let grpc = [("content-type", "application/grpc")];
+    server
+        .ask_with("POST /v1/authorize", &grpc, "")
+        .with_status(429);
+    for query in [
+        "deny_status=500",
+        "deny_status=",
+        "deny_status=401&deny_status=403",
+        "deny_status",
+    ] {
+        let refused = server
+            .ask(&format!("GET /v1/authorize?{query}"), "")
+            .with_status(400);
+        assert!(refused.detail().contains("401, 403 or 429"));
+    }
+}
+
+#[test]
+fn questions_that_make_no_sense_are_refused() {
+    let place = Place::new();
+    let server = serve(&place, TRUSTING, LOGIN);
+    let table: [&[(&str, &str)]; 5] = [
+        &[("x-forwarded-uri", "/%zz")],
+        &[("x-original-uri", "/a%00")],
+        &[("x-forwarded-uri", "/a"), ("x-original-uri", "/b")],
+        &[("x-original-uri", "/a"), ("x-original-uri", "/b")],
+        &[("x-forwarded-host", "a, b")],
+    ];
+    for headers in table {
+        let refused = server
+            .ask_with("GET /v1/authorize", headers, "")
+            .with_status(400);
+        refused.detail();
+    }
+}
+
+#[test]
+fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
+    let place = Place::new();
+    place.write(
+        "tidegate.yaml",
+        "identify: {api_key: {header: authorization}}\n",
+    );
+    let rules = "- {id: key, per: [api_key], limit: 1/hour, missing: deny}\n";
+    place.write("rules.yaml", &format!("rules:\n{rules}"));
+    let arguments = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
+    let server = place.serve_with(&arguments, &[("TIDEGATE_TOKEN", "secret")]);
+    let ask = |value: &str| {
+        server
+            .ask_with("GET /v1/authorize", &[("authorization", value)], "")
+            .status
+    };
+    assert_eq!(
+        [ask("Bearer one"), ask("bearer  one"), ask("Bearer two")],
+        [200, 429, 200]
+    );
+    server.ask("GET /v1/authorize", "").with_status(429);
+    server
+        .ask("POST /v1/check", "{\"attributes\": {}}")
+        .with_status(401);
+}
+
+#[test]
+fn a_table_of_clients_is_followed() {
+    let place = Place::new();
+    place.write(
+        "clients.yaml",
+        "clients:\n  k1: {user_id: u1, tier: small}\n",
+    );
+    let settings = "identify: {api_key: {header: x-api-key}, user_id: {client: user_id}, tier: {client: tier}}\nclients_file: clients.yaml\n";
+    let rules =
+        "- {id: user, per: [user_id], missing: deny, limit: 1/hour, tiers: {big: 3/hour}}\n";
+    let server = serve(&place, settings, rules);
+    let ask = || {
+        server
+            .ask_with("GET /v1/authorize", &[("x-api-key", "k1")], "")
+            .status
+    };
+    assert_eq!([ask(), ask()], [200, 429]);
+    let made_up = [("x-api-key", "k2")];
+    server
+        .ask_with("GET /v1/authorize", &made_up, "")
+        .with_status(429);
+    place.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: big}\n");
+    server.log.wait_for("the table of clients was read again");
+    assert_eq!([ask(), ask(), ask()], [200, 200, 429]);
+    place.write("clients.yaml", "clients: [k-secret]\n");
+    let log = server.log.wait_for("the table of clients stays as it was");
+    assert!(!log.contains("k-secret"), "{log}");
+    server.signal(rustix::process::Signal::HUP);
+    server
+        .log
+        .wait_for_times("the table of clients stays as it was", 2);
+    assert_eq!(ask(), 429);
+}
+
+#[test]
+fn what_cannot_be_known_of_clients_keeps_the_server_from_starting() {
+    let place = Place::new();
+    place.write(
+        "tidegate.yaml",
+        "identify: {api_key: {header: x-api-key}}\nclients_file: absent.yaml\n",
+    );
+    let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.stderr.contains("cannot read `absent.yaml`"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn a_place_is_named_and_can_be_released() {
+    let place = Place::new();
+    let rules = "- {id: jobs, per: [], limit: 1, algorithm: concurrency, lease_ttl: 1h}\n";
+    let server = serve(&place, "", rules);
+    let lease = server.ask("GET /v1/authorize", "").with_status(200);
+    let lease = lease.header("x-tidegate-lease").unwrap().to_owned();
+    server.ask("GET /v1/authorize", "").with_status(429);
+    server
+        .ask(&format!("DELETE /v1/leases/{lease}"), "")
+        .with_status(204);
+    server.ask("GET /v1/authorize", "").with_status(200);
+}
+
+#[test]
+fn a_body_that_nobody_wants_leaves_the_connection_as_it_is() {
+    let place = Place::new();
+    let server = serve(&place, "", "- {id: all, per: [], limit: 100/hour}\n");
+    let mut client = server.client();
+    for length in [1, 1_000, 60_000] {
+        let body = "x".repeat(length);
+        client.ask("POST /v1/authorize", &body).with_status(200);
+    }
+    client.ask("GET /v1/authorize", "").with_status(200);
+    let chunked = "POST /v1/authorize HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    client.send(chunked).unwrap();
+    assert_eq!(client.reply().unwrap().status, 200);
+    client.ask("GET /healthz", "").with_status(200);
+}
+
+/// What is left to everybody.
+fn remaining(client: &mut Client) -> u64 {
+    let check = json!({"attributes": {}, "cost": 0}).to_string();
+    client.ask("POST /v1/check", &check).json()["remaining"]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+fn whoever_hangs_up_while_waiting_gets_back_what_it_took() -> io::Result<()> {
+    let place = Place::new();
+    let rules = "- {id: slow, per: [], limit: 1/hour burst 5, max_delay: 3h}\n";
+    let server = serve(&place, "", rules);
+    let mut watching = server.client();
+    for _ in 0..5 {
+        watching.ask("GET /v1/authorize", "").with_status(200);
+    }
+    let used = || {
+        let check = json!({"attributes": {}, "cost": 0}).to_string();
+        server.ask("POST /v1/check", &check).json()["reset_time"]
+            .as_f64()
+            .unwrap()
+    };
+    let before = used();
+    let mut waiting = server.client();
+    waiting.send("GET /v1/authorize HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    let patience = crate::server::PATIENCE;
+    tidegate_testkit::wait_until("it was charged", patience, || {
+        (used() > before + 1.0).then_some(())
+    });
+    drop(waiting);
+    tidegate_testkit::wait_until("it was given back", patience, || {
+        (used() < before + 1.0).then_some(())
+    });
+    assert_eq!(remaining(&mut watching), 0);
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! The settings of who a client is: `identify` and `clients_file`, and `jwt`, which has a file of its own.
+//! Files are named here and read when the server is opened.
+
+use std::path::PathBuf;
+
+use http::HeaderName;
+use tidegate::address::TrustedProxies;
+use tidegate::document::{Fields, Node, Problems, Spot, Value};
+
+use super::Outside;
+use super::jwt::{self, JwtSettings};
+use super::read::{attribute_name, parsed};
+
+/// Where what is known of a client comes from.
+#[derive(Debug, Clone, Default)]
+pub struct IdentifySettings {
+    /// For each attribute its sources; the first that there is wins.
+    pub attributes: Vec<(String, Vec<Source>)>,
+    /// Headers in which trusted proxies say the client's address.
+    pub ip: Vec<HeaderName>,
+    /// How tokens are verified, if any are.
+    pub jwt: Option<JwtSettings>,
+    /// The table of what belongs to a key.
+    pub clients_file: Option<PathBuf>,
+}
+
+/// Where one thing comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A header.
+    Header(HeaderName),
+    /// A parameter of the query.
+    Query(String),
+    /// A cookie.
+    Cookie(String),
+    /// A claim of a token that was verified.
+    Jwt(String),
+    /// A column of the table of clients.
+    Client(String),
+}
+
+impl IdentifySettings {
+    /// The files that are named, to be followed.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
+        self.clients_file.iter().chain(key)
+    }
+}
+
+pub(super) fn read(
+    fields: &mut Fields<'_>,
+    trusted_proxies: &TrustedProxies,
+    outside: &Outside<'_>,
+    notes: &mut Vec<String>,
+    problems: &mut Problems,
+) -> IdentifySettings {
+    let mut settings = IdentifySettings::default();
+    let clients_file = fields.take("clients_file");
+    if let Some(file) = clients_file.and_then(|(spot, node)| spot.text(node, problems)) {
+        settings.clients_file = Some(PathBuf::from(file));
+    }
+    let jwt = fields.take("jwt");
+    let has_jwt = jwt.is_some();
+    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, outside, problems));
+    let Some((spot, node)) = fields.take("identify") else {
+        for key in ["jwt", "clients_file"] {
+            if fields.key(key).is_some() {
+                notes.push(format!(
+                    "the setting `{key}` has no effect without `identify`"
+                ));
+            }
+        }
+        return settings;
+    };
+    let entries = spot.entries(node, problems);
+    if entries.is_empty() && matches!(node.value, Value::Map(_)) {
+        let message = "say where an attribute comes from, such as `api_key: {header: x-api-key}`, or leave this out";
+        problems.error(&node.place, &spot, message);
+    }
+    let known = Known {
+        has_jwt,
+        has_clients: settings.clients_file.is_some(),
+        has_key: entries.iter().any(|entry| entry.key == "api_key"),
+    };
+    for entry in entries {
+        let spot = spot.field(&entry.key);
+        let sources = sources(&entry.value, &spot, problems);
+        if let Err(message) = identifiable(&entry.key) {
+            problems.error(&entry.key_place, &spot, message);
+        } else if entry.key == "ip" {
+            settings.ip = addresses(sources, &spot, problems);
+            if *trusted_proxies == TrustedProxies::default() {
+                notes.push(
+                    "`identify.ip` has no effect without `trusted_proxies`, the only ones who are believed about addresses".to_owned(),
+                );
+            }
+        } else {
+            for (source, spot, node) in &sources {
+                if let Err(message) = known.suffices(source, &entry.key) {
+                    problems.error(&node.place, spot, message);
+                }
+            }
+            let sources = sources.into_iter().map(|(source, ..)| source).collect();
+            settings.attributes.push((entry.key.clone(), sources));
+        }
+    }
+    note_what_is_not_used(&settings, notes);
+    settings
+}
+
+/// What a source can go by.
+struct Known {
+    has_jwt: bool,
+    has_clients: bool,
+    has_key: bool,
+}
+
+impl Known {
+    /// Whether it is enough for a source of this attribute.
+    fn suffices(&self, source: &Source, name: &str) -> Result<(), &'static str> {
+        match source {
+            Source::Jwt(_) if !self.has_jwt => {
+                Err("this needs the setting `jwt`, which says how tokens are verified")
+            }
+            Source::Client(_) if name == "api_key" => {
+                Err("clients are found by their `api_key`, so it cannot come from their table")
+            }
+            Source::Client(_) if !self.has_clients => {
+                Err("this needs the setting `clients_file`, the table of clients")
+            }
+            Source::Client(_) if !self.has_key => Err(
+                "clients are found by their `api_key`; say in `identify.api_key` where that comes from",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn note_what_is_not_used(settings: &IdentifySettings, notes: &mut Vec<String>) {
+    let sources = || settings.attributes.iter().flat_map(|(_, sources)| sources);
+    if settings.jwt.is_some() && !sources().any(|source| matches!(source, Source::Jwt(_))) {
+        notes.push("no attribute of `identify` comes from `{jwt: ...}`, so the setting `jwt` has no effect".to_owned());
+    }
+    let has_key = settings
+        .attributes
+        .iter()
+        .any(|(name, _)| name == "api_key");
+    if settings.clients_file.is_some() && !has_key {
+        notes.push("`identify` does not say where `api_key` comes from, so the setting `clients_file` has no effect".to_owned());
+    }
+}
+
+/// Whether an attribute may be told by `identify`.
+fn identifiable(name: &str) -> Result<(), String> {
+    if matches!(name, "method" | "path" | "host") || name.starts_with("header.") {
+        return Err(format!(
+            "`{name}` is always that of the request; leave this out"
+        ));
+    }
+    attribute_name(name).map(drop)
+}
+
+type Sources<'n> = Vec<(Source, Spot, &'n Node)>;
+
+/// One source, or a list of them.
+fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<'n> {
+    let items: Vec<(Spot, &Node)> = match &node.value {
+        Value::List(items) => {
+            let spot = |(index, item)| (spot.item(index), item);
+            items.iter().enumerate().map(spot).collect()
+        }
+        _ => vec![(spot.clone(), node)],
+    };
+    if items.is_empty() {
+        problems.error(
+            &node.place,
+            spot,
+            "give at least one source, such as `{header: x-api-key}`",
+        );
+    }
+    let one = |(spot, node): (Spot, &'n Node)| {
+        let source = source(node, &spot, problems)?;
+        Some((source, spot, node))
+    };
+    items.into_iter().filter_map(one).collect()
+}
+
+pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Source> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let header = fields.take("header");
+    let others = [
+        (fields.take("query"), Source::Query as fn(String) -> Source),
+        (fields.take("cookie"), Source::Cookie),
+        (fields.take("jwt"), Source::Jwt),
+        (fields.take("client"), Source::Client),
+    ];
+    let all_known = fields.done(problems);
+    let given =
+        usize::from(header.is_some()) + others.iter().filter(|(taken, _)| taken.is_some()).count();
+    if given != 1 {
+        if all_known {
+            let message = "a source is one of `{header: ...}`, `{query: ...}`, `{cookie: ...}`, `{jwt: ...}` and `{client: ...}`; several are a list";
+            problems.error(&node.place, spot, message);
+        }
+        return None;
+    }
+    if header.is_some() {
+        return parsed(header, header_name, problems).map(Source::Header);
+    }
+    let (taken, make) = others.into_iter().find(|(taken, _)| taken.is_some())?;
+    parsed(taken, name, problems).map(make)
+}
+
+fn header_name(text: &str) -> Result<HeaderName, String> {
+    HeaderName::try_from(text).map_err(|_| format!("`{text}` cannot be the name of a header"))
+}
+
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("this has no name".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn addresses(sources: Sources<'_>, spot: &Spot, problems: &mut Problems) -> Vec<HeaderName> {
+    let mut headers = Vec::with_capacity(sources.len());
+    for (source, _, node) in sources {
+        if let Source::Header(name) = source {
+            headers.push(name);
+        } else {
+            let message = "an address can only come from a header that trusted proxies write: `{header: ...}`";
+            problems.error(&node.place, spot, message);
+        }
+    }
+    headers
+}

@@ -1,0 +1,137 @@
+//! The setting `jwt`: how the tokens of clients are verified.
+
+use std::path::PathBuf;
+
+use http::header::AUTHORIZATION;
+use jsonwebtoken::Algorithm;
+use tidegate::Micros;
+use tidegate::document::{Fields, Node, Problems, Spot};
+
+use super::identify::{Source, name, source};
+use super::read::{Taken, parsed, span};
+use super::{Outside, Secret};
+
+/// How much clocks may differ, unless it is said.
+const LEEWAY: Micros = Micros::from_seconds(30);
+const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
+
+/// How tokens are verified.
+#[derive(Debug, Clone)]
+pub struct JwtSettings {
+    /// What with.
+    pub key: JwtKey,
+    /// By which algorithms, if not by all that the key can be used with.
+    pub algorithms: Vec<Algorithm>,
+    /// Who may have issued them; anybody with the key, if none is named.
+    pub issuer: Vec<String>,
+    /// Whom they may be meant for; anybody, if none is named.
+    pub audience: Vec<String>,
+    /// How much the clock of the issuer may differ.
+    pub leeway: Micros,
+    /// Where a request has its token.
+    pub from: Source,
+}
+
+/// The key of tokens, or where it is.
+#[derive(Debug, Clone)]
+pub enum JwtKey {
+    /// A public key, a PEM file.
+    KeyFile(PathBuf),
+    /// A JSON Web Key Set, a file.
+    JwksFile(PathBuf),
+    /// A secret that the issuer shares, in a file.
+    SecretFile(PathBuf),
+    /// The same from the environment.
+    Secret(Secret),
+}
+
+impl JwtKey {
+    /// The file that it is in.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::KeyFile(file) | Self::JwksFile(file) | Self::SecretFile(file) => Some(file),
+            Self::Secret(_) => None,
+        }
+    }
+}
+
+pub(super) fn read(
+    node: &Node,
+    spot: &Spot,
+    outside: &Outside<'_>,
+    problems: &mut Problems,
+) -> Option<JwtSettings> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let mut keys: Vec<JwtKey> = Vec::new();
+    let mut file = |key, make: fn(PathBuf) -> JwtKey, problems: &mut Problems| {
+        let path = parsed(fields.take(key), name, problems);
+        keys.extend(path.map(|path| make(PathBuf::from(path))));
+    };
+    file("key_file", JwtKey::KeyFile, problems);
+    file("jwks_file", JwtKey::JwksFile, problems);
+    file("secret_file", JwtKey::SecretFile, problems);
+    let variable = fields.take("secret_env");
+    let has_variable = variable.is_some();
+    let in_environment = |name: &str| {
+        let value = (outside.environment)(name).unwrap_or_default();
+        match value.trim() {
+            "" => Err(format!(
+                "the environment variable `{name}` is not set or empty"
+            )),
+            secret => Ok(JwtKey::Secret(Secret::from(secret))),
+        }
+    };
+    keys.extend(parsed(variable, in_environment, problems));
+    let algorithms = list(fields.take("algorithms"), algorithm, problems);
+    let issuer = list(fields.take("issuer"), name, problems);
+    let audience = list(fields.take("audience"), name, problems);
+    let leeway = parsed(fields.take("leeway"), leeway, problems);
+    let from = fields.take("from").and_then(|(spot, node)| {
+        let source = source(node, &spot, problems)?;
+        if matches!(source, Source::Header(_) | Source::Cookie(_)) {
+            return Some(source);
+        }
+        let message = "a token comes from `{header: ...}` or `{cookie: ...}`";
+        problems.error(&node.place, &spot, message);
+        None
+    });
+    fields.done(problems);
+    if keys.len() != 1 && !(keys.is_empty() && has_variable) {
+        let message = "give one of `key_file` (a public key in PEM form), `jwks_file` (a JSON Web Key Set), `secret_file` and `secret_env`";
+        problems.error(&node.place, spot, message);
+    }
+    Some(JwtSettings {
+        key: keys.pop()?,
+        algorithms,
+        issuer,
+        audience,
+        leeway: leeway.unwrap_or(LEEWAY),
+        from: from.unwrap_or(Source::Header(AUTHORIZATION)),
+    })
+}
+
+fn list<T>(
+    taken: Taken<'_>,
+    parse: impl Fn(&str) -> Result<T, String>,
+    problems: &mut Problems,
+) -> Vec<T> {
+    let Some((spot, node)) = taken else {
+        return Vec::new();
+    };
+    let items = spot.items(node, problems);
+    let item = |(spot, node): (Spot, &Node)| spot.parsed(node, &parse, problems);
+    items.into_iter().filter_map(item).collect()
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
+    })
+}
+
+fn leeway(text: &str) -> Result<Micros, String> {
+    match span(text)? {
+        long if long > MOST_LEEWAY => Err(format!("`{text}` is too long; give at most `1h`")),
+        leeway => Ok(leeway),
+    }
+}

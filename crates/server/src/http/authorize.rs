@@ -1,0 +1,154 @@
+//! `/v1/authorize`: whether the request of somebody else may go on, for proxies that ask before they
+//! forward. The middleware decides and answers; here stands what is special about being asked by a
+//! proxy. What the proxy says about the request is read in `original.rs`.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Body as _, Incoming};
+use tidegate::rules::FrontEnd;
+use tidegate::{AttributeError, Attributes};
+use tidegate_tower::{Protocol, RateLimit, RateLimitLayer};
+use tower::{Layer as _, Service, ServiceExt as _};
+
+use super::original::Original;
+use super::problem::{Problem, Reply};
+use crate::identity;
+use crate::listen::Peer;
+use crate::server::Server;
+use crate::store::AnyStore;
+use crate::telemetry::Measured;
+
+const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
+
+/// How much of a body that nobody asked for is taken off the connection, so that it can be kept.
+const MOST_DISCARDED: usize = 64 * 1024;
+/// And for how long.
+const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Decides requests of others.
+#[derive(Clone)]
+pub(crate) struct Authorize(RateLimit<Measured<AnyStore>, Allowed>);
+
+/// The service behind the limits: whoever gets here may go on.
+#[derive(Clone)]
+struct Allowed;
+
+impl Service<Request<()>> for Allowed {
+    type Response = Reply;
+    type Error = Infallible;
+    type Future = Ready<Result<Reply, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Reply::default()))
+    }
+}
+
+impl Authorize {
+    pub(crate) fn new(server: &Arc<Server>) -> Self {
+        let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
+        let limits = RateLimitLayer::new(Arc::clone(&server.gate))
+            .headers(server.headers)
+            .front_end(FrontEnd::Authorize)
+            // A proxy goes by the status, whatever its client speaks.
+            .protocol(Protocol::Http)
+            .leave_leases()
+            .peer_address(move |request| {
+                let client = finding
+                    .identity
+                    .client_address(peer(request)?, &request.headers);
+                Some(client)
+            })
+            .attributes(move |request, attributes| describe(&describing, request, attributes))
+            .on_decision(move |decision, attributes| observing.observe(decision, attributes));
+        Self(limits.layer(Allowed))
+    }
+
+    /// Answers a proxy: 200, 429 or what it wants instead, 503 if it cannot be told.
+    pub(crate) async fn answer(
+        &self,
+        server: &Server,
+        parts: Parts,
+        body: Incoming,
+    ) -> Result<Reply, Problem> {
+        let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
+        super::need_rules(server)?;
+        let original = match peer(&parts) {
+            Some(peer) if server.identity.trusts(peer) => Original::of(&parts.headers)?,
+            _ => Original::default(),
+        };
+        let mut request = Request::from_parts(parts, ());
+        request.extensions_mut().insert(original);
+        let Ok(reply) = self.0.clone().oneshot(request).await;
+        discard(body).await;
+        let (mut head, body) = reply.into_parts();
+        if head.status == StatusCode::TOO_MANY_REQUESTS && deny_status != head.status {
+            head.status = deny_status;
+            let meant = HeaderValue::from_static("429");
+            head.headers.insert(X_RATELIMIT_STATUS, meant);
+        }
+        let Ok(body) = body.collect().await;
+        Ok(Response::from_parts(head, Full::from(body.to_bytes())))
+    }
+}
+
+/// What is known of the request that a proxy asks about, in place of what is known of its question.
+fn describe<'r>(
+    server: &Server,
+    question: &'r Parts,
+    attributes: &mut Attributes<'r>,
+) -> Result<(), AttributeError> {
+    let original = question.extensions.get::<Original>();
+    let of = |part: fn(&Original) -> &Option<String>| {
+        let part = original.and_then(|original| part(original).as_deref());
+        part.unwrap_or_default()
+    };
+    attributes.set("method", of(|original| &original.method))?;
+    attributes.set("host", of(|original| &original.host))?;
+    attributes.set("path", of(|original| &original.path))?;
+    let query = original.and_then(|original| original.query.as_deref());
+    server
+        .identity
+        .describe(&question.headers, query, attributes)
+}
+
+fn peer(request: &Parts) -> Option<IpAddr> {
+    let Peer(peer) = request.extensions.get()?;
+    Some(peer.ip())
+}
+
+/// The status that a proxy wants to get for a request that is denied.
+fn deny_status(query: &str) -> Result<StatusCode, Problem> {
+    match identity::parameter(query, "deny_status")
+        .as_ref()
+        .map(Option::as_deref)
+    {
+        Ok(None | Some("429")) => Ok(StatusCode::TOO_MANY_REQUESTS),
+        Ok(Some("401")) => Ok(StatusCode::UNAUTHORIZED),
+        Ok(Some("403")) => Ok(StatusCode::FORBIDDEN),
+        _ => Err(Problem::bad_request(
+            "`deny_status` must be 401, 403 or 429, once",
+        )),
+    }
+}
+
+/// Takes a body off the connection that nobody has a use for, if that is soon done. What is longer is
+/// left, and ends the connection.
+async fn discard(body: Incoming) {
+    let is_small = body.size_hint().lower() <= MOST_DISCARDED as u64;
+    if is_small && !body.is_end_stream() {
+        let whole = Limited::new(body, MOST_DISCARDED).collect();
+        let _ = tokio::time::timeout(DISCARDING, whole).await;
+    }
+}

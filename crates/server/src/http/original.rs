@@ -1,0 +1,186 @@
+//! The request that a proxy asks about, as its headers tell it. Only of trusted proxies: who may ask here,
+//! may say what he likes.
+//!
+//! A proxy writes one header for each thing and passes on what its client sent for the others. So where
+//! two of them differ nobody knows which is the client's, and the request is refused.
+
+use std::sync::Once;
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderValue};
+use tidegate::address;
+
+use super::problem::Problem;
+
+const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
+const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
+const HOST: &str = "x-forwarded-host";
+
+static NO_URI: Once = Once::new();
+
+/// What a proxy was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Original {
+    pub(super) method: Option<String>,
+    pub(super) host: Option<String>,
+    pub(super) path: Option<String>,
+    pub(super) query: Option<String>,
+}
+
+impl Original {
+    /// What the headers of a trusted proxy say.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        let mut original = Self::default();
+        for name in METHOD {
+            for value in values(headers, name)? {
+                agree(&mut original.method, value, name)?;
+            }
+        }
+        for value in values(headers, HOST)? {
+            if value.contains(',') {
+                let problem = format!("`{HOST}` names several hosts; the proxy must name one");
+                return Err(Problem::bad_request(problem));
+            }
+            agree(&mut original.host, value, HOST)?;
+        }
+        for value in headers.get_all(FORWARDED) {
+            let host = address::forwarded_parameter(value.as_bytes(), "host");
+            if let Some(host) = host.map(text).transpose()? {
+                agree(&mut original.host, host, "forwarded")?;
+            }
+        }
+        original.take_uris(headers)?;
+        Ok(original)
+    }
+
+    fn take_uris(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
+        let mut target = None;
+        for name in URI {
+            for value in values(headers, name)? {
+                let (host, path_and_query) = split_host(value);
+                if let Some(host) = host {
+                    agree(&mut self.host, host, name)?;
+                }
+                agree(&mut target, path_and_query, name)?;
+            }
+        }
+        let Some(target) = target else {
+            NO_URI.call_once(|| {
+                tracing::warn!(
+                    "a trusted proxy asked /v1/authorize without X-Forwarded-Uri or X-Original-URI: rules with a `path` do not apply to such requests"
+                );
+            });
+            return Ok(());
+        };
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (target.as_str(), None),
+        };
+        self.path = Some(path.to_owned());
+        self.query = query;
+        Ok(())
+    }
+}
+
+/// The host of a whole URL, if it is one, and all that comes after it.
+fn split_host(uri: &str) -> (Option<&str>, &str) {
+    let rest = match uri.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => rest,
+        _ => return (None, uri),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    (Some(host), if target.is_empty() { "/" } else { target })
+}
+
+/// The values of a header that are not empty.
+fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Vec<&'h str>, Problem> {
+    let values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    let values = values.filter(|value| !value.is_empty());
+    values.map(text).collect()
+}
+
+fn text(value: &[u8]) -> Result<&str, Problem> {
+    str::from_utf8(value)
+        .map_err(|_| Problem::bad_request("a header about the original request is not text"))
+}
+
+/// Takes what a header says, unless another one has said something else.
+fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), Problem> {
+    match known {
+        Some(known) if known != value => Err(Problem::bad_request(format!(
+            "`{name}` contradicts another header about the same thing; the proxy must write one of them and remove the others"
+        ))),
+        _ => {
+            *known = Some(value.to_owned());
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    /// Headers of a proxy.
+    type Said = &'static [(&'static str, &'static str)];
+
+    fn of(list: &[(&'static str, &str)]) -> Result<Original, Problem> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            headers.append(HeaderName::from_static(name), value);
+        }
+        Original::of(&headers)
+    }
+
+    #[test]
+    fn what_proxies_say_by_hand() {
+        #[rustfmt::skip]
+        let table: [(&str, Said, [&str; 4]); 9] = [
+            // name                     headers                                                 method  host    path        query
+            ("nothing",                 &[],                                                    ["",    "",     "",         ""]),
+            ("Traefik, Caddy",          &[("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/a?b=c"), ("x-forwarded-host", "h:8080")],
+                                                                                                ["PUT", "h:8080", "/a",     "b=c"]),
+            ("nginx",                   &[("x-original-method", "GET"), ("x-original-uri", "/a")], ["GET", "",  "/a",       ""]),
+            ("a whole URL",             &[("x-original-url", "https://u@h:1/a?b=://")],         ["",    "h:1",  "/a",       "b=://"]),
+            ("a URL of a host alone",   &[("x-original-url", "http://h")],                      ["",    "h",    "/",        ""]),
+            ("a path with a URL in it", &[("x-original-uri", "/a/http://x/b")],                 ["",    "",     "/a/http://x/b", ""]),
+            ("the same twice",          &[("x-original-uri", "/a"), ("x-forwarded-uri", "/a"), ("x-forwarded-uri", "/a")], ["", "", "/a", ""]),
+            ("empty is missing",        &[("x-forwarded-uri", ""), ("x-original-uri", "/a")],   ["",    "",     "/a",       ""]),
+            ("the nearest proxy",       &[("forwarded", "host=x, for=1.1.1.1;host=\"h\"")],     ["",    "h",    "",         ""]),
+        ];
+        for (name, headers, expected) in table {
+            let original = of(headers).unwrap();
+            let parts = [
+                original.method,
+                original.host,
+                original.path,
+                original.query,
+            ];
+            assert_eq!(parts.map(Option::unwrap_or_default), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let table: [&[(&str, &str)]; 8] = [
+            &[("x-forwarded-uri", "/a"), ("x-original-uri", "/b")],
+            &[("x-forwarded-uri", "/a"), ("x-forwarded-uri", "/b")],
+            &[("x-original-url", "http://h/a"), ("x-original-uri", "/b")],
+            &[("x-original-url", "http://h/a"), ("x-forwarded-host", "i")],
+            &[("forwarded", "host=h"), ("x-forwarded-host", "i")],
+            &[("x-forwarded-host", "h, i")],
+            &[("x-forwarded-method", "GET"), ("x-original-method", "POST")],
+            &[
+                ("x-forwarded-method", "GET"),
+                ("x-forwarded-method", "POST"),
+            ],
+        ];
+        for headers in table {
+            assert!(of(headers).is_err(), "{headers:?}");
+        }
+    }
+}

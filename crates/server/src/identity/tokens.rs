@@ -1,0 +1,195 @@
+//! Believes what a token says if it is signed, meant for us and not over. A token that is refused is
+//! counted, and its request is one without a token.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{decode, decode_header};
+use serde_json::{Map, Value};
+
+use super::IdentityError;
+use super::keys::Keys;
+use crate::config::{JwtSettings, Source};
+
+/// The longest token that is looked at, in bytes.
+const LONGEST: usize = 8 * 1024;
+
+/// How many keys are tried for a token that does not name its own.
+const MOST_TRIED: usize = 4;
+
+/// Verifies tokens.
+pub(super) struct Tokens {
+    settings: JwtSettings,
+    keys: ArcSwap<Keys>,
+    refusals: Refusals,
+}
+
+/// Why a token is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Malformed,
+    TooLong,
+    UnknownKey,
+    Algorithm,
+    Signature,
+    Expired,
+    NotYetValid,
+    Issuer,
+    Audience,
+    MissingClaim,
+}
+
+impl Refusal {
+    const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::TooLong,
+        Self::UnknownKey,
+        Self::Algorithm,
+        Self::Signature,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Issuer,
+        Self::Audience,
+        Self::MissingClaim,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::TooLong => "too_long",
+            Self::UnknownKey => "unknown_key",
+            Self::Algorithm => "algorithm",
+            Self::Signature => "signature",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+            Self::MissingClaim => "missing_claim",
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::ExpiredSignature => Self::Expired,
+            ErrorKind::ImmatureSignature => Self::NotYetValid,
+            ErrorKind::InvalidIssuer => Self::Issuer,
+            ErrorKind::InvalidAudience => Self::Audience,
+            ErrorKind::MissingRequiredClaim(_) => Self::MissingClaim,
+            ErrorKind::InvalidAlgorithm
+            | ErrorKind::UnsupportedAlgorithm
+            | ErrorKind::InvalidAlgorithmName => Self::Algorithm,
+            ErrorKind::InvalidToken
+            | ErrorKind::InvalidClaimFormat(_)
+            | ErrorKind::Base64(_)
+            | ErrorKind::Json(_)
+            | ErrorKind::Utf8(_) => Self::Malformed,
+            _ => Self::Signature,
+        }
+    }
+}
+
+/// How often tokens were refused, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals([AtomicU64; Refusal::ALL.len()]);
+
+impl Refusals {
+    fn count(&self, refusal: Refusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Every reason that has occurred.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = Refusal::ALL.into_iter().zip(&self.0);
+        let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
+        counts.filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Tokens {
+    pub(super) fn open(settings: JwtSettings) -> Result<Self, IdentityError> {
+        Ok(Self {
+            keys: ArcSwap::from_pointee(Keys::read(&settings)?),
+            settings,
+            refusals: Refusals::default(),
+        })
+    }
+
+    pub(super) fn reload(&self) -> Result<(), IdentityError> {
+        self.keys.store(Arc::new(Keys::read(&self.settings)?));
+        Ok(())
+    }
+
+    /// Where a request has its token.
+    pub(super) fn from(&self) -> &Source {
+        &self.settings.from
+    }
+
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// What a token says, if it can be believed.
+    pub(super) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
+        match self.verify(token) {
+            Ok(claims) => Some(claims),
+            Err(refusal) => {
+                self.refusals.count(refusal);
+                tracing::debug!(reason = refusal.name(), "a token was refused");
+                None
+            }
+        }
+    }
+
+    pub(super) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+        if token.len() > LONGEST {
+            return Err(Refusal::TooLong);
+        }
+        let header = decode_header(token)?;
+        // What has to be understood, and is not.
+        if header.crit.is_some() {
+            return Err(Refusal::Malformed);
+        }
+        let keys = self.keys.load();
+        let mut refusal = Refusal::UnknownKey;
+        let mut tried = 0;
+        for key in keys.named(header.kid.as_deref()) {
+            if !key.validation.algorithms.contains(&header.alg) {
+                if tried == 0 {
+                    refusal = Refusal::Algorithm;
+                }
+                continue;
+            }
+            match decode(token, &key.verifies, &key.validation) {
+                Ok(token) => return Ok(token.claims),
+                Err(error) => refusal = error.into(),
+            }
+            tried += 1;
+            if refusal != Refusal::Signature || tried == MOST_TRIED {
+                break;
+            }
+        }
+        Err(refusal)
+    }
+}
+
+/// The claim with this name, or below the names that dots separate; as text, if it is one value.
+pub(super) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
+    let found = claims.get(name).or_else(|| {
+        let (first, rest) = name.split_once('.')?;
+        let mut found = claims.get(first)?;
+        for part in rest.split('.') {
+            found = found.get(part)?;
+        }
+        Some(found)
+    });
+    match found? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(is_so) => Some(is_so.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
