@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tidegate::{Gate, MemoryStore};
 use tidegate_tower::{PeerAddress, RateLimitLayer};
 use tokio::runtime::{Builder, Runtime};
@@ -85,8 +85,5 @@ fn seen(head: &http::response::Parts, body: &[u8]) -> Seen {
     let problem: Json = serde_json::from_slice(body).unwrap();
     // Where one limit of a rule is violated, it is named after the rule.
     seen.rule = Some(problem["violated-policies"][0].clone());
-    let told = |name: &str| head.headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    seen.limit = told("x-ratelimit-limit").map(|limit| json!(limit));
-    seen.remaining = told("x-ratelimit-remaining").map(|remaining| json!(remaining));
     seen
 }

@@ -90,6 +90,15 @@ impl Seen {
         let Some(headers) = &self.headers else {
             return differs;
         };
+        for (name, wanted) in [
+            ("x-ratelimit-limit", expected.limit),
+            ("x-ratelimit-remaining", expected.remaining),
+        ] {
+            let seen = headers.get(name);
+            if seen.map(String::as_str) != wanted.map(|wanted| wanted.to_string()).as_deref() {
+                differs.push(format!("{name} is {seen:?} and not {wanted:?}"));
+            }
+        }
         for (name, wanted) in &expected.headers {
             let seen = headers.get(name).map_or("", String::as_str);
             if !same_header(name, wanted, seen, times) {
