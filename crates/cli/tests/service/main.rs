@@ -28,5 +28,7 @@ mod server;
 mod shared;
 mod shared_rules;
 mod signals;
+#[path = "../story/mod.rs"]
+mod story;
 mod timelines;
 mod tls;

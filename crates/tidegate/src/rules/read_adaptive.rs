@@ -23,21 +23,21 @@ pub(super) fn read(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<
             problems.error(&node.place, &spot.field(key), message);
         }
     }
-    let mut count = |(spot, node): (Spot, &Node)| spot.integer(node, 1, MAX_COUNT, &mut *problems);
-    let (min, max_at) = (min.map(&mut count), max.clone());
-    let max = max.map(&mut count);
-    let target = target.map(|(spot, node)| spot.parsed(node, read_target, problems));
-    let (min, max) = (min??, max??);
-    if min > max {
-        let (spot, node) = max_at?;
-        let message = format!("`max` is lower than `min`, which is {min}; exchange them");
-        problems.error(&node.place, &spot, message);
-        return None;
-    }
+    // All of them are read before one that cannot be ends it, so that every mistake is told.
+    let lowest = min.and_then(|(spot, node)| spot.integer(node, 1, MAX_COUNT, problems));
+    let highest = max
+        .as_ref()
+        .and_then(|(spot, node)| spot.integer(node, 1, MAX_COUNT, problems));
     let target = match target {
-        Some(read) => Some(read?),
+        Some((spot, node)) => Some(spot.parsed(node, read_target, problems)?),
         None => None,
     };
+    let (min, max, (max_spot, max_node)) = (lowest?, highest?, max?);
+    if min > max {
+        let message = format!("`max` is lower than `min`, which is {min}; exchange them");
+        problems.error(&max_node.place, &max_spot, message);
+        return None;
+    }
     Some(Adaptive { min, max, target })
 }
 

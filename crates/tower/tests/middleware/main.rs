@@ -12,6 +12,7 @@ mod redis;
 mod replies;
 mod settling;
 mod store;
+mod tonic_service;
 mod waiting;
 
 use std::net::IpAddr;

@@ -1,0 +1,31 @@
+//! The gate itself.
+
+use tidegate::{Gate, MemoryStore};
+use tidegate_testkit::block_on;
+
+use super::Ask;
+use super::scenario::{NOW, Scenario, Step};
+use super::seen::{Seen, Times};
+
+pub(super) struct Library {
+    gate: Gate<MemoryStore>,
+}
+
+impl Library {
+    pub(super) fn open(scenario: &Scenario) -> Self {
+        Self {
+            gate: Gate::new(MemoryStore::new(), scenario.rules()),
+        }
+    }
+}
+
+impl Ask for Library {
+    fn times(&self) -> Times {
+        Times::Exact
+    }
+
+    fn ask(&mut self, step: &Step) -> Seen {
+        let attributes = step.as_attributes().at(NOW);
+        Seen::of_decision(&block_on(self.gate.decide(&attributes)))
+    }
+}

@@ -1,0 +1,101 @@
+//! One story through every door: whoever asks, and however, the decision is the same.
+//!
+//! `story.yaml` is the story, `scenario.rs` reads it, each door has a file of its own. To add a door, such as
+//! gRPC, forward-auth or the gateway:
+//!
+//! 1. write a file like `resp.rs`: how it is opened for a [`Scenario`], and its [`Ask`];
+//! 2. give it a variant in [`Door`], and an arm in [`Door::open`];
+//! 3. give it a test at the end of this file.
+
+mod http;
+mod library;
+mod middleware;
+mod resp;
+mod scenario;
+mod seen;
+
+use scenario::{Scenario, Step};
+use seen::{Seen, Times};
+
+/// A way in. (A new one: here, in `open`, and a test below.)
+#[derive(Debug, Clone, Copy)]
+enum Door {
+    /// The gate, called by a program that embeds it.
+    Library,
+    /// The layer before a service.
+    Middleware,
+    /// `POST /v1/check`.
+    Http,
+    /// `TG.CHECK`.
+    Resp,
+    // Grpc: `ShouldRateLimit`, a descriptor with the attributes as entries.
+    // Authorize: `/v1/authorize`, the request in `X-Forwarded-*`.
+    // Gateway: the request itself.
+}
+
+/// Somebody who asks through a door.
+trait Ask {
+    /// Whether it can say what a request costs. If not, steps with a cost are left out.
+    fn says_cost(&self) -> bool {
+        true
+    }
+
+    /// Whether the decision is made at the time that the scenario says, so that waits are exact.
+    fn times(&self) -> Times;
+
+    /// Asks, and tells what it was told.
+    fn ask(&mut self, step: &Step) -> Seen;
+}
+
+impl Door {
+    fn open(self, scenario: &Scenario) -> Box<dyn Ask> {
+        match self {
+            Self::Library => Box::new(library::Library::open(scenario)),
+            Self::Middleware => Box::new(middleware::Middleware::open(scenario)),
+            Self::Http => Box::new(http::Http::open(scenario)),
+            Self::Resp => Box::new(resp::Resp::open(scenario)),
+        }
+    }
+}
+
+#[track_caller]
+fn tell(door: Door) {
+    let scenario = Scenario::read();
+    let mut asking = door.open(&scenario);
+    let mut told = 0;
+    for step in &scenario.story {
+        if step.cost.is_some() && !asking.says_cost() {
+            continue;
+        }
+        let seen = asking.ask(step);
+        let differs = seen.differs_from(&step.expect, asking.times());
+        assert!(
+            differs.is_empty(),
+            "{door:?}, step `{}`: {}",
+            step.step,
+            differs.join("; ")
+        );
+        told += 1;
+    }
+    assert!(told > 20, "only {told} steps");
+}
+
+#[test]
+fn the_story_through_the_library() {
+    tell(Door::Library);
+}
+
+#[test]
+fn the_story_through_the_middleware() {
+    tell(Door::Middleware);
+}
+
+#[test]
+fn the_story_through_http() {
+    tell(Door::Http);
+}
+
+#[test]
+fn the_story_through_the_protocol_of_redis() {
+    tell(Door::Resp);
+}
