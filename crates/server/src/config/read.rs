@@ -10,7 +10,9 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
-use super::{Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, redis, secret};
+use super::{
+    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, gateway, redis, secret,
+};
 
 /// More servers than anybody has; a larger number is a mistake.
 const MAX_INSTANCES: u64 = 1_000_000;
@@ -27,6 +29,7 @@ pub(super) fn config(
     let mut fields = Fields::of(&node, Spot::document(), problems)?;
     let mut notes = Vec::new();
     missing_parts(&mut fields, &mut notes, problems);
+    let gateway = gateway::read(&mut fields, problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
     let resp = parsed(fields.take("resp"), listen_address, problems);
@@ -56,7 +59,7 @@ pub(super) fn config(
         problems,
     );
     let tokens = tokens(fields.take("tokens"), outside, problems);
-    let tls = tls(&mut fields, problems);
+    let tls = tls_files(&mut fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(fields.take("max_connections"), 1, 1 << 30, problems);
@@ -66,6 +69,7 @@ pub(super) fn config(
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
         resp,
+        gateway,
         throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
         rules,
         data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
@@ -153,17 +157,8 @@ fn missing_parts(fields: &mut Fields<'_>, notes: &mut Vec<String>, problems: &mu
     {
         notes.push("this version does not serve gRPC: the setting `grpc` has no effect".to_owned());
     }
-    if fields.key("trusted_proxies").is_some() {
+    if fields.key("trusted_proxies").is_some() && fields.key("gateway").is_none() {
         notes.push("nothing in this version reads a client's address from headers: the setting `trusted_proxies` has no effect".to_owned());
-    }
-    for key in ["gateway", "upstream"] {
-        if let Some((spot, node)) = fields.take(key) {
-            problems.error(
-                &node.place,
-                &spot,
-                format!("this version has no `{key}` yet; leave it out"),
-            );
-        }
     }
 }
 
@@ -186,7 +181,7 @@ fn path(taken: Taken<'_>, problems: &mut Problems) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.replacen("localhost:", "127.0.0.1:", 1);
     text.parse().map_err(|_| {
         format!("`{text}` is not an address to listen on; write an IP address and a port, for example `127.0.0.1:8080` or `0.0.0.0:80`")
@@ -368,11 +363,16 @@ fn secret_in_file(path: &str) -> Result<String, String> {
     Ok(secret.to_owned())
 }
 
-fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<TlsFiles> {
-    let (cert, key) = (fields.take("tls_cert"), fields.take("tls_key"));
+pub(super) fn tls_files(
+    fields: &mut Fields<'_>,
+    names: [&'static str; 2],
+    problems: &mut Problems,
+) -> Option<TlsFiles> {
+    let [cert_name, key_name] = names;
+    let (cert, key) = (fields.take(cert_name), fields.take(key_name));
     let alone = match (&cert, &key) {
-        (Some(cert), None) => Some((cert, "tls_key")),
-        (None, Some(key)) => Some((key, "tls_cert")),
+        (Some(cert), None) => Some((cert, key_name)),
+        (None, Some(key)) => Some((key, cert_name)),
         _ => None,
     };
     if let Some(((spot, node), other)) = alone {

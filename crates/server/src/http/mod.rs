@@ -19,6 +19,7 @@ mod rules;
 pub(crate) use access::{Access, Refused};
 pub(crate) use answer::seconds;
 pub(crate) use openapi::describe;
+pub(crate) use problem::Problem;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::server::Server;
-use problem::{Problem, Reply};
+use problem::Reply;
 use route::Call;
 
 /// Answers one request.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
-use super::redis_metrics;
 use super::throttled::{Throttled, ThrottledCounts};
+use super::{gateway_metrics, redis_metrics};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -90,6 +90,7 @@ impl Metrics {
         register_rules(&mut registry, &server.gate.rules());
         register_book(&mut registry, server);
         register_store(&mut registry, server);
+        gateway_metrics::register(&mut registry, server);
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &registry);
