@@ -2,6 +2,7 @@
 
 pub mod contenders;
 pub mod keys;
+pub mod load;
 
 use std::future::Future;
 use std::pin::pin;

@@ -25,10 +25,10 @@ pub(crate) struct ServeArgs {
     /// Where the Redis protocol listens [default: nowhere]
     #[arg(long, value_name = "ADDR")]
     pub(crate) resp: Option<String>,
-    /// Where the gateway listens; not in this version
+    /// Where the gateway listens [default: nowhere]
     #[arg(long, value_name = "ADDR")]
     pub(crate) gateway: Option<String>,
-    /// Where the gateway forwards to; not in this version
+    /// The server that the gateway stands before, such as http://127.0.0.1:3000
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
     /// Share state and rules in this Redis or Valkey
@@ -118,6 +118,9 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         }
         if let Some(listener) = &listeners.resp {
             announce("resp", listener)?;
+        }
+        if let Some(listener) = &listeners.gateway {
+            announce("gateway", listener)?;
         }
         service.run(listeners, handle).await;
         anyhow::Ok(())

@@ -99,7 +99,7 @@ fn every_setting_is_on_its_page() {
 #[test]
 fn every_metric_is_on_its_page() {
     let page = page("docs/reference/metrics.md");
-    let code = ["metrics", "redis_metrics"]
+    let code = ["metrics", "redis_metrics", "gateway_metrics"]
         .map(|name| self::page(&format!("crates/server/src/telemetry/{name}.rs")))
         .concat();
     let calls = [

@@ -22,7 +22,7 @@ const SETTLE_EVERY: Duration = Duration::from_millis(100);
 pub(crate) async fn follow_rules(
     server: Arc<Server>,
     mut watch: Option<Watch>,
-    tls: Option<Tls>,
+    certificates: Vec<Tls>,
     handle: Handle,
 ) {
     loop {
@@ -30,7 +30,7 @@ pub(crate) async fn follow_rules(
             () = changed(&mut watch) => false,
             () = handle.reloads() => true,
         };
-        if is_asked && let Some(tls) = &tls {
+        for tls in certificates.iter().filter(|_| is_asked) {
             match tls.reload() {
                 Ok(()) => tracing::info!("the certificate was read again"),
                 Err(error) => tracing::error!("the certificate stays as it was: {error}"),

@@ -18,6 +18,7 @@
 mod chores;
 pub mod config;
 pub mod data_dir;
+mod gateway;
 mod grpc;
 mod handle;
 mod http;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
+use crate::gateway::find_own;
 use crate::run::RunError;
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
@@ -16,6 +17,8 @@ pub struct Listeners {
     pub grpc: Option<TcpListener>,
     /// The Redis protocol, if it is served.
     pub resp: Option<TcpListener>,
+    /// The gateway, if there is one.
+    pub gateway: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -30,7 +33,45 @@ impl Listeners {
             None => None,
         };
         let http = bind(config.http, "--http").await?;
-        Ok(Self { http, grpc, resp })
+        let gateway = match &config.gateway {
+            Some(gateway) => Some(bind(gateway.address, "--gateway").await?),
+            None => None,
+        };
+        let listeners = Self {
+            http,
+            grpc,
+            resp,
+            gateway,
+        };
+        listeners.stand_before_others(config).await?;
+        Ok(listeners)
+    }
+}
+
+impl Listeners {
+    /// Refuses a gateway that stands before this very server.
+    async fn stand_before_others(&self, config: &Config) -> Result<(), RunError> {
+        let Some(gateway) = &config.gateway else {
+            return Ok(());
+        };
+        let all = [
+            ("http", Some(&self.http)),
+            ("grpc", self.grpc.as_ref()),
+            ("resp", self.resp.as_ref()),
+            ("gateway", self.gateway.as_ref()),
+        ];
+        let address = |(front_end, listener): (&'static str, Option<&TcpListener>)| {
+            Some((front_end, listener?.local_addr().ok()?))
+        };
+        let own: Vec<_> = all.into_iter().filter_map(address).collect();
+        match find_own(gateway, &own).await {
+            Some(own) => Err(RunError::OwnUpstream {
+                upstream: own.upstream,
+                front_end: own.front_end,
+                address: own.address,
+            }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use tidegate_redis::RedisStore;
 use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::gateway::{self, Gateway, Workers, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
@@ -57,6 +58,21 @@ pub enum RunError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The gateway stands before its own server.
+    #[error(
+        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
+    )]
+    OwnUpstream {
+        /// The upstream as written.
+        upstream: String,
+        /// What listens there.
+        front_end: &'static str,
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The gateway's threads cannot be started.
+    #[error("cannot start the threads of the gateway: {0}")]
+    Workers(#[source] std::io::Error),
 }
 
 /// A server whose rules and files are open, ready to run.
@@ -66,6 +82,8 @@ pub struct Service {
     tls: Option<Tls>,
     /// How gRPC is served, which may want certificates of its clients.
     grpc_tls: Option<Tls>,
+    gateway_tls: Option<Tls>,
+    workers: Option<Workers>,
     watch: Option<Watch>,
     client_watches: Vec<Watch>,
     drain_delay: Duration,
@@ -101,13 +119,30 @@ impl Service {
             (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
             _ => tls.clone(),
         };
+        let gateway = match &config.gateway {
+            Some(gateway) => Some(Arc::new(Gateway::new(config, gateway)?)),
+            None => None,
+        };
+        let gateway_tls = match config
+            .gateway
+            .as_ref()
+            .and_then(|gateway| gateway.tls.as_ref())
+        {
+            Some(files) => Some(Tls::load(&files.cert, &files.key)?),
+            None => None,
+        };
+        let workers = match &gateway {
+            Some(_) => Some(Workers::start().map_err(RunError::Workers)?),
+            None => None,
+        };
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
         let store = open_store(config).await;
         let (book, rules) = open_rules(config, &store)?;
         let client_watches = config.identify.files().map(Watch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
-        let server = Server::new(config, store, book, rules).with_identity(identity);
+        let mut server = Server::new(config, store, book, rules).with_identity(identity);
+        server.gateway = gateway;
         let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
@@ -126,6 +161,8 @@ impl Service {
             settings,
             tls,
             grpc_tls,
+            gateway_tls,
+            workers,
             watch,
             client_watches,
             drain_delay: config.drain_delay.into(),
@@ -139,13 +176,17 @@ impl Service {
             tokio::spawn(follow_rules(
                 Arc::clone(&server),
                 self.watch,
-                self.tls,
+                self.tls
+                    .into_iter()
+                    .chain(self.gateway_tls.clone())
+                    .collect(),
                 handle.clone(),
             )),
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
+            tokio::spawn(check_upstreams(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
@@ -169,6 +210,21 @@ impl Service {
                 grpc::serve(listener, server, settings, drain).await;
             }
         };
+        let answering_gateway = {
+            let settings = ListenSettings {
+                tls: self.gateway_tls.or_else(|| self.settings.tls.clone()),
+                ..self.settings.clone()
+            };
+            let (server, drain, workers) = (Arc::clone(&server), drain.clone(), &self.workers);
+            async move {
+                let gateway = server.gateway.clone();
+                if let (Some(listener), Some(gateway), Some(workers)) =
+                    (listeners.gateway, gateway, workers)
+                {
+                    gateway::serve(listener, server, gateway, workers, settings, drain).await;
+                }
+            }
+        };
         let answering_resp = async {
             if let Some(listener) = listeners.resp {
                 let (server, drain) = (Arc::clone(&server), drain.clone());
@@ -182,7 +238,13 @@ impl Service {
             tokio::time::sleep(self.drain_delay).await;
             drain.begin();
         };
-        tokio::join!(answering, answering_grpc, answering_resp, ending);
+        tokio::join!(
+            answering,
+            answering_grpc,
+            answering_gateway,
+            answering_resp,
+            ending
+        );
         for chore in chores {
             chore.abort();
         }
@@ -197,7 +259,15 @@ impl Service {
                 );
             }
         }
+        // Until here, so that what was held is released.
+        drop(self.workers);
         tracing::info!("shut down");
+    }
+}
+
+async fn check_upstreams(server: Arc<Server>) {
+    if let Some(gateway) = &server.gateway {
+        check_all(Arc::clone(gateway)).await;
     }
 }
 

@@ -11,6 +11,7 @@ use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate};
 
 use crate::config::Config;
+use crate::gateway::Gateway;
 use crate::http::{self, Access};
 use crate::identity::Identity;
 use crate::rulebook::RuleBook;
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     /// What the API is, for those who ask it.
     pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
+    /// The gateway, if there is one.
+    pub(crate) gateway: Option<Arc<Gateway>>,
     denials: DenialLog,
     is_draining: AtomicBool,
 }
@@ -49,6 +52,7 @@ impl Server {
             throttle_on_failure: config.throttle_on_store_failure,
             openapi: http::describe(config.trust_timestamps),
             metrics,
+            gateway: None,
             denials: DenialLog::new(config.key_secret.as_ref()),
             is_draining: AtomicBool::new(false),
         }

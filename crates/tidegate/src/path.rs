@@ -96,12 +96,67 @@ pub fn encode(path: &str, slashes: EncodedSlashes) -> Cow<'_, str> {
         if stays(index) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push('%');
-            encoded.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            encoded.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+            push_escape(&mut encoded, byte);
         }
     }
     Cow::Owned(encoded)
+}
+
+fn push_escape(text: &mut String, byte: u8) {
+    text.push('%');
+    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    text.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+}
+
+/// What a gateway sends on in the place of `path`: a path with the same normal form, in which there is
+/// nothing left to resolve. It borrows when that is `path` itself, without its query.
+///
+/// Escapes stay as they were written, but for those of letters, digits and `-._~`, which mean the same
+/// without, and those of slashes that are slashes. When segments or parameters had to go, it is the
+/// normal form, [encoded](encode).
+///
+/// ```
+/// use tidegate::path::{EncodedSlashes, forwarded};
+///
+/// assert_eq!(forwarded("/a%2c%C3%a9?q=1", EncodedSlashes::Decode)?, "/a%2c%C3%a9");
+/// assert_eq!(forwarded("/a/../%61dmin;x/%2e", EncodedSlashes::Decode)?, "/admin/");
+/// # Ok::<(), tidegate::path::PathError>(())
+/// ```
+pub fn forwarded(path: &str, slashes: EncodedSlashes) -> Result<Cow<'_, str>, PathError> {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    if already_normal(path, slashes).is_none() {
+        let decoded = decode(path, slashes)?;
+        let normal = resolve(&decoded);
+        if normal != decoded {
+            return Ok(Cow::Owned(encode(&normal, slashes).into_owned()));
+        }
+    }
+    let is_sent = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    let needs_no_escape = |byte: u8| match byte {
+        b'/' => slashes == EncodedSlashes::Decode,
+        _ => byte.is_ascii_alphanumeric() || b"-._~".contains(&byte),
+    };
+    if path.bytes().all(|byte| is_sent(byte) && byte != b'%') {
+        return Ok(Cow::Borrowed(path));
+    }
+    let mut sent = String::with_capacity(path.len() + 8);
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, escaped(after)) {
+            (b'%', Some((byte, after))) if needs_no_escape(byte) => {
+                sent.push(char::from(byte));
+                rest = after;
+            }
+            (byte, _) if is_sent(*byte) => sent.push(char::from(*byte)),
+            (byte, _) => push_escape(&mut sent, *byte),
+        }
+    }
+    Ok(if sent == path {
+        Cow::Borrowed(path)
+    } else {
+        Cow::Owned(sent)
+    })
 }
 
 /// The part of `path` before its query, if that is in normal form.

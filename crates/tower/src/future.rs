@@ -86,7 +86,10 @@ impl<S: Store> Road<S> {
         let answered = inner.call(Request::from_parts(parts, body)).await;
         let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
-        head.headers.extend(headers);
+        // In the place of any that the service has put there.
+        for (name, value) in headers {
+            head.headers.insert(name, value);
+        }
         head.headers.extend(left.map(|lease| (reply::LEASE, lease)));
         let tail = self.settle(receipt, &head, hold).await;
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))

@@ -3,17 +3,21 @@
 //! `settings.rs` names every setting once; `read.rs` turns what was written into [`Config`], with all
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
+mod gateway;
 mod identify;
 mod jwt;
 mod read;
 mod redis;
 mod secret;
 mod settings;
+mod upstream_url;
 
+pub use gateway::{GatewayConfig, HealthConfig, RouteConfig};
 pub use identify::{IdentifySettings, Source};
 pub use jwt::{JwtKey, JwtSettings};
 pub use secret::Secret;
 pub use settings::{SETTINGS, Setting};
+pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +38,8 @@ pub struct Config {
     pub grpc: Option<SocketAddr>,
     /// Where the Redis protocol is served, if it is.
     pub resp: Option<SocketAddr>,
+    /// The gateway, if there is one.
+    pub gateway: Option<GatewayConfig>,
     /// What `CL.THROTTLE` does when the store cannot answer.
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.
@@ -186,7 +192,7 @@ fn is_beside_a_secret(problem: &Problem, source: &document::Source) -> bool {
         .lines()
         .nth(line.saturating_sub(1))
         .unwrap_or_default();
-    let keys = ["tokens", "redis", "key_secret", "upstream"];
+    let keys = ["tokens", "redis", "key_secret", "upstream", "routes"];
     let words = ["://", "token", "password", "secret"];
     keys.iter().any(|key| problem.field.starts_with(key))
         || words.iter().any(|word| line.contains(word))

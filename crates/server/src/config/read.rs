@@ -11,7 +11,8 @@ use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
 use super::{
-    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, identify, redis, secret,
+    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, gateway, identify, redis,
+    secret,
 };
 
 /// More servers than anybody has; a larger number is a mistake.
@@ -28,7 +29,7 @@ pub(super) fn config(
     let node = with_outside(written, outside, problems)?;
     let mut fields = Fields::of(&node, Spot::document(), problems)?;
     let mut notes = Vec::new();
-    missing_parts(&mut fields, problems);
+    let gateway = gateway::read(&mut fields, problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
     let grpc = parsed(fields.take("grpc"), address_or_off, problems);
@@ -61,7 +62,7 @@ pub(super) fn config(
     );
     let tokens = tokens(fields.take("tokens"), outside, problems);
     let tls_client_ca = client_ca(&mut fields, problems);
-    let tls = tls(&mut fields, problems);
+    let tls = tls_files(&mut fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(fields.take("max_connections"), 1, 1 << 30, problems);
@@ -72,6 +73,7 @@ pub(super) fn config(
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
         grpc: grpc.unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 8081)))),
         resp,
+        gateway,
         throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
         rules,
         data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
@@ -154,19 +156,6 @@ fn outside_value(key: &str, name: &str, value: &str) -> Node {
     }
 }
 
-/// Parts that are named in the documentation and not built yet: never ignored in silence.
-fn missing_parts(fields: &mut Fields<'_>, problems: &mut Problems) {
-    for key in ["gateway", "upstream"] {
-        if let Some((spot, node)) = fields.take(key) {
-            problems.error(
-                &node.place,
-                &spot,
-                format!("this version has no `{key}` yet; leave it out"),
-            );
-        }
-    }
-}
-
 pub(super) fn parsed<T>(
     taken: Taken<'_>,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -186,7 +175,7 @@ fn path(taken: Taken<'_>, problems: &mut Problems) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.replacen("localhost:", "127.0.0.1:", 1);
     text.parse().map_err(|_| {
         format!("`{text}` is not an address to listen on; write an IP address and a port, for example `127.0.0.1:8080` or `0.0.0.0:80`")
@@ -385,11 +374,16 @@ fn client_ca(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<PathBuf
     path(taken, problems)
 }
 
-fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<TlsFiles> {
-    let (cert, key) = (fields.take("tls_cert"), fields.take("tls_key"));
+pub(super) fn tls_files(
+    fields: &mut Fields<'_>,
+    names: [&'static str; 2],
+    problems: &mut Problems,
+) -> Option<TlsFiles> {
+    let [cert_name, key_name] = names;
+    let (cert, key) = (fields.take(cert_name), fields.take(key_name));
     let alone = match (&cert, &key) {
-        (Some(cert), None) => Some((cert, "tls_key")),
-        (None, Some(key)) => Some((key, "tls_cert")),
+        (Some(cert), None) => Some((cert, key_name)),
+        (None, Some(key)) => Some((key, cert_name)),
         _ => None,
     };
     if let Some(((spot, node), other)) = alone {

@@ -141,7 +141,7 @@ fn file(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("cannot read `{path}`: {error}"))
 }
 
-fn certificates(path: &str) -> Result<Vec<u8>, String> {
+pub(super) fn certificates(path: &str) -> Result<Vec<u8>, String> {
     let pem = file(path)?;
     let mut found = 0;
     for certificate in CertificateDer::pem_slice_iter(&pem) {

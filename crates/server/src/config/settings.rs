@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 40] = [
+pub const SETTINGS: [Setting; 46] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -57,13 +57,49 @@ pub const SETTINGS: [Setting; 40] = [
         "gateway",
         Some("TIDEGATE_GATEWAY"),
         Some("--gateway"),
-        "where the gateway listens; not in this version",
+        "where the gateway listens; nowhere",
     ),
     setting(
         "upstream",
         Some("TIDEGATE_UPSTREAM"),
         Some("--upstream"),
-        "what the gateway stands before; not in this version",
+        "the server that the gateway stands before, for everything that no route is for",
+    ),
+    setting(
+        "routes",
+        None,
+        None,
+        "servers that the gateway stands before, by host and path; a list",
+    ),
+    setting(
+        "gateway_tls_cert",
+        Some("TIDEGATE_GATEWAY_TLS_CERT"),
+        None,
+        "the certificate of the gateway, a PEM file; that of tls_cert",
+    ),
+    setting(
+        "gateway_tls_key",
+        Some("TIDEGATE_GATEWAY_TLS_KEY"),
+        None,
+        "its private key, a PEM file",
+    ),
+    setting(
+        "encoded_slashes",
+        Some("TIDEGATE_ENCODED_SLASHES"),
+        None,
+        "what the gateway does with %2f in a path: `refuse` or `keep`; refuse",
+    ),
+    setting(
+        "upstream_ca",
+        Some("TIDEGATE_UPSTREAM_CA"),
+        None,
+        "whose certificates to trust behind the gateway, a PEM file; the usual authorities",
+    ),
+    setting(
+        "upstream_health",
+        None,
+        None,
+        "how servers behind the gateway are asked whether they are well; {path, interval}",
     ),
     setting(
         "redis",

@@ -74,15 +74,6 @@ fn tokens_come_from_files_and_the_environment() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_and_not_ignored() {
-    assert!(
-        load("gateway: 127.0.0.1:1\n", &[], &[])
-            .unwrap_err()
-            .contains("no `gateway` yet")
-    );
-}
-
-#[test]
 fn grpc_has_an_address_or_is_off() {
     let port = |yaml: &str| load(yaml, &[], &[]).unwrap().grpc.map(|grpc| grpc.port());
     assert_eq!(port(""), Some(8081));
@@ -134,6 +125,68 @@ fn what_is_secret_and_how_many_instances_there_are() {
         "tidegate.yaml:2:12: field `instances`:",
     ] {
         assert!(problems.contains(expected), "{expected}\n---\n{problems}");
+    }
+}
+
+#[test]
+fn a_gateway_is_set_up_by_flags_or_by_routes() {
+    let flags = [("gateway", "127.0.0.1:0"), ("upstream", "http://h:1")];
+    let gateway = load("", &[], &flags).unwrap().gateway.unwrap();
+    assert_eq!(gateway.routes.len(), 1);
+    assert_eq!(gateway.routes[0].upstreams[0].to_string(), "http://h:1");
+    assert!(gateway.encoded_slashes.is_none() && gateway.health.is_none());
+
+    let yaml = "gateway: 127.0.0.1:0\nupstream: h2c://h\nencoded_slashes: keep\n\
+        upstream_health: {path: /up, interval: 1s}\nroutes:\n  \
+        - {host: '*.Example.com', prefix: /v1, upstreams: [http://a, 'https://b:8443'], timeout: 5s, \
+        connect_timeout: 1s, idle_timeout: 1m, retries: 0, host_header: upstream, strip_prefix: true}\n";
+    let gateway = load(yaml, &[], &[]).unwrap().gateway.unwrap();
+    let [route, rest] = &gateway.routes[..] else {
+        panic!("{gateway:?}");
+    };
+    assert_eq!(route.host.as_deref(), Some("*.example.com"));
+    assert_eq!((route.prefix.as_str(), route.upstreams.len()), ("/v1", 2));
+    assert_eq!(
+        (route.timeout.as_secs(), route.idle_timeout.as_secs()),
+        (5, 60)
+    );
+    assert!(route.retries == 0 && route.replaces_host && route.strips_prefix);
+    assert_eq!(rest.prefix, "/");
+    assert_eq!(gateway.health.unwrap().path, "/up");
+    assert!(load("", &[], &[]).unwrap().gateway.is_none());
+}
+
+#[test]
+fn mistakes_in_the_gateway_are_told() {
+    #[rustfmt::skip]
+    let table = [
+        ("upstream: http://h", "field `upstream`: this means nothing without `gateway`"),
+        ("routes: []", "field `routes`: this means nothing without `gateway`"),
+        ("gateway: 127.0.0.1:1", "set `upstream` (--upstream URL) or `routes`"),
+        ("gateway: 80\nupstream: http://h", "`80` is not an address to listen on"),
+        ("gateway: 127.0.0.1:1\nupstream: h:80", "this is no URL"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h/v1", "leave out what stands after the host"),
+        ("gateway: 127.0.0.1:1\nroutes: {}", "must be a list of routes"),
+        ("gateway: 127.0.0.1:1\nroutes: [{}]", "a route needs `upstreams`"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: []}]", "at least one upstream"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [ftp://h]}]", "field `routes[0].upstreams[0]`:"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h, http://h]}]", "there already"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], prefix: v1}]", "write `/v1`"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], host: 'a:80'}]", "without a port"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], timeout: 0s}]", "no time at all"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h]}, {upstreams: [http://i]}]", "same host and prefix"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], upstreem: 1}]", "unknown key `upstreem`"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_health: {}", "a `path` to ask for"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_ca: absent.pem", "cannot read `absent.pem`"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\nencoded_slashes: no", "is none of"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\ngateway_tls_cert: x", "goes together with `gateway_tls_key`"),
+    ];
+    for (yaml, expected) in table {
+        let problems = load(yaml, &[], &[]).unwrap_err();
+        assert!(
+            problems.contains(expected),
+            "{yaml}\n{expected}\n---\n{problems}"
+        );
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) use answer::seconds;
 use authorize::Authorize;
 pub(crate) use openapi::describe;
 pub(crate) use probes::goes_on;
+pub(crate) use problem::Problem;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::server::Server;
-use problem::{Problem, Reply};
+use problem::Reply;
 use route::Call;
 
 /// What answers requests.

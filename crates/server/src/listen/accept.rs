@@ -2,13 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinError, JoinSet};
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Door;
@@ -57,6 +60,60 @@ where
         }
     })
     .await;
+}
+
+/// The same, where each connection gets a runtime and a service of its own from `place`.
+pub(crate) async fn serve_on<S, B>(
+    listener: TcpListener,
+    settings: ListenSettings,
+    drain: Drain,
+    place: impl Fn() -> (Handle, S),
+) where
+    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let door = Arc::new(Door::new(settings.clone(), drain.clone()));
+    accept_all(listener, &settings, &drain, move |stream, address| {
+        let (runtime, service) = place();
+        let door = Arc::clone(&door);
+        let stream = stream.into_std();
+        let serving = async move {
+            // The runtime that reads a socket has to be the one that waits for it.
+            let stream = match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot hand a connection over");
+                    return;
+                }
+            };
+            if let Err(error) = door.serve(stream, Peer(address), service).await {
+                tracing::debug!(peer = %address, %error, "connection ended early");
+            }
+        };
+        Elsewhere(runtime.spawn(serving))
+    })
+    .await;
+}
+
+/// A task of another runtime, ended with its future.
+struct Elsewhere(JoinHandle<()>);
+
+impl Future for Elsewhere {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(note_panic)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Accepts connections until the drain begins, and waits for those that are open then: a task of what

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::Notify;
+
 /// What a connection waits for. The number says how many requests it has begun so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -29,6 +31,9 @@ pub(super) struct Activity {
     in_flight: AtomicU64,
     has_read: AtomicBool,
     is_closing: AtomicBool,
+    is_tunnel: AtomicBool,
+    /// Told when the socket is let go of.
+    let_go: Notify,
 }
 
 impl Activity {
@@ -39,6 +44,8 @@ impl Activity {
             in_flight: AtomicU64::new(0),
             has_read: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            is_tunnel: AtomicBool::new(false),
+            let_go: Notify::new(),
         }
     }
 
@@ -67,6 +74,24 @@ impl Activity {
     /// From now on answers tell the client that no further request will be read.
     pub(super) fn close_after_answer(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the connection speaks another protocol than HTTP.
+    pub(super) fn becomes_tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn let_go(&self) {
+        self.let_go.notify_one();
+    }
+
+    /// Waits until the socket is let go of, by one who waits for it.
+    pub(super) async fn is_let_go(&self) {
+        self.let_go.notified().await;
     }
 
     /// Whether an answer has to say that the connection closes. HTTP/2 says so by itself.

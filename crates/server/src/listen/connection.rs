@@ -10,13 +10,13 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
+use super::leaving::Leaving;
 use super::patience::{Patience, Verdict};
 use super::service::Watched;
 use super::wire::{Opening, Version, Wire};
@@ -132,7 +132,9 @@ impl Door {
             },
         };
         let activity = Arc::new(Activity::new(version == Version::Http1));
-        let io = TokioIo::new(Wire::new(io, opening, Arc::clone(&activity)));
+        let is_strict = self.settings.strict && version == Version::Http1;
+        let wire = Wire::new(io, opening, Arc::clone(&activity)).strict(is_strict);
+        let io = TokioIo::new(wire);
         let service = Watched {
             service,
             peer,
@@ -140,8 +142,13 @@ impl Door {
         };
         match version {
             Version::Http1 => {
-                let connection = self.http1.serve_connection(io, service);
-                self.drive(connection, version, &activity, alarm).await
+                let connection = self.http1.serve_connection(io, service).with_upgrades();
+                self.drive(connection, version, &activity, alarm).await?;
+                // A connection that speaks another protocol now is still one.
+                if activity.is_tunnel() {
+                    activity.is_let_go().await;
+                }
+                Ok(())
             }
             Version::Http2 => {
                 let connection = self.http2.serve_connection(io, service);
@@ -177,7 +184,7 @@ impl Door {
         mut alarm: Pin<&mut Sleep>,
     ) -> Result<(), ConnectionError>
     where
-        C: GracefulConnection<Error = hyper::Error>,
+        C: Leaving,
     {
         let mut connection = pin!(connection);
         let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
@@ -220,7 +227,7 @@ impl Door {
                     Verdict::Wait(wait) => alarm.set(sleep(wait)),
                     Verdict::Leave(wait) => {
                         alarm.set(sleep(wait));
-                        connection.as_mut().graceful_shutdown();
+                        connection.as_mut().leave();
                     }
                     Verdict::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
                 }

@@ -11,14 +11,16 @@ mod accept;
 mod activity;
 mod connection;
 mod drain;
+mod framing;
+mod leaving;
 mod patience;
 mod service;
 mod threads;
 mod tls;
 mod wire;
 
-pub(crate) use accept::accept_all;
 pub use accept::serve;
+pub(crate) use accept::{accept_all, serve_on};
 pub use drain::Drain;
 pub(crate) use threads::serve_on_threads;
 pub use tls::{Tls, TlsError, server_config};
@@ -49,6 +51,9 @@ pub struct ListenSettings {
     /// Whether an HTTP/1 client that has closed its sending side still gets its answer. If not, it is
     /// taken for gone and its request is given up, with the handler that works on it.
     pub half_close: bool,
+    /// Whether HTTP/1 requests are refused that two readers could take for two different things, such as
+    /// one whose body has two lengths. For what passes requests on to another server.
+    pub strict: bool,
     /// How many requests one HTTP/2 connection has open at once.
     pub max_streams: u32,
     /// How often the peer of an HTTP/2 connection is asked whether it is still there.
@@ -74,6 +79,7 @@ impl Default for ListenSettings {
             idle_timeout: Duration::from_secs(75),
             max_head_bytes: 16 * 1024,
             half_close: true,
+            strict: false,
             max_streams: 250,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(10),

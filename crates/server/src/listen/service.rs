@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use tower::ServiceExt;
@@ -62,9 +62,15 @@ where
         if in_flight
             .as_ref()
             .is_some_and(|request| request.activity().says_close())
+            && response.status() != StatusCode::SWITCHING_PROTOCOLS
         {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
+        }
+        if let Some(request) = &in_flight
+            && response.status() == StatusCode::SWITCHING_PROTOCOLS
+        {
+            request.activity().becomes_tunnel();
         }
         Poll::Ready(Ok(response.map(|body| WatchedBody { in_flight, body })))
     }

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::{Activity, Phase};
+use super::framing::Framing;
 
 /// What an HTTP/2 client sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -55,6 +56,8 @@ pub(super) struct Wire<T> {
     io: T,
     opening: Opening,
     activity: Arc<Activity>,
+    /// Reads along, where requests go on to another server.
+    framing: Option<Framing>,
     closing: Closing,
 }
 
@@ -71,8 +74,29 @@ impl<T> Wire<T> {
             io,
             opening,
             activity,
+            framing: None,
             closing: Closing::default(),
         }
+    }
+
+    /// The same, refusing requests with two meanings.
+    #[must_use]
+    pub(super) fn strict(mut self, is_strict: bool) -> Self {
+        self.framing = is_strict.then(Framing::new);
+        self
+    }
+
+    fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        match &mut self.framing {
+            Some(framing) if !self.activity.is_tunnel() => framing.look(bytes),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T> Drop for Wire<T> {
+    fn drop(&mut self) {
+        self.activity.let_go();
     }
 }
 
@@ -119,14 +143,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
             buffer.put_slice(&opening.bytes[opening.start..opening.start + count]);
             opening.start += count;
             this.activity.note_read();
-            return Poll::Ready(Ok(()));
+            let before = buffer.filled().len() - count;
+            return Poll::Ready(this.look(&mut buffer.filled_mut()[before..]));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
             this.activity.note_read();
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(this.look(&mut buffer.filled_mut()[before..]))
     }
 }
 

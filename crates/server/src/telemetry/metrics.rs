@@ -16,7 +16,7 @@ use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
 use super::throttled::{Throttled, ThrottledCounts};
-use super::{redis_metrics, rule_limits};
+use super::{gateway_metrics, redis_metrics, rule_limits};
 use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
@@ -92,6 +92,7 @@ impl Metrics {
         register_book(&mut registry, server);
         register_store(&mut registry, server);
         register_identity(&mut registry, server);
+        gateway_metrics::register(&mut registry, server);
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &registry);

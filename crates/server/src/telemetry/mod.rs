@@ -1,5 +1,6 @@
 //! What the server tells about itself: metrics and logs.
 
+mod gateway_metrics;
 mod logs;
 mod measured;
 mod metrics;

@@ -159,6 +159,34 @@ fn a_long_path_is_shortened_in_its_error() {
     );
 }
 
+#[test]
+fn what_is_sent_on_is_as_it_was_written_where_nothing_changed() {
+    #[rustfmt::skip]
+    let table = [
+        // path                     decoded slashes         kept slashes
+        ("/",                       "/",                    "/"),
+        ("/a/b?q=//../;",           "/a/b",                 "/a/b"),
+        ("/caf%c3%A9",              "/caf%c3%A9",           "/caf%c3%A9"),
+        ("/a%2c,b%20c",             "/a%2c,b%20c",          "/a%2c,b%20c"),
+        ("/{id}|\"x\"",             "/{id}|\"x\"",          "/{id}|\"x\""),
+        ("/%61dmin",                "/admin",               "/admin"),
+        ("/a%2fb",                  "/a/b",                 "/a%2fb"),
+        ("/a%2f..%2fb",             "/b",                   "/a%2f..%2fb"),
+        ("/a\\b%5c",                "/a%5Cb%5c",            "/a%5Cb%5c"),
+        ("/a/%2e%2e/b%2c",          "/b,",                  "/b,"),
+        ("//a;x=1//b",              "/a/b",                 "/a/b"),
+        ("/a%3bx/b",                "/a/b",                 "/a/b"),
+        ("/100%25",                 "/100%25",              "/100%25"),
+        ("/%252f",                  "/%252f",               "/%252f"),
+        ("",                        "/",                    "/"),
+    ];
+    for (path, decoded, kept) in table {
+        assert_eq!(forwarded(path, Decode).unwrap(), decoded, "{path}");
+        assert_eq!(forwarded(path, Keep).unwrap(), kept, "{path}");
+    }
+    assert!(forwarded("/a%00", Decode).is_err() && forwarded("/a%zz", Keep).is_err());
+}
+
 fn any_mode() -> impl Strategy<Value = EncodedSlashes> {
     prop::sample::select(vec![Decode, Keep])
 }
@@ -218,6 +246,19 @@ proptest! {
     }
 
     #[test]
+    fn what_is_sent_on_means_the_same_and_leaves_nothing_to_resolve(path in any_good_path(), slashes in any_mode()) {
+        let normal = normalise(&path, slashes).unwrap();
+        let sent = forwarded(&path, slashes).unwrap();
+        prop_assert_eq!(normalise(&sent, slashes).unwrap(), &*normal, "{}", sent);
+        prop_assert_eq!(forwarded(&sent, slashes).unwrap(), &*sent);
+        prop_assert!(sent.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'));
+        prop_assert!(!sent.contains("//") && !sent.contains(';') && !sent.contains('?'));
+        prop_assert!(!sent.split('/').any(|segment| matches!(segment, "." | "..")));
+        // As if it were decoded by somebody who knows nothing of this.
+        prop_assert!(!sent.contains("%2e") && !sent.contains("%2E") && !sent.contains("%3b"));
+    }
+
+    #[test]
     fn what_is_sent_is_what_was_matched(path in any_good_path(), slashes in any_mode()) {
         let normal = normalise(&path, slashes).unwrap();
         let sent = encode(&normal, slashes);
@@ -246,6 +287,7 @@ proptest! {
     fn nothing_panics(path in any::<String>(), bad in "[%0-9a-fA-F/.;?\\x00é]{0,12}", slashes in any_mode()) {
         for path in [&path, &bad] {
             encode(path, slashes);
+            let _ = forwarded(path, slashes);
             if let Err(error) = normalise(path, slashes) {
                 prop_assert!(!error.to_string().contains(char::is_control));
             }

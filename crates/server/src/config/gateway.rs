@@ -1,0 +1,274 @@
+//! The settings of the gateway: where it listens, and what stands behind it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate::document::{Fields, Node, Problems, Spot, Value};
+use tidegate::path::{EncodedSlashes, normalise};
+
+use super::TlsFiles;
+use super::read::{Taken, listen_address, parsed, span, tls_files};
+use super::redis::certificates;
+use super::upstream_url::{UpstreamUrl, parse as upstream_url};
+
+/// Settings that mean nothing without a gateway.
+const OF_GATEWAY: [&str; 7] = [
+    "upstream",
+    "routes",
+    "gateway_tls_cert",
+    "gateway_tls_key",
+    "encoded_slashes",
+    "upstream_ca",
+    "upstream_health",
+];
+
+/// The gateway. Validated.
+#[derive(Debug, Clone)]
+pub struct GatewayConfig {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its own certificate, if it does not share that of the API.
+    pub tls: Option<TlsFiles>,
+    /// Where requests go; the one for everything, if there is one, is the last.
+    pub routes: Vec<RouteConfig>,
+    /// What `%2f` in a path is, if it is not refused.
+    pub encoded_slashes: Option<EncodedSlashes>,
+    /// Whose certificates are trusted behind it, in PEM form; otherwise the public authorities.
+    pub upstream_ca: Option<Vec<u8>>,
+    /// How the servers behind it are asked whether they are well.
+    pub health: Option<HealthConfig>,
+}
+
+/// Where requests go that match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// The host that the request must be for, in lower case; `*.example.com` is all below it.
+    pub host: Option<String>,
+    /// What its path must begin with, in whole segments. Normal, and `/` for all.
+    pub prefix: String,
+    /// The servers that answer, one or more.
+    pub upstreams: Vec<UpstreamUrl>,
+    /// How long the head of an answer may take.
+    pub timeout: Duration,
+    /// How long a connection may take to stand.
+    pub connect_timeout: Duration,
+    /// How long a body, or a connection with another protocol, may be silent.
+    pub idle_timeout: Duration,
+    /// How often a request is sent again that has certainly not been answered.
+    pub retries: u32,
+    /// Whether the server gets its own name as `Host`, and not the one that the client sent.
+    pub replaces_host: bool,
+    /// Whether the server sees paths without the prefix.
+    pub strips_prefix: bool,
+}
+
+/// How servers are asked whether they are well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthConfig {
+    /// The path to ask for.
+    pub path: String,
+    /// How often.
+    pub interval: Duration,
+}
+
+impl RouteConfig {
+    /// A route for everything, with what holds unless something else is said.
+    pub fn to(upstream: UpstreamUrl) -> Self {
+        Self {
+            host: None,
+            prefix: "/".to_owned(),
+            upstreams: vec![upstream],
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(2),
+            idle_timeout: Duration::from_secs(300),
+            retries: 1,
+            replaces_host: false,
+            strips_prefix: false,
+        }
+    }
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
+    let Some((spot, node)) = fields.take("gateway") else {
+        let message = "this means nothing without `gateway`, the address where it listens";
+        for key in OF_GATEWAY {
+            fields.refuse(key, message, problems);
+        }
+        return None;
+    };
+    let address = spot.parsed(node, listen_address, problems);
+    let tls = tls_files(fields, ["gateway_tls_cert", "gateway_tls_key"], problems);
+    let upstream = parsed(fields.take("upstream"), upstream_url, problems);
+    let routes = fields.take("routes");
+    if routes.is_none() && fields.key("upstream").is_none() {
+        let message = "a gateway needs something to stand before: set `upstream` (--upstream URL) or `routes`";
+        problems.error(&node.place, &spot, message);
+    }
+    let mut routes = read_routes(routes, problems);
+    routes.extend(upstream.map(RouteConfig::to));
+    let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
+    let encoded_slashes = fields.take("encoded_slashes");
+    let encoded_slashes =
+        encoded_slashes.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    let upstream_ca = parsed(fields.take("upstream_ca"), certificates, problems);
+    let health = fields.take("upstream_health");
+    let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
+    Some(GatewayConfig {
+        address: address?,
+        tls,
+        routes,
+        encoded_slashes: encoded_slashes.flatten(),
+        upstream_ca,
+        health,
+    })
+}
+
+fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
+    let Some((spot, node)) = taken else {
+        return Vec::new();
+    };
+    let Value::List(items) = &node.value else {
+        let message = "this must be a list of routes, each `{host: ..., prefix: /..., upstreams: [http://...]}`";
+        problems.error(&node.place, &spot, message);
+        return Vec::new();
+    };
+    let mut routes: Vec<RouteConfig> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let spot = spot.item(index);
+        let Some(route) = read_route(item, &spot, problems) else {
+            continue;
+        };
+        let is_same =
+            |other: &RouteConfig| (&other.host, &other.prefix) == (&route.host, &route.prefix);
+        if routes.iter().any(is_same) {
+            let message =
+                "another route has the same host and prefix; put the upstreams of both into one";
+            problems.error(&item.place, &spot, message);
+        }
+        routes.push(route);
+    }
+    routes
+}
+
+fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let host = parsed(fields.take("host"), host_pattern, problems);
+    let prefix = parsed(fields.take("prefix"), path_prefix, problems);
+    let upstreams = fields.take("upstreams");
+    let timeout = parsed(fields.take("timeout"), some_time, problems);
+    let connect_timeout = parsed(fields.take("connect_timeout"), some_time, problems);
+    let idle_timeout = parsed(fields.take("idle_timeout"), some_time, problems);
+    let retries = fields.take("retries");
+    let retries = retries.and_then(|(spot, node)| spot.integer(node, 0, 10, problems));
+    let words = [("pass", false), ("upstream", true)];
+    let host_header = fields.take("host_header");
+    let replaces_host = host_header.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    let strips_prefix = fields.take("strip_prefix");
+    let strips_prefix = strips_prefix.and_then(|(spot, node)| spot.boolean(node, problems));
+    fields.done(problems);
+    let Some((upstreams_spot, upstreams)) = upstreams else {
+        problems.error(
+            &node.place,
+            spot,
+            "a route needs `upstreams`, for example `[http://10.0.0.1:3000]`",
+        );
+        return None;
+    };
+    let mut read = Vec::new();
+    for (spot, node) in upstreams_spot.items(upstreams, problems) {
+        let Some(url) = spot.parsed(node, upstream_url, problems) else {
+            continue;
+        };
+        if read.contains(&url) {
+            problems.error(
+                &node.place,
+                &spot,
+                "this one is there already; leave it out",
+            );
+        }
+        read.push(url);
+    }
+    let Some(first) = read.first() else {
+        let message = "a route needs at least one upstream, for example `http://10.0.0.1:3000`";
+        if !problems.has_errors() {
+            problems.error(&upstreams.place, &upstreams_spot, message);
+        }
+        return None;
+    };
+    let usual = RouteConfig::to(first.clone());
+    Some(RouteConfig {
+        host,
+        prefix: prefix.unwrap_or_else(|| "/".to_owned()),
+        timeout: timeout.unwrap_or(usual.timeout),
+        connect_timeout: connect_timeout.unwrap_or(usual.connect_timeout),
+        idle_timeout: idle_timeout.unwrap_or(usual.idle_timeout),
+        retries: retries
+            .and_then(|retries| u32::try_from(retries).ok())
+            .unwrap_or(usual.retries),
+        replaces_host: replaces_host.unwrap_or(false),
+        strips_prefix: strips_prefix.unwrap_or(false),
+        upstreams: read,
+    })
+}
+
+fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<HealthConfig> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let path = parsed(fields.take("path"), health_path, problems);
+    let interval = parsed(fields.take("interval"), some_time, problems);
+    fields.done(problems);
+    if fields_missing(node, "path") {
+        problems.error(
+            &node.place,
+            spot,
+            "a `path` to ask for is needed, for example `/healthz`",
+        );
+    }
+    Some(HealthConfig {
+        path: path?,
+        interval: interval.unwrap_or(Duration::from_secs(5)),
+    })
+}
+
+fn fields_missing(node: &Node, key: &str) -> bool {
+    matches!(&node.value, Value::Map(entries) if !entries.iter().any(|entry| entry.key == key))
+}
+
+fn health_path(text: &str) -> Result<String, String> {
+    match text.parse::<http::uri::PathAndQuery>() {
+        Ok(path) if path.as_str().starts_with('/') => Ok(text.to_owned()),
+        _ => Err(format!(
+            "`{text}` is not a path to ask for, such as `/healthz`"
+        )),
+    }
+}
+
+fn host_pattern(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+    let has_port = name
+        .rsplit_once(':')
+        .is_some_and(|_| !name.starts_with('['));
+    if name.is_empty() || !name.bytes().all(fits) || has_port || name.ends_with('.') {
+        return Err(format!(
+            "`{text}` is not a host; write `api.example.com` or `*.example.com`, without a port"
+        ));
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+fn path_prefix(text: &str) -> Result<String, String> {
+    match normalise(text, EncodedSlashes::Decode) {
+        Ok(normal) if normal == text => Ok(text.to_owned()),
+        Ok(normal) => Err(format!(
+            "`{text}` is not how paths look that are compared with it; write `{normal}`"
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match Duration::from(span(text)?) {
+        Duration::ZERO => Err("no time at all is not enough; write for example `5s`".to_owned()),
+        time => Ok(time),
+    }
+}

@@ -1,0 +1,71 @@
+//! Asks the servers behind the gateway whether they are well, if the configuration says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HOST, USER_AGENT};
+use http::uri::{Scheme, Uri};
+use http::{HeaderValue, Request, Version};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::connect::{Connected, send_http2};
+use super::request_body::RequestBody;
+use super::{Gateway, Upstream};
+use crate::config::{HealthConfig, UpstreamScheme};
+
+/// The longest that an answer may take.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Asks all of them, again and again.
+pub(crate) async fn check_all(gateway: Arc<Gateway>) {
+    let Some(health) = gateway.health.clone() else {
+        return;
+    };
+    let mut checks = JoinSet::new();
+    for upstream in gateway.upstreams() {
+        let (gateway, upstream, health) =
+            (Arc::clone(&gateway), Arc::clone(upstream), health.clone());
+        checks.spawn(async move {
+            let mut times = interval(health.interval);
+            times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                times.tick().await;
+                let patience = health.interval.clamp(Duration::from_millis(100), LONGEST);
+                let is_well = timeout(patience, is_well(&gateway, &upstream, &health)).await;
+                upstream.health.checked(is_well.unwrap_or(false));
+            }
+        });
+    }
+    while checks.join_next().await.is_some() {}
+}
+
+/// Whether a server answers with 2xx or 3xx.
+async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) -> bool {
+    let Ok(connected) = gateway.connector.connect(upstream, false).await else {
+        return false;
+    };
+    let mut request = Request::new(RequestBody::None);
+    let agent = HeaderValue::from_static("tidegate-health");
+    request.headers_mut().insert(USER_AGENT, agent);
+    let Ok(mut uri) = health.path.parse::<Uri>().map(Uri::into_parts) else {
+        return false;
+    };
+    if matches!(connected, Connected::Http2(_)) {
+        let is_tls = upstream.url.scheme == UpstreamScheme::Https;
+        uri.scheme = Some(if is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.authority = Some(upstream.url.authority.clone());
+        *request.version_mut() = Version::HTTP_2;
+    } else if let Some(host) = &upstream.host {
+        request.headers_mut().insert(HOST, host.clone());
+    }
+    let Ok(uri) = Uri::from_parts(uri) else {
+        return false;
+    };
+    *request.uri_mut() = uri;
+    let answer = match connected {
+        Connected::Http1(mut connection) => connection.send(request).await,
+        Connected::Http2(mut sender) => send_http2(&mut sender, request).await,
+    };
+    answer.is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
+}

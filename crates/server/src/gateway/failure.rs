@@ -1,0 +1,73 @@
+//! Why a request was not answered by a server, and what its client is told. Nothing of what stands behind
+//! the gateway is in it: that is for the log.
+
+use std::io;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use super::request_body::BrokenBody;
+use crate::http::Problem;
+
+/// Why a request was not answered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("nothing is served under this host and path")]
+    NoRoute,
+    #[error("no server behind this gateway can be reached now; try again later")]
+    NoneUp,
+    #[error("the server behind this gateway cannot be reached")]
+    Unreachable(#[source] io::Error),
+    #[error("the server behind this gateway cannot be reached in time")]
+    SlowConnection,
+    #[error("the server behind this gateway did not answer as HTTP wants it")]
+    BadAnswer(#[source] hyper::Error),
+    #[error("the server behind this gateway changed the protocol, and nobody had asked it to")]
+    UnwantedUpgrade,
+    #[error("the server behind this gateway did not answer in time")]
+    SlowAnswer,
+    #[error("the body of the request did not come in time")]
+    SlowClient,
+    #[error("the body of the request could not be read; it broke off, or is malformed")]
+    BrokenBody,
+    #[error("the request cannot be sent on")]
+    Unsendable(#[source] http::Error),
+}
+
+impl Failure {
+    /// What an error of a connection means.
+    pub(super) fn of(error: hyper::Error) -> Self {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(inner) = source {
+            if inner.is::<BrokenBody>() {
+                return Self::BrokenBody;
+            }
+            source = inner.source();
+        }
+        Self::BadAnswer(error)
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::NoneUp => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreachable(_) | Self::BadAnswer(_) | Self::UnwantedUpgrade => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::SlowConnection | Self::SlowAnswer => StatusCode::GATEWAY_TIMEOUT,
+            Self::SlowClient => StatusCode::REQUEST_TIMEOUT,
+            Self::BrokenBody | Self::Unsendable(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(super) fn reply(&self) -> Response<Full<Bytes>> {
+        let mut reply = Problem::new(self.status(), self.to_string()).reply();
+        if matches!(self, Self::BrokenBody | Self::SlowClient) {
+            let close = HeaderValue::from_static("close");
+            reply.headers_mut().insert(CONNECTION, close);
+        }
+        reply
+    }
+}

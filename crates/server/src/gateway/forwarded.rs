@@ -1,0 +1,234 @@
+//! Who the client is, as it is told to the next server: `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
+//!
+//! What came with the request is kept only from a trusted proxy. From anybody else all of it goes.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http::header::{FORWARDED, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate::address::TrustedProxies;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Writes what is known of the client, whose `Host` is still there.
+pub(super) fn write(headers: &mut HeaderMap, peer: IpAddr, proxies: &TrustedProxies, is_tls: bool) {
+    let peer = peer.to_canonical();
+    let is_trusted = proxies.is_trusted(peer);
+    let mut chain = Chain::default();
+    if is_trusted {
+        chain = Chain::before(headers, peer, proxies);
+    } else {
+        let names: Vec<HeaderName> = headers
+            .keys()
+            .filter(|name| is_about_client(name))
+            .cloned()
+            .collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+    let proto = if is_tls { "https" } else { "http" };
+    let host = headers.get(HOST).cloned();
+    let host_text = host.as_ref().and_then(|host| host.to_str().ok());
+    chain.add(peer, host_text, proto);
+    put(headers, FOR, chain.x_forwarded_for);
+    put(headers, FORWARDED, chain.forwarded);
+    if !(is_trusted && headers.contains_key(PROTO)) {
+        headers.insert(PROTO, HeaderValue::from_static(proto));
+    }
+    if let Some(host) = host
+        && !(is_trusted && headers.contains_key(X_HOST))
+    {
+        headers.insert(X_HOST, host);
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    // Made of what was a header already, and of addresses.
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Whether a header tells who the client is, also in a spelling that some servers take for the same.
+fn is_about_client(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    let begins = |prefix: &[u8]| {
+        let letters = name
+            .iter()
+            .map(|byte| if *byte == b'_' { b'-' } else { *byte });
+        name.len() >= prefix.len() && letters.zip(prefix).all(|(letter, other)| letter == *other)
+    };
+    match name.first() {
+        Some(b'x') => begins(b"x-forwarded-") || (name.len() == 9 && begins(b"x-real-ip")),
+        Some(b'f') => name == b"forwarded",
+        _ => false,
+    }
+}
+
+/// The two lists of those whom a request has passed.
+#[derive(Default)]
+struct Chain {
+    x_forwarded_for: String,
+    forwarded: String,
+}
+
+impl Chain {
+    /// What a trusted peer says. If it writes only one of the two lists, the other gets the client that
+    /// the first one names, so that they agree.
+    fn before(headers: &HeaderMap, peer: IpAddr, proxies: &TrustedProxies) -> Self {
+        let mut chain = Self {
+            x_forwarded_for: joined(headers, &FOR),
+            forwarded: joined(headers, &FORWARDED),
+        };
+        if chain.x_forwarded_for.is_empty() != chain.forwarded.is_empty() {
+            let values = |name| -> Vec<&HeaderValue> { headers.get_all(name).iter().collect() };
+            let client = proxies.client_address(peer, values(&FOR), values(&FORWARDED));
+            if client != peer && chain.forwarded.is_empty() {
+                let _ = write!(chain.forwarded, "for={}", Node(client));
+            } else if client != peer {
+                chain.x_forwarded_for = client.to_string();
+            }
+        }
+        chain
+    }
+
+    /// Adds the peer of this connection.
+    fn add(&mut self, peer: IpAddr, host: Option<&str>, proto: &str) {
+        for list in [&mut self.x_forwarded_for, &mut self.forwarded] {
+            if !list.is_empty() {
+                list.push_str(", ");
+            }
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(self.x_forwarded_for, "{peer}");
+        let _ = write!(self.forwarded, "for={}", Node(peer));
+        if let Some(host) = host {
+            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            let quote = if host.bytes().all(is_token) { "" } else { "\"" };
+            let _ = write!(self.forwarded, ";host={quote}{host}{quote}");
+        }
+        let _ = write!(self.forwarded, ";proto={proto}");
+    }
+}
+
+/// An address as RFC 7239 writes it.
+struct Node(IpAddr);
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            IpAddr::V4(ip) => write!(f, "{ip}"),
+            IpAddr::V6(ip) => write!(f, "\"[{ip}]\""),
+        }
+    }
+}
+
+fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values = headers.get_all(name).iter();
+    let texts: Vec<_> = values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::address::parse_network;
+
+    use super::*;
+
+    fn written(peer: &str, sent: &[(&'static str, &'static str)]) -> Vec<(String, String)> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        let proxies: TrustedProxies = [parse_network("10.0.0.0/8").unwrap()].into_iter().collect();
+        write(&mut headers, peer.parse().unwrap(), &proxies, false);
+        let text = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.to_string(), value.to_str().unwrap().to_owned())
+        };
+        let mut all: Vec<_> = headers.iter().map(text).collect();
+        all.sort();
+        all
+    }
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn what_a_client_says_about_itself_is_replaced() {
+        let sent = [
+            ("host", "api.example.com"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x-forwarded-for", "5.6.7.8"),
+            ("x_forwarded_for", "1.2.3.4"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-prefix", "/admin"),
+            ("forwarded", "for=1.2.3.4"),
+            ("x-real-ip", "1.2.3.4"),
+        ];
+        let expected = pairs(&[
+            (
+                "forwarded",
+                "for=203.0.113.7;host=api.example.com;proto=http",
+            ),
+            ("host", "api.example.com"),
+            ("x-forwarded-for", "203.0.113.7"),
+            ("x-forwarded-host", "api.example.com"),
+            ("x-forwarded-proto", "http"),
+        ]);
+        assert_eq!(written("203.0.113.7", &sent), expected);
+        assert_eq!(written("::ffff:203.0.113.7", &sent), expected);
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_says_is_added_to() {
+        let sent = [
+            ("forwarded", "for=203.0.113.7;proto=https"),
+            ("x-forwarded-for", "203.0.113.7"),
+            ("x-forwarded-for", "10.0.0.2"),
+            ("x-forwarded-host", "shop.example.com"),
+            ("x-forwarded-proto", "https"),
+        ];
+        let expected = pairs(&[
+            (
+                "forwarded",
+                "for=203.0.113.7;proto=https, for=10.0.0.1;proto=http",
+            ),
+            ("x-forwarded-for", "203.0.113.7, 10.0.0.2, 10.0.0.1"),
+            ("x-forwarded-host", "shop.example.com"),
+            ("x-forwarded-proto", "https"),
+        ]);
+        assert_eq!(written("10.0.0.1", &sent), expected);
+    }
+
+    #[test]
+    fn the_two_lists_name_the_same_client_when_a_proxy_writes_one() {
+        let by_x = written("10.0.0.1", &[("x-forwarded-for", "2001:db8::1, 10.0.0.2")]);
+        assert!(by_x.contains(&(
+            "forwarded".to_owned(),
+            "for=\"[2001:db8::1]\", for=10.0.0.1;proto=http".to_owned()
+        )));
+        let by_forwarded = written("10.0.0.1", &[("forwarded", "for=203.0.113.7")]);
+        assert!(by_forwarded.contains(&(
+            "x-forwarded-for".to_owned(),
+            "203.0.113.7, 10.0.0.1".to_owned()
+        )));
+    }
+
+    #[test]
+    fn ports_and_ipv6_are_quoted() {
+        let all = written("2001:db8::7", &[("host", "[::1]:8000")]);
+        assert!(all.contains(&(
+            "forwarded".to_owned(),
+            "for=\"[2001:db8::7]\";host=\"[::1]:8000\";proto=http".to_owned()
+        )));
+    }
+}

@@ -1,0 +1,158 @@
+//! Headers that are for one leg of the way only: taken off before a message goes on.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// What a message asks of its connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Leg {
+    /// The protocol to change to.
+    pub(super) upgrade: Option<HeaderValue>,
+}
+
+/// Takes off what is for this leg only: `Connection`, what it names, and what always is. Announced
+/// trailers stay, because they are passed on.
+pub(super) fn strip(headers: &mut HeaderMap) -> Leg {
+    let mut leg = Leg::default();
+    if headers.contains_key(CONNECTION) {
+        let named = named(headers);
+        let upgrade = headers.get(UPGRADE).cloned();
+        leg.upgrade = upgrade.filter(|_| named.contains(&UPGRADE));
+        for name in named {
+            // Without these nobody would know where the message ends, or whose it is.
+            if name != CONTENT_LENGTH && name != HOST {
+                headers.remove(name);
+            }
+        }
+        headers.remove(CONNECTION);
+    }
+    let takes_trailers = headers.get_all(TE).iter().any(names_trailers);
+    for name in [
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        HTTP2_SETTINGS,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        // The client is told to go on when its body is asked for.
+        EXPECT,
+    ] {
+        headers.remove(name);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    leg
+}
+
+/// Puts on what asks for another protocol, or agrees to it.
+pub(super) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// The protocol that a request asks to change to. HTTP/2 in plain text is not one: what went through such
+/// a connection, nobody here would see.
+pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
+    let Some(protocol) = headers.get(UPGRADE) else {
+        return false;
+    };
+    !names_http2(protocol) && named(headers).contains(&UPGRADE)
+}
+
+pub(super) fn names_http2(protocol: &HeaderValue) -> bool {
+    let mut protocols = protocol.as_bytes().split(|byte| *byte == b',');
+    protocols.any(|name| {
+        let name = name.trim_ascii();
+        name.eq_ignore_ascii_case(b"h2c") || name.eq_ignore_ascii_case(b"h2")
+    })
+}
+
+/// The headers that `Connection` names.
+fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(CONNECTION).iter();
+    let tokens = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    tokens
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .collect()
+}
+
+fn names_trailers(value: &HeaderValue) -> bool {
+    let mut tokens = value.as_bytes().split(|byte| *byte == b',');
+    tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_is_for_one_leg_goes_and_the_rest_stays() {
+        let mut all = headers(&[
+            ("connection", "close, X-Internal"),
+            ("connection", "content-length, host, x-forwarded-for"),
+            ("x-internal", "1"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("content-length", "5"),
+            ("host", "a"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-authorization", "x"),
+            ("proxy-connection", "close"),
+            ("te", "gzip, Trailers"),
+            ("trailer", "x-sum"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("x-kept", "1"),
+        ]);
+        assert_eq!(strip(&mut all), Leg::default());
+        let left = headers(&[
+            ("content-length", "5"),
+            ("host", "a"),
+            ("te", "trailers"),
+            ("trailer", "x-sum"),
+            ("x-kept", "1"),
+        ]);
+        assert_eq!(all, left);
+    }
+
+    #[test]
+    fn an_upgrade_is_one_only_if_connection_says_so_and_never_to_http2() {
+        let asks = headers(&[
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+        ]);
+        assert!(wants_upgrade(&asks));
+        assert_eq!(strip(&mut asks.clone()).upgrade.unwrap(), "websocket");
+        for none in [
+            headers(&[("upgrade", "websocket")]),
+            headers(&[("connection", "upgrade")]),
+            headers(&[
+                ("connection", "upgrade, http2-settings"),
+                ("upgrade", "h2c"),
+            ]),
+            headers(&[("connection", "upgrade"), ("upgrade", "websocket, H2C")]),
+        ] {
+            assert!(!wants_upgrade(&none), "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The gateway: a reverse proxy that decides by the rules before anything goes on.
+//!
+//! The road of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
+//! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`), picks a server
+//! (`upstream.rs`, `health.rs`) and sends it over a connection (`pool.rs`, `connect.rs`) with the headers
+//! that belong on the next leg (`hop.rs`, `forwarded.rs`). `body.rs` carries bodies both ways, `tunnel.rs`
+//! connections that change their protocol, `failure.rs` turns what went wrong into replies.
+//!
+//! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
+//! connections to the servers behind: no request is handed from thread to thread.
+
+mod body;
+mod check;
+mod connect;
+mod failure;
+mod forward;
+mod forwarded;
+mod health;
+mod hop;
+mod own;
+mod pool;
+mod request_body;
+mod route;
+mod screen;
+mod tunnel;
+mod upstream;
+mod workers;
+
+pub(crate) use check::check_all;
+pub(crate) use own::find_own;
+pub(crate) use upstream::{Outcome, Upstream};
+pub(crate) use workers::Workers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::address::TrustedProxies;
+use tidegate::path::EncodedSlashes;
+use tidegate::rules::FrontEnd;
+use tidegate_tower::RateLimitLayer;
+use tokio::net::TcpListener;
+use tower::Layer as _;
+
+use crate::config::{Config, GatewayConfig, HealthConfig};
+use crate::listen::{Drain, ListenSettings, Peer, TlsError, serve_on};
+use crate::server::Server;
+use crate::store::AnyStore;
+use crate::telemetry::Measured;
+use connect::Connector;
+use pool::Pool;
+use route::Routes;
+
+/// What all workers of a gateway share.
+pub(crate) struct Gateway {
+    routes: Routes,
+    upstreams: Vec<Arc<Upstream>>,
+    connector: Connector,
+    health: Option<HealthConfig>,
+    trusted_proxies: TrustedProxies,
+    /// None: paths with an encoded slash are refused.
+    encoded_slashes: Option<EncodedSlashes>,
+    /// Whether clients come over TLS.
+    is_tls: bool,
+}
+
+impl Gateway {
+    /// A gateway as the configuration says.
+    pub(crate) fn new(config: &Config, gateway: &GatewayConfig) -> Result<Self, TlsError> {
+        let (routes, upstreams) = Routes::new(&gateway.routes);
+        Ok(Self {
+            routes,
+            upstreams,
+            connector: Connector::new(gateway.upstream_ca.as_deref())?,
+            health: gateway.health.clone(),
+            trusted_proxies: config.trusted_proxies.clone(),
+            encoded_slashes: gateway.encoded_slashes,
+            is_tls: gateway.tls.is_some() || config.tls.is_some(),
+        })
+    }
+
+    /// The servers behind it.
+    pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+}
+
+/// How connections are served that end, when it comes to that, with the drain.
+#[derive(Clone)]
+struct End {
+    drain: Drain,
+    patience: Duration,
+}
+
+/// Serves connections until the drain begins, and then until those that are open have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    server: Arc<Server>,
+    gateway: Arc<Gateway>,
+    workers: &Workers,
+    settings: ListenSettings,
+    drain: Drain,
+) {
+    let layer = layer(&server, &gateway);
+    let end = End {
+        drain: drain.clone(),
+        // Before the connections are cut without a word.
+        patience: settings.drain_timeout.mul_f64(0.9),
+    };
+    let services: Vec<_> = workers
+        .runtimes()
+        .map(|runtime| {
+            let lane = forward::Lane {
+                gateway: Arc::clone(&gateway),
+                pool: Arc::new(Pool::new(gateway.upstreams.len())),
+            };
+            runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
+            let limited = layer.layer(tower::service_fn(move |request| {
+                forward::forward(lane.clone(), request)
+            }));
+            let (gateway, end) = (Arc::clone(&gateway), end.clone());
+            let service = tower::service_fn(move |request| {
+                screen::admit(Arc::clone(&gateway), end.clone(), limited.clone(), request)
+            });
+            (runtime.clone(), service)
+        })
+        .collect();
+    let settings = ListenSettings {
+        strict: true,
+        half_close: false,
+        ..settings
+    };
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let place = move || {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        services[turn % services.len()].clone()
+    };
+    serve_on(listener, settings, drain, place).await;
+}
+
+/// How requests are put to the gate.
+fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<AnyStore>> {
+    let observing = Arc::clone(server);
+    RateLimitLayer::new(Arc::clone(&server.gate))
+        .front_end(FrontEnd::Gateway)
+        .headers(server.headers)
+        .trusted_proxies(gateway.trusted_proxies.clone())
+        .encoded_slashes(gateway.encoded_slashes.unwrap_or_default())
+        .peer_address(|request| Some(request.extensions.get::<Peer>()?.0.ip()))
+        // Who the client is (API keys, JWT) is told here.
+        .attributes(|_request, _attributes| Ok(()))
+        .on_decision(move |decision, attributes| observing.observe(decision, attributes))
+}

@@ -1,0 +1,117 @@
+//! The connections of one worker to the servers behind the gateway, kept for the next request.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hyper::client::conn::http2;
+use parking_lot::Mutex;
+use quanta::Instant;
+
+use super::connect::Http1;
+use super::request_body::RequestBody;
+use super::upstream::Upstream;
+
+/// How many connections to a server wait for a request at the most, in each worker.
+const MOST_IDLE: usize = 256;
+
+/// How long they wait.
+const LONGEST_IDLE: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(15);
+
+/// Connections that wait, by the place of their server.
+pub(super) struct Pool {
+    shelves: Vec<Mutex<Shelf>>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    /// The one that was used last is the last.
+    http1: Vec<(Http1, Instant)>,
+    /// Shared by all requests.
+    http2: Option<http2::SendRequest<RequestBody>>,
+}
+
+impl Pool {
+    pub(super) fn new(upstreams: usize) -> Self {
+        Self {
+            shelves: (0..upstreams).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// A connection that waits and is still good.
+    pub(super) fn take_http1(&self, upstream: &Upstream) -> Option<Http1> {
+        let shelf = self.shelves.get(upstream.place)?;
+        loop {
+            let (mut connection, _) = shelf.lock().http1.pop()?;
+            if connection.is_free() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection, if it can take another request.
+    pub(super) fn keep_http1(&self, place: usize, mut connection: Http1) {
+        let Some(shelf) = self.shelves.get(place) else {
+            return;
+        };
+        if connection.is_free() {
+            let mut shelf = shelf.lock();
+            if shelf.http1.len() < MOST_IDLE {
+                shelf.http1.push((connection, Instant::now()));
+            }
+        }
+    }
+
+    pub(super) fn http2(&self, upstream: &Upstream) -> Option<http2::SendRequest<RequestBody>> {
+        let mut shelf = self.shelves.get(upstream.place)?.lock();
+        shelf.http2.take_if(|sender| sender.is_closed());
+        shelf.http2.clone()
+    }
+
+    pub(super) fn keep_http2(&self, place: usize, sender: http2::SendRequest<RequestBody>) {
+        if let Some(shelf) = self.shelves.get(place) {
+            shelf.lock().http2 = Some(sender);
+        }
+    }
+
+    /// Lets go of what has waited for too long, or was closed by the server.
+    fn sweep(&self) {
+        for shelf in &self.shelves {
+            let waiting = std::mem::take(&mut shelf.lock().http1);
+            let mut good: Vec<_> = waiting
+                .into_iter()
+                .filter_map(|(mut connection, since)| {
+                    let is_good = since.elapsed() < LONGEST_IDLE && connection.is_free();
+                    is_good.then_some((connection, since))
+                })
+                .collect();
+            let mut shelf = shelf.lock();
+            good.append(&mut shelf.http1);
+            shelf.http1 = good;
+        }
+    }
+}
+
+/// Sweeps a pool for as long as there is one.
+pub(super) async fn sweep(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some(pool) = Weak::upgrade(&pool) else {
+            return;
+        };
+        pool.sweep();
+    }
+}
+
+/// Where a connection goes when its answer has ended.
+pub(super) struct Return {
+    pub(super) pool: Arc<Pool>,
+    pub(super) place: usize,
+    pub(super) connection: Http1,
+}
+
+impl Return {
+    pub(super) fn keep(self) {
+        self.pool.keep_http1(self.place, self.connection);
+    }
+}

@@ -1,0 +1,152 @@
+//! Which servers a request is for, by its host and its path.
+
+use std::sync::Arc;
+
+use super::upstream::Upstream;
+use crate::config::RouteConfig;
+
+/// All routes, the most particular first.
+pub(super) struct Routes(Vec<Arc<Route>>);
+
+/// Where requests go that match.
+pub(super) struct Route {
+    pub(super) config: RouteConfig,
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+}
+
+impl Routes {
+    /// The routes, and every server that one of them names, once.
+    pub(super) fn new(configs: &[RouteConfig]) -> (Self, Vec<Arc<Upstream>>) {
+        let mut all: Vec<Arc<Upstream>> = Vec::new();
+        let mut routes = Vec::with_capacity(configs.len());
+        for config in configs {
+            let mut upstreams = Vec::with_capacity(config.upstreams.len());
+            for url in &config.upstreams {
+                let known = all.iter().find(|known| known.url == *url).cloned();
+                let upstream = known.unwrap_or_else(|| {
+                    let upstream = Arc::new(Upstream::new(url.clone(), all.len()));
+                    all.push(Arc::clone(&upstream));
+                    upstream
+                });
+                upstreams.push(upstream);
+            }
+            routes.push(Arc::new(Route {
+                config: config.clone(),
+                upstreams,
+            }));
+        }
+        // The longest prefix first; then a whole host, part of one, any.
+        routes.sort_by_key(|route| {
+            let host = match &route.config.host {
+                Some(host) if !host.starts_with('*') => (0, 0),
+                // A longer name is the nearer one.
+                Some(host) => (1, usize::MAX - host.len()),
+                None => (2, 0),
+            };
+            (usize::MAX - route.config.prefix.len(), host)
+        });
+        (Self(routes), all)
+    }
+
+    /// The route of a request to a host, with or without a port, and a normal path.
+    pub(super) fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+        let host = without_port(host);
+        self.0.iter().find(|route| {
+            is_below(path, &route.config.prefix)
+                && route
+                    .config
+                    .host
+                    .as_deref()
+                    .is_none_or(|pattern| is_host(host, pattern))
+        })
+    }
+
+    /// Whether every request has the same route.
+    pub(super) fn only(&self) -> Option<&Arc<Route>> {
+        match &self.0[..] {
+            [route] if route.config.host.is_none() && route.config.prefix == "/" => Some(route),
+            _ => None,
+        }
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn is_host(host: &str, pattern: &str) -> bool {
+    let Some(parent) = pattern.strip_prefix('*') else {
+        return host.eq_ignore_ascii_case(pattern);
+    };
+    let start = host
+        .len()
+        .checked_sub(parent.len())
+        .filter(|start| *start > 0);
+    let end = start.and_then(|start| host.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(parent))
+}
+
+/// Whether a path is a prefix or below it, in whole segments.
+pub(super) fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{UpstreamScheme, UpstreamUrl};
+
+    fn route(host: Option<&str>, prefix: &str, port: u16) -> RouteConfig {
+        let upstream = UpstreamUrl {
+            scheme: UpstreamScheme::Http,
+            authority: format!("h:{port}").parse().unwrap(),
+            host: "h".to_owned(),
+            port,
+        };
+        RouteConfig {
+            host: host.map(str::to_owned),
+            prefix: prefix.to_owned(),
+            ..RouteConfig::to(upstream)
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_then_the_nearest_host() {
+        let (routes, upstreams) = Routes::new(&[
+            route(None, "/", 1),
+            route(Some("*.example.com"), "/", 2),
+            route(Some("api.example.com"), "/", 3),
+            route(None, "/v1", 4),
+            route(Some("*.example.com"), "/v1", 5),
+            route(Some("*.eu.example.com"), "/v1", 6),
+            route(None, "/v1/users/", 4),
+        ]);
+        assert_eq!(upstreams.len(), 6);
+        assert!(routes.only().is_none());
+        for (host, path, port) in [
+            ("other.org", "/", 1),
+            ("other.org:80", "/v10", 1),
+            ("example.com", "/", 1),
+            ("a.example.com", "/", 2),
+            ("API.example.com:8000", "/v2", 3),
+            ("api.example.com.", "/v2", 3),
+            ("other.org", "/v1", 4),
+            ("[::1]:80", "/v1/x", 4),
+            ("api.example.com", "/v1/users", 5),
+            ("api.example.com", "/v1/users/", 4),
+            ("a.eu.example.com", "/v1", 6),
+        ] {
+            let found = routes.find(host, path).unwrap();
+            assert_eq!(found.upstreams[0].url.port, port, "{host}{path}");
+        }
+        let (routes, _) = Routes::new(&[route(Some("a"), "/v1", 1)]);
+        assert!(routes.find("a", "/").is_none() && routes.find("b", "/v1").is_none());
+        let (routes, _) = Routes::new(&[route(None, "/", 1)]);
+        assert!(routes.only().is_some());
+    }
+}

@@ -1,0 +1,156 @@
+//! The first look at a request: what could mean two things is refused, the rest is brought into one form,
+//! in which it is matched and sent on alike.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use tidegate::path::forwarded;
+use tower::{Service, ServiceExt as _};
+
+use super::{End, Gateway, hop, tunnel};
+use crate::http::Problem;
+
+/// Looks at a request, and lets it on to be decided if there is nothing against it.
+pub(super) async fn admit<S, B>(
+    gateway: Arc<Gateway>,
+    end: End,
+    limited: S,
+    mut request: Request<Incoming>,
+) -> Result<Response<Either<B, Full<Bytes>>>, Infallible>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: Send + 'static,
+{
+    if let Err(problem) = screen(&gateway, &mut request) {
+        return Ok(problem.reply().map(Either::Right));
+    }
+    let is_http1 = request.version() == Version::HTTP_11;
+    let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
+    let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+    let mut answer = limited.oneshot(request).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(answer.map(Either::Left));
+    }
+    let server = hyper::upgrade::on(&mut answer);
+    let (head, body) = answer.into_parts();
+    let patience = head.extensions.get().copied().unwrap_or_default();
+    if let Some(client) = client {
+        tokio::spawn(tunnel::relay(client, server, patience, end, body));
+    }
+    Ok(Response::from_parts(head, Either::Right(Full::default())))
+}
+
+fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Problem> {
+    if request.method() == Method::CONNECT {
+        return Err(Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this is not a proxy for connections of your own: CONNECT is not answered",
+        ));
+    }
+    if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err(Problem::bad_request(
+            "the request has more than one `Content-Length`; send one",
+        ));
+    }
+    settle_host(request)?;
+    settle_path(gateway, request)
+}
+
+/// From here on the host is in `Host`, once, and the URI is a path.
+fn settle_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Problem::bad_request(
+            "the request has more than one `Host`; send one",
+        ));
+    }
+    let Some(authority) = request.uri().authority() else {
+        return match host {
+            Some(host) if !is_host(host.as_bytes()) => Err(Problem::bad_request(
+                "the `Host` is not the name of a host, with a port or without",
+            )),
+            None if request.version() != Version::HTTP_10 => {
+                Err(Problem::bad_request("the request has no `Host`; send one"))
+            }
+            _ => Ok(()),
+        };
+    };
+    if !is_host(authority.as_str().as_bytes()) {
+        return Err(Problem::bad_request(
+            "the host in the request's URI is not the name of a host",
+        ));
+    }
+    let is_other = |host: &HeaderValue| {
+        !host
+            .as_bytes()
+            .eq_ignore_ascii_case(authority.as_str().as_bytes())
+    };
+    if host.is_some_and(is_other) {
+        return Err(Problem::bad_request(
+            "the request's URI names one host, and `Host` another; send the same",
+        ));
+    }
+    let host = HeaderValue::from_str(authority.as_str());
+    let host =
+        host.map_err(|_| Problem::bad_request("the host in the request's URI is not text"))?;
+    let path = request.uri().path_and_query().cloned();
+    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+/// Whether bytes can be a host with or without a port, and nothing else.
+fn is_host(bytes: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
+    !bytes.is_empty() && bytes.iter().all(fits)
+}
+
+/// From here on there is nothing left to resolve in the path.
+fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Problem> {
+    let uri = request.uri();
+    let path = uri.path();
+    if !path.starts_with('/') {
+        return Err(Problem::bad_request(
+            "the request's URI has no path; send one that begins with `/`",
+        ));
+    }
+    if gateway.encoded_slashes.is_none() && has_hidden_slash(path) {
+        return Err(Problem::bad_request(
+            "the path has an encoded slash or a backslash in it, which some would take for a slash and others not",
+        ));
+    }
+    let slashes = gateway.encoded_slashes.unwrap_or_default();
+    let settled =
+        forwarded(path, slashes).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let Cow::Owned(settled) = settled else {
+        return Ok(());
+    };
+    let whole = match uri.query() {
+        Some(query) => format!("{settled}?{query}"),
+        None => settled,
+    };
+    let path = PathAndQuery::try_from(whole)
+        .map_err(|error| Problem::bad_request(format!("the path cannot be sent on: {error}")))?;
+    *request.uri_mut() = Uri::from(path);
+    Ok(())
+}
+
+fn has_hidden_slash(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let is_escape = |at: usize| {
+        bytes.get(at + 1..at + 3).is_some_and(|digits| {
+            digits.eq_ignore_ascii_case(b"2f") || digits.eq_ignore_ascii_case(b"5c")
+        })
+    };
+    let mut places = bytes.iter().enumerate();
+    places.any(|(at, byte)| *byte == b'\\' || (*byte == b'%' && is_escape(at)))
+}

@@ -1,0 +1,89 @@
+//! What a server tells of those behind its gateway. Exported only with one.
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::metrics::Labels;
+use crate::gateway::{Gateway, Outcome, Upstream};
+use crate::server::Server;
+
+pub(super) fn register(registry: &mut Registry, server: &Server) {
+    if let Some(gateway) = &server.gateway {
+        register_upstreams(registry, gateway);
+    }
+}
+
+fn register_upstreams(registry: &mut Registry, gateway: &Gateway) {
+    let requests = Family::<Labels<2>, Counter>::default();
+    let retries = Family::<Labels<1>, Counter>::default();
+    let up = Family::<Labels<1>, Gauge>::default();
+    let in_flight = Family::<Labels<1>, Gauge>::default();
+    for upstream in gateway.upstreams() {
+        let labels = [label(upstream)];
+        for outcome in Outcome::ALL {
+            let count = upstream.outcomes(outcome);
+            if count > 0 {
+                let labels = [label(upstream), ("status", outcome.name().to_owned())];
+                requests.get_or_create(&labels).inc_by(count);
+            }
+        }
+        retries.get_or_create(&labels).inc_by(upstream.retries());
+        up.get_or_create(&labels).set(i64::from(upstream.is_up()));
+        let busy = i64::try_from(upstream.in_flight()).unwrap_or(i64::MAX);
+        in_flight.get_or_create(&labels).set(busy);
+    }
+    registry.register(
+        "upstream_requests",
+        "Requests that the gateway sent on, by server and class of status",
+        requests,
+    );
+    registry.register(
+        "upstream_retries",
+        "Requests that were sent once more",
+        retries,
+    );
+    registry.register("upstream_up", "1 if requests are sent to this server", up);
+    registry.register(
+        "upstream_in_flight",
+        "Requests that this server has, until the end of their answers",
+        in_flight,
+    );
+    registry.register_with_unit(
+        "upstream",
+        "Time from a request to the head of its answer",
+        Unit::Seconds,
+        seconds(gateway),
+    );
+}
+
+/// The histograms that are there already, by server.
+#[derive(Debug)]
+struct ByUpstream(Vec<(Labels<1>, Histogram)>);
+
+impl EncodeMetric for ByUpstream {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (labels, histogram) in &self.0 {
+            histogram.encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+fn seconds(gateway: &Gateway) -> ByUpstream {
+    let all = gateway.upstreams().iter();
+    let labelled = all.map(|upstream| ([label(upstream)], upstream.seconds().clone()));
+    ByUpstream(labelled.collect())
+}
+
+fn label(upstream: &Upstream) -> (&'static str, String) {
+    ("upstream", upstream.url.to_string())
+}

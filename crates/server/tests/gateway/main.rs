@@ -1,0 +1,20 @@
+//! The gateway on real sockets, with real servers behind it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may"
+)]
+
+mod client;
+mod failing;
+mod forwarding;
+mod limits;
+mod own;
+mod place;
+mod smuggling;
+mod tls;
+mod upgrades;
+mod upstream;
+mod versions;
