@@ -197,6 +197,25 @@ fn a_table_of_clients_is_followed() {
 }
 
 #[test]
+fn the_table_of_the_guide_is_one() {
+    let place = Place::new();
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/identity.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let mut blocks = guide.split("```yaml\n").skip(1);
+    let table = blocks.find(|block| block.starts_with("clients:")).unwrap();
+    place.write("clients.yaml", table.split("```").next().unwrap());
+    let settings = "identify: {api_key: {header: x-api-key}, user_id: {client: user_id}}\nclients_file: clients.yaml\n";
+    let bob = "- {id: bob, match: {attributes: {user_id: bob}}, per: [], limit: blocked}\n";
+    let server = serve(&place, settings, bob);
+    for (key, status) in [("k-7Hq2xv9", 200), ("k-3Zp8wd1", 429), ("bob", 200)] {
+        let headers = [("x-api-key", key)];
+        server
+            .ask_with("GET /v1/authorize", &headers, "")
+            .with_status(status);
+    }
+}
+
+#[test]
 fn what_cannot_be_known_of_clients_keeps_the_server_from_starting() {
     let place = Place::new();
     place.write(

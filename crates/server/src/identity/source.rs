@@ -230,4 +230,19 @@ mod tests {
             assert_eq!(find_token(&source, &headers).unwrap().unwrap(), "t");
         }
     }
+
+    proptest::proptest! {
+        /// Whatever a client writes, it is read as something.
+        #[test]
+        fn nothing_is_too_strange(value in proptest::collection::vec(32..=255_u8, 0..40), query in ".{0,40}") {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                headers.append(AUTHORIZATION, value.clone());
+                headers.append(COOKIE, value);
+            }
+            let _ = find_token(&Source::Header(AUTHORIZATION), &headers);
+            let _ = find(&Source::Cookie("a".to_owned()), &headers, None);
+            let _ = parameter(&query, "a");
+        }
+    }
 }
