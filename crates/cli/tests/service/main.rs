@@ -13,6 +13,7 @@ mod access;
 mod checks;
 mod client;
 mod full_disk;
+mod gateway;
 mod killed;
 mod logs;
 mod metrics;

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Where it speaks the protocol of Redis, if it does.
     pub(crate) resp: Option<SocketAddr>,
+    /// Where its gateway listens, if it has one.
+    pub(crate) gateway: Option<SocketAddr>,
     /// What it has logged so far.
     pub(crate) log: Arc<Log>,
     child: Child,
@@ -157,16 +159,21 @@ impl Server {
             });
         };
         let address = address.parse().unwrap();
-        let has_resp = command.get_args().any(|argument| argument == "--resp");
-        let resp = has_resp.then(|| {
-            let mut line = String::new();
-            stdout.read_line(&mut line).unwrap();
-            let address = line.trim_end().strip_prefix("listening resp=");
-            address.unwrap().parse().unwrap()
-        });
+        let mut listening = |flag: &str, says: &str| {
+            let is_asked = command.get_args().any(|argument| argument == flag);
+            is_asked.then(|| {
+                let mut line = String::new();
+                stdout.read_line(&mut line).unwrap();
+                let address = line.trim_end().strip_prefix(says);
+                address.unwrap().parse().unwrap()
+            })
+        };
+        let resp = listening("--resp", "listening resp=");
+        let gateway = listening("--gateway", "listening gateway=");
         Ok(Self {
             address,
             resp,
+            gateway,
             log,
             closed: closed(stdout),
             child,
