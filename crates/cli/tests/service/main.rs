@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod envoy;
 mod full_disk;
+mod gateway;
 mod killed;
 mod logs;
 mod metrics;

@@ -39,6 +39,8 @@ pub(crate) struct Server {
     pub(crate) grpc: Option<SocketAddr>,
     /// Where it speaks the protocol of Redis, if it does.
     pub(crate) resp: Option<SocketAddr>,
+    /// Where its gateway listens, if it has one.
+    pub(crate) gateway: Option<SocketAddr>,
     /// What it has logged so far.
     pub(crate) log: Arc<Log>,
     child: Child,
@@ -174,10 +176,12 @@ impl Server {
         let has_grpc = !command.get_args().any(|argument| argument == "off");
         let grpc = has_grpc.then(|| address_of("grpc"));
         let resp = has("--resp").then(|| address_of("resp"));
+        let gateway = has("--gateway").then(|| address_of("gateway"));
         Ok(Self {
             address,
             grpc,
             resp,
+            gateway,
             log,
             closed: closed(stdout),
             child,

@@ -80,7 +80,7 @@ impl RouteConfig {
             upstreams: vec![upstream],
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(2),
-            idle_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_mins(5),
             retries: 1,
             replaces_host: false,
             strips_prefix: false,

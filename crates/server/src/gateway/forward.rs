@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::uri::{PathAndQuery, Scheme, Uri};
+use http::header::HOST;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use quanta::Instant;
-use tidegate::path::{encode, normalise};
+use tidegate::path::normalise;
 use tokio::time::timeout;
 
 use super::body::{AnswerBody, UpstreamBody};
@@ -19,6 +18,7 @@ use super::connect::{Connected, send_http2};
 use super::failure::Failure;
 use super::pool::{Pool, Return};
 use super::request_body::{Progress, RequestBody};
+use super::rewrite::{copy, for_http1, for_http2, without_prefix};
 use super::route::Route;
 use super::upstream::{InFlight, Outcome, Upstream, pick};
 use super::{Gateway, forwarded, hop};
@@ -74,15 +74,14 @@ impl Lane {
     fn prepare(&self, request: Request<Incoming>) -> Result<Errand, Failure> {
         let (mut parts, body) = request.into_parts();
         let routes = &self.gateway.routes;
-        let route = match routes.only() {
-            Some(route) => route,
-            None => {
-                let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-                let slashes = self.gateway.encoded_slashes.unwrap_or_default();
-                let path = normalise(parts.uri.path(), slashes).unwrap_or_default();
-                let found = routes.find(host.unwrap_or_default(), &path);
-                found.ok_or(Failure::NoRoute)?
-            }
+        let route = if let Some(route) = routes.only() {
+            route
+        } else {
+            let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+            let slashes = self.gateway.encoded_slashes.unwrap_or_default();
+            let path = normalise(parts.uri.path(), slashes).unwrap_or_default();
+            let found = routes.find(host.unwrap_or_default(), &path);
+            found.ok_or(Failure::NoRoute)?
         };
         let peer = parts.extensions.get::<Peer>().copied();
         parts.extensions.clear();
@@ -101,7 +100,8 @@ impl Lane {
         }
         parts.version = Version::HTTP_11;
         if route.config.strips_prefix {
-            parts.uri = without_prefix(&parts.uri, &route.config.prefix, &self.gateway)?;
+            let slashes = self.gateway.encoded_slashes.unwrap_or_default();
+            parts.uri = without_prefix(&parts.uri, &route.config.prefix, slashes)?;
         }
         Ok(Errand {
             is_repeatable: parts.method.is_idempotent() && progress.is_none() && upgrade.is_none(),
@@ -111,27 +111,6 @@ impl Lane {
             upgrade,
         })
     }
-}
-
-/// The same without the prefix of its route.
-fn without_prefix(uri: &Uri, prefix: &str, gateway: &Gateway) -> Result<Uri, Failure> {
-    let prefix = prefix.trim_end_matches('/');
-    let rest = match uri.path().strip_prefix(prefix) {
-        Some(rest) => rest.to_owned(),
-        // It is spelled another way in the request.
-        None => {
-            let slashes = gateway.encoded_slashes.unwrap_or_default();
-            let normal = normalise(uri.path(), slashes).unwrap_or_default();
-            encode(normal.strip_prefix(prefix).unwrap_or(&normal), slashes).into_owned()
-        }
-    };
-    let slash = if rest.starts_with('/') { "" } else { "/" };
-    let path = match uri.query() {
-        Some(query) => format!("{slash}{rest}?{query}"),
-        None => format!("{slash}{rest}"),
-    };
-    let path = PathAndQuery::try_from(path).map_err(|error| Failure::Unsendable(error.into()))?;
-    Ok(Uri::from(path))
 }
 
 impl Errand {
@@ -337,60 +316,4 @@ impl Drop for GivenUp<'_> {
             upstream.health.given_up();
         }
     }
-}
-
-/// The same request once more, without its body.
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::None);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    *copy.version_mut() = request.version();
-    copy
-}
-
-/// In the form of HTTP/1.1: the length of a body is said by one header.
-fn for_http1(
-    mut request: Request<RequestBody>,
-    upstream: &Upstream,
-    route: &Route,
-) -> Request<RequestBody> {
-    let has_body = matches!(request.body(), RequestBody::Client(..));
-    let headers = request.headers_mut();
-    if has_body && !headers.contains_key(CONTENT_LENGTH) {
-        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if (route.config.replaces_host || !headers.contains_key(HOST))
-        && let Some(host) = &upstream.host
-    {
-        headers.insert(HOST, host.clone());
-    }
-    request
-}
-
-/// In the form of HTTP/2: the host is part of the URI.
-fn for_http2(
-    mut request: Request<RequestBody>,
-    upstream: &Upstream,
-    route: &Route,
-) -> Result<Request<RequestBody>, Failure> {
-    let headers = request.headers_mut();
-    let sent = headers.remove(HOST);
-    headers.remove(TRANSFER_ENCODING);
-    let authority = match sent {
-        Some(host) if !route.config.replaces_host => host.as_bytes().try_into(),
-        _ => Ok(upstream.url.authority.clone()),
-    };
-    let scheme = match upstream.url.scheme {
-        UpstreamScheme::Https => Scheme::HTTPS,
-        _ => Scheme::HTTP,
-    };
-    let mut parts = std::mem::take(request.uri_mut()).into_parts();
-    parts.scheme = Some(scheme);
-    parts.authority =
-        Some(authority.map_err(|error: http::uri::InvalidUri| Failure::Unsendable(error.into()))?);
-    let uri = Uri::from_parts(parts).map_err(|error| Failure::Unsendable(error.into()))?;
-    *request.uri_mut() = uri;
-    *request.version_mut() = Version::HTTP_2;
-    Ok(request)
 }

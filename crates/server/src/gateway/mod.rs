@@ -20,6 +20,7 @@ mod hop;
 mod own;
 mod pool;
 mod request_body;
+mod rewrite;
 mod route;
 mod screen;
 mod tunnel;

@@ -15,16 +15,16 @@ use super::upstream::Upstream;
 const MOST_IDLE: usize = 256;
 
 /// How long they wait.
-const LONGEST_IDLE: Duration = Duration::from_secs(60);
+const LONGEST_IDLE: Duration = Duration::from_mins(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
 /// Connections that wait, by the place of their server.
 pub(super) struct Pool {
-    shelves: Vec<Mutex<Shelf>>,
+    racks: Vec<Mutex<Rack>>,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct Rack {
     /// The one that was used last is the last.
     http1: Vec<(Http1, Instant)>,
     /// Shared by all requests.
@@ -34,15 +34,15 @@ struct Shelf {
 impl Pool {
     pub(super) fn new(upstreams: usize) -> Self {
         Self {
-            shelves: (0..upstreams).map(|_| Mutex::default()).collect(),
+            racks: (0..upstreams).map(|_| Mutex::default()).collect(),
         }
     }
 
     /// A connection that waits and is still good.
     pub(super) fn take_http1(&self, upstream: &Upstream) -> Option<Http1> {
-        let shelf = self.shelves.get(upstream.place)?;
+        let rack = self.racks.get(upstream.place)?;
         loop {
-            let (mut connection, _) = shelf.lock().http1.pop()?;
+            let (mut connection, _) = rack.lock().http1.pop()?;
             if connection.is_free() {
                 return Some(connection);
             }
@@ -51,33 +51,33 @@ impl Pool {
 
     /// Keeps a connection, if it can take another request.
     pub(super) fn keep_http1(&self, place: usize, mut connection: Http1) {
-        let Some(shelf) = self.shelves.get(place) else {
+        let Some(rack) = self.racks.get(place) else {
             return;
         };
         if connection.is_free() {
-            let mut shelf = shelf.lock();
-            if shelf.http1.len() < MOST_IDLE {
-                shelf.http1.push((connection, Instant::now()));
+            let mut rack = rack.lock();
+            if rack.http1.len() < MOST_IDLE {
+                rack.http1.push((connection, Instant::now()));
             }
         }
     }
 
     pub(super) fn http2(&self, upstream: &Upstream) -> Option<http2::SendRequest<RequestBody>> {
-        let mut shelf = self.shelves.get(upstream.place)?.lock();
-        shelf.http2.take_if(|sender| sender.is_closed());
-        shelf.http2.clone()
+        let mut rack = self.racks.get(upstream.place)?.lock();
+        rack.http2.take_if(|sender| sender.is_closed());
+        rack.http2.clone()
     }
 
     pub(super) fn keep_http2(&self, place: usize, sender: http2::SendRequest<RequestBody>) {
-        if let Some(shelf) = self.shelves.get(place) {
-            shelf.lock().http2 = Some(sender);
+        if let Some(rack) = self.racks.get(place) {
+            rack.lock().http2 = Some(sender);
         }
     }
 
     /// Lets go of what has waited for too long, or was closed by the server.
     fn sweep(&self) {
-        for shelf in &self.shelves {
-            let waiting = std::mem::take(&mut shelf.lock().http1);
+        for rack in &self.racks {
+            let waiting = std::mem::take(&mut rack.lock().http1);
             let mut good: Vec<_> = waiting
                 .into_iter()
                 .filter_map(|(mut connection, since)| {
@@ -85,9 +85,9 @@ impl Pool {
                     is_good.then_some((connection, since))
                 })
                 .collect();
-            let mut shelf = shelf.lock();
-            good.append(&mut shelf.http1);
-            shelf.http1 = good;
+            let mut rack = rack.lock();
+            good.append(&mut rack.http1);
+            rack.http1 = good;
         }
     }
 }

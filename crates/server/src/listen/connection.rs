@@ -133,7 +133,9 @@ impl Door {
         };
         let activity = Arc::new(Activity::new(version == Version::Http1));
         let is_strict = self.settings.strict && version == Version::Http1;
-        let wire = Wire::new(io, opening, Arc::clone(&activity)).strict(is_strict);
+        let wire = Wire::new(io, opening, Arc::clone(&activity))
+            .strict(is_strict)
+            .stall(self.settings.idle_timeout);
         let io = TokioIo::new(wire);
         let service = Watched {
             service,

@@ -86,6 +86,11 @@ impl Framing {
         Ok(())
     }
 
+    /// Whether a head was spoiled.
+    pub(super) fn has_refused(&self) -> bool {
+        self.state == State::Refused
+    }
+
     /// Passes over as much of a body as there is.
     fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> State) -> usize {
         let step = usize::try_from(left).unwrap_or(usize::MAX).min(there);

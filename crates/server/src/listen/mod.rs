@@ -43,7 +43,8 @@ pub struct ListenSettings {
     /// How long an HTTP/1 client may take over the head of a request: counted from its first byte,
     /// and for the first request from when the connection stands.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept; it is closed within a quarter more.
+    /// How long a connection without a request is kept; it is closed within a quarter more. Also how long
+    /// a client may take nothing of an answer before it is taken for gone.
     pub idle_timeout: Duration,
     /// How large the head of a request may be, in bytes; more is 431. HTTP/1 allows no less than
     /// 8 KiB, and a hundred headers.

@@ -59,6 +59,34 @@ pub(super) struct Wire<T> {
     /// Reads along, where requests go on to another server.
     framing: Option<Framing>,
     closing: Closing,
+    stall: Stall,
+}
+
+/// How long a client may take nothing of what it is sent.
+#[derive(Debug, Default)]
+struct Stall {
+    patience: Option<Duration>,
+    /// Since the client last took something, while more waits to be sent.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stall {
+    /// Sees how a write went.
+    fn note<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let (Poll::Pending, Some(patience)) = (&written, self.patience) else {
+            self.waiting = None;
+            return written;
+        };
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +104,7 @@ impl<T> Wire<T> {
             activity,
             framing: None,
             closing: Closing::default(),
+            stall: Stall::default(),
         }
     }
 
@@ -83,6 +112,13 @@ impl<T> Wire<T> {
     #[must_use]
     pub(super) fn strict(mut self, is_strict: bool) -> Self {
         self.framing = is_strict.then(Framing::new);
+        self
+    }
+
+    /// The same, for so long at the most while the client takes nothing of what it is sent.
+    #[must_use]
+    pub(super) fn stall(mut self, patience: Duration) -> Self {
+        self.stall.patience = Some(patience);
         self
     }
 
@@ -146,6 +182,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
             let before = buffer.filled().len() - count;
             return Poll::Ready(this.look(&mut buffer.filled_mut()[before..]));
         }
+        // A spoiled head is parsed only once it looks like a whole one.
+        if this.framing.as_ref().is_some_and(Framing::has_refused) {
+            let end = b"\n\n";
+            buffer.put_slice(&end[..end.len().min(buffer.remaining())]);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
@@ -161,11 +203,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.stall.note(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.stall.note(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -181,7 +225,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.stall.note(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

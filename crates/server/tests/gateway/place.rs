@@ -20,7 +20,7 @@ pub(crate) async fn within<F: Future>(future: F) -> F::Output {
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) api: SocketAddr,
-    pub(crate) folder: TempDir,
+    _folder: TempDir,
     handle: Handle,
     task: JoinHandle<()>,
 }
@@ -63,7 +63,7 @@ impl Gateway {
         Self {
             address,
             api,
-            folder,
+            _folder: folder,
             handle,
             task,
         }

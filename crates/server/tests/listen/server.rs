@@ -62,6 +62,7 @@ impl Server {
                 "/refuse",
                 post(|| async { http::StatusCode::PAYLOAD_TOO_LARGE }),
             )
+            .route("/large", get(|| async { "x".repeat(64 << 20) }))
             .route("/slow", get(slow))
             .route("/never", get(never));
         let task = tokio::spawn(serve(listener, router, settings, drain.clone()));

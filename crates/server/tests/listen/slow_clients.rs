@@ -97,6 +97,25 @@ async fn an_idle_connection_is_closed_in_the_end() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answer_is_gone_in_the_end() {
+    let server = Server::start(ListenSettings {
+        max_connections: 1,
+        idle_timeout: SHORT,
+        ..ListenSettings::default()
+    })
+    .await;
+    let mut stalled = server.connect().await;
+    stalled
+        .send("GET /large HTTP/1.1\r\nhost: test\r\n\r\n")
+        .await;
+    // There is room for another only when the first one is gone.
+    let mut next = server.connect().await;
+    assert!(next.get("/").await.ends_with("ok"));
+    let mut byte = [0];
+    assert!(stalled.stream.try_read(&mut byte).is_ok());
+}
+
+#[tokio::test]
 async fn connections_over_the_cap_are_served_when_others_end() {
     let server = Server::start(ListenSettings {
         max_connections: 1,
