@@ -12,12 +12,12 @@ use tidegate_redis::RedisStore;
 use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::gateway::{self, Gateway, Workers, check_all};
+use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
 use crate::identity::{Identity, IdentityError};
-use crate::listen::{Drain, ListenSettings, Tls, TlsError, serve};
+use crate::listen::{Drain, ListenSettings, Threads, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
 use crate::resp;
 use crate::rulebook::{OpenError, RuleBook};
@@ -70,9 +70,9 @@ pub enum RunError {
         /// Where.
         address: SocketAddr,
     },
-    /// The gateway's threads cannot be started.
-    #[error("cannot start the threads of the gateway: {0}")]
-    Workers(#[source] std::io::Error),
+    /// The threads for connections cannot be started.
+    #[error("cannot start threads for connections: {0}")]
+    Threads(#[source] std::io::Error),
 }
 
 /// A server whose rules and files are open, ready to run.
@@ -83,7 +83,8 @@ pub struct Service {
     /// How gRPC is served, which may want certificates of its clients.
     grpc_tls: Option<Tls>,
     gateway_tls: Option<Tls>,
-    workers: Option<Workers>,
+    /// For the front ends whose connections stay on one thread, if there is any.
+    threads: Option<Threads>,
     watch: Option<Watch>,
     client_watches: Vec<Watch>,
     drain_delay: Duration,
@@ -131,10 +132,9 @@ impl Service {
             Some(files) => Some(Tls::load(&files.cert, &files.key)?),
             None => None,
         };
-        let workers = match &gateway {
-            Some(_) => Some(Workers::start().map_err(RunError::Workers)?),
-            None => None,
-        };
+        let has_threads = config.grpc.is_some() || config.gateway.is_some();
+        let threads = has_threads.then(Threads::start).transpose();
+        let threads = threads.map_err(RunError::Threads)?;
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
         let store = open_store(config).await;
@@ -162,7 +162,7 @@ impl Service {
             tls,
             grpc_tls,
             gateway_tls,
-            workers,
+            threads,
             watch,
             client_watches,
             drain_delay: config.drain_delay.into(),
@@ -205,9 +205,9 @@ impl Service {
             ..self.settings.clone()
         };
         let answering_grpc = async {
-            if let Some(listener) = listeners.grpc {
+            if let (Some(listener), Some(threads)) = (listeners.grpc, &self.threads) {
                 let (server, drain, settings) = (Arc::clone(&server), drain.clone(), grpc_settings);
-                grpc::serve(listener, server, settings, drain).await;
+                grpc::serve(listener, server, threads, settings, drain).await;
             }
         };
         let answering_gateway = {
@@ -215,13 +215,13 @@ impl Service {
                 tls: self.gateway_tls.or_else(|| self.settings.tls.clone()),
                 ..self.settings.clone()
             };
-            let (server, drain, workers) = (Arc::clone(&server), drain.clone(), &self.workers);
+            let (server, drain, threads) = (Arc::clone(&server), drain.clone(), &self.threads);
             async move {
                 let gateway = server.gateway.clone();
-                if let (Some(listener), Some(gateway), Some(workers)) =
-                    (listeners.gateway, gateway, workers)
+                if let (Some(listener), Some(gateway), Some(threads)) =
+                    (listeners.gateway, gateway, threads)
                 {
-                    gateway::serve(listener, server, gateway, workers, settings, drain).await;
+                    gateway::serve(listener, server, gateway, threads, settings, drain).await;
                 }
             }
         };
@@ -260,7 +260,7 @@ impl Service {
             }
         }
         // Until here, so that what was held is released.
-        drop(self.workers);
+        drop(self.threads);
         tracing::info!("shut down");
     }
 }

@@ -25,12 +25,10 @@ mod route;
 mod screen;
 mod tunnel;
 mod upstream;
-mod workers;
 
 pub(crate) use check::check_all;
 pub(crate) use own::find_own;
 pub(crate) use upstream::{Outcome, Upstream};
-pub(crate) use workers::Workers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +41,7 @@ use tokio::net::TcpListener;
 use tower::Layer as _;
 
 use crate::config::{Config, GatewayConfig, HealthConfig};
-use crate::listen::{Drain, ListenSettings, Peer, TlsError, serve_on};
+use crate::listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
 use crate::server::Server;
 use crate::store::AnyStore;
 use crate::telemetry::Measured;
@@ -97,7 +95,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
     gateway: Arc<Gateway>,
-    workers: &Workers,
+    threads: &Threads,
     settings: ListenSettings,
     drain: Drain,
 ) {
@@ -107,47 +105,46 @@ pub(crate) async fn serve(
         // Before the connections are cut without a word.
         patience: settings.drain_timeout.mul_f64(0.9),
     };
-    let services: Vec<_> = workers
-        .runtimes()
-        .map(|runtime| {
-            let lane = forward::Lane {
-                gateway: Arc::clone(&gateway),
-                pool: Arc::new(Pool::new(gateway.upstreams.len())),
-            };
-            runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
-            let limited = layer.layer(tower::service_fn(move |request| {
-                forward::forward(lane.clone(), request)
-            }));
-            let (gateway, end) = (Arc::clone(&gateway), end.clone());
-            let service = tower::service_fn(move |request| {
-                screen::admit(Arc::clone(&gateway), end.clone(), limited.clone(), request)
-            });
-            (runtime.clone(), service)
-        })
-        .collect();
+    let places = threads.runtimes().map(|runtime| {
+        let lane = forward::Lane {
+            gateway: Arc::clone(&gateway),
+            pool: Arc::new(Pool::new(gateway.upstreams.len())),
+        };
+        runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
+        let limited = layer.layer(tower::service_fn(move |request| {
+            forward::forward(lane.clone(), request)
+        }));
+        let (gateway, end) = (Arc::clone(&gateway), end.clone());
+        let service = tower::service_fn(move |request| {
+            screen::admit(Arc::clone(&gateway), end.clone(), limited.clone(), request)
+        });
+        (runtime.clone(), service)
+    });
     let settings = ListenSettings {
         strict: true,
         half_close: false,
         ..settings
     };
-    let turn = std::sync::atomic::AtomicUsize::new(0);
-    let place = move || {
-        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        services[turn % services.len()].clone()
-    };
-    serve_on(listener, settings, drain, place).await;
+    let places = Turns::new(places.collect());
+    serve_on(listener, settings, drain, move || places.take()).await;
 }
 
 /// How requests are put to the gate.
 fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<AnyStore>> {
-    let observing = Arc::clone(server);
+    let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
     RateLimitLayer::new(Arc::clone(&server.gate))
         .front_end(FrontEnd::Gateway)
         .headers(server.headers)
-        .trusted_proxies(gateway.trusted_proxies.clone())
         .encoded_slashes(gateway.encoded_slashes.unwrap_or_default())
-        .peer_address(|request| Some(request.extensions.get::<Peer>()?.0.ip()))
-        // Who the client is (API keys, JWT) is told here.
-        .attributes(|_request, _attributes| Ok(()))
+        .peer_address(move |request| {
+            let Peer(peer) = request.extensions.get()?;
+            Some(finding.identity.client_address(peer.ip(), &request.headers))
+        })
+        .attributes(move |request, attributes| {
+            let query = request.uri.query();
+            describing
+                .identity
+                .describe(&request.headers, query, attributes)
+        })
         .on_decision(move |decision, attributes| observing.observe(decision, attributes))
 }

@@ -28,7 +28,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 
-use crate::listen::{Drain, ListenSettings, serve_on_threads};
+use crate::listen::{Drain, ListenSettings, Threads, Turns, serve_on};
 use crate::server::Server;
 use body::GrpcBody;
 
@@ -41,6 +41,7 @@ const MAX_STREAMS: u32 = 1_000;
 pub(crate) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
+    threads: &Threads,
     settings: ListenSettings,
     drain: Drain,
 ) {
@@ -53,7 +54,11 @@ pub(crate) async fn serve(
         let drain = drain.clone();
         tower::service_fn(move |request| answer(Arc::clone(&server), drain.clone(), request))
     };
-    serve_on_threads(listener, service, settings, drain).await;
+    let places = threads
+        .runtimes()
+        .map(|runtime| (runtime.clone(), service.clone()));
+    let places = Turns::new(places.collect());
+    serve_on(listener, settings, drain, move || places.take()).await;
 }
 
 /// Answers one call. What is wrong with it is a status like any other.

@@ -97,7 +97,7 @@ async fn dispatch(
 }
 
 /// Refuses what cannot be answered by a server that does not know which rules there are.
-fn need_rules(server: &Server) -> Result<(), Problem> {
+pub(crate) fn need_rules(server: &Server) -> Result<(), Problem> {
     if server.book.has_rules() {
         return Ok(());
     }

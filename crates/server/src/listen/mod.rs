@@ -22,7 +22,7 @@ mod wire;
 pub use accept::serve;
 pub(crate) use accept::{accept_all, serve_on};
 pub use drain::Drain;
-pub(crate) use threads::serve_on_threads;
+pub(crate) use threads::{Threads, Turns};
 pub use tls::{Tls, TlsError, server_config};
 
 /// Who sent a request: the other end of its connection, in each request's extensions.
