@@ -83,6 +83,14 @@ impl Gateway {
     }
 }
 
+/// What a request meets first.
+#[derive(Clone)]
+struct Entrance {
+    server: Arc<Server>,
+    gateway: Arc<Gateway>,
+    end: End,
+}
+
 /// How connections are served that end, when it comes to that, with the drain.
 #[derive(Clone)]
 struct End {
@@ -114,9 +122,13 @@ pub(crate) async fn serve(
         let limited = layer.layer(tower::service_fn(move |request| {
             forward::forward(lane.clone(), request)
         }));
-        let (gateway, end) = (Arc::clone(&gateway), end.clone());
+        let entrance = Entrance {
+            server: Arc::clone(&server),
+            gateway: Arc::clone(&gateway),
+            end: end.clone(),
+        };
         let service = tower::service_fn(move |request| {
-            screen::admit(Arc::clone(&gateway), end.clone(), limited.clone(), request)
+            screen::admit(entrance.clone(), limited.clone(), request)
         });
         (runtime.clone(), service)
     });

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
@@ -14,13 +13,12 @@ use hyper::body::Incoming;
 use tidegate::path::forwarded;
 use tower::{Service, ServiceExt as _};
 
-use super::{End, Gateway, hop, tunnel};
-use crate::http::Problem;
+use super::{Entrance, Gateway, hop, tunnel};
+use crate::http::{Problem, need_rules};
 
 /// Looks at a request, and lets it on to be decided if there is nothing against it.
 pub(super) async fn admit<S, B>(
-    gateway: Arc<Gateway>,
-    end: End,
+    entrance: Entrance,
     limited: S,
     mut request: Request<Incoming>,
 ) -> Result<Response<Either<B, Full<Bytes>>>, Infallible>
@@ -28,7 +26,13 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Send + 'static,
 {
-    if let Err(problem) = screen(&gateway, &mut request) {
+    let Entrance {
+        server,
+        gateway,
+        end,
+    } = entrance;
+    let screened = need_rules(&server).and_then(|()| screen(&gateway, &mut request));
+    if let Err(problem) = screened {
         return Ok(problem.reply().map(Either::Right));
     }
     let is_http1 = request.version() == Version::HTTP_11;
