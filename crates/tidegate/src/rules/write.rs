@@ -172,9 +172,10 @@ fn written_under(key: &str, node: &Node) -> Value {
             let boolean = || text.parse::<bool>().ok().map(Value::from);
             let typed = match (scalar.kind, key) {
                 (ScalarKind::Number, _)
-                | (ScalarKind::Plain, "limit" | "requests" | "burst" | "slots" | "cost") => {
-                    number()
-                }
+                | (
+                    ScalarKind::Plain,
+                    "limit" | "requests" | "burst" | "slots" | "cost" | "requests_per_unit",
+                ) => number(),
                 (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
                 (ScalarKind::Plain | ScalarKind::Text, _) => None,
             };
