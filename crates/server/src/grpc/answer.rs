@@ -104,10 +104,10 @@ fn value(kind: Kind) -> Value {
     Value { kind: Some(kind) }
 }
 
-fn header(key: &str, value: String) -> HeaderValue {
+fn header(key: &'static str, value: String) -> HeaderValue {
     HeaderValue {
-        key: key.to_owned(),
-        value,
+        key: bytes::Bytes::from_static(key.as_bytes()),
+        value: value.into(),
         raw_value: bytes::Bytes::new(),
     }
 }

@@ -64,6 +64,10 @@ impl Messages {
     }
 
     fn put(&mut self, data: Bytes) {
+        // Some end their call with an empty piece.
+        if data.is_empty() {
+            return;
+        }
         if self.bytes.is_empty() && self.whole.is_none() {
             self.whole = Some(data);
             return;

@@ -180,7 +180,8 @@ fn written_under(key: &str, node: &Node) -> Value {
                 (ScalarKind::Number, _)
                 | (
                     ScalarKind::Plain,
-                    "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max",
+                    "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max"
+                    | "requests_per_unit",
                 ) => number(),
                 (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
                 (ScalarKind::Plain | ScalarKind::Text, _) => None,

@@ -297,6 +297,18 @@ fn each_descriptor_is_charged_on_its_own() {
 }
 
 #[test]
+fn a_descriptor_is_written_as_a_rule_is_and_where_it_stands() {
+    let rules = descriptors(DESCRIPTORS);
+    let rule = rules.get("web.user").unwrap();
+    let expected = r#"{"id":"web.user","per":["user"],"limit":"2/minute","algorithm":"fixed_window","domain":"web","descriptor":[{"key":"user"}],"rate_limit":{"unit":"minute","requests_per_unit":2,"name":"everybody"}}"#;
+    assert_eq!(rule.written().to_string(), expected);
+    assert_eq!(
+        rules.get("web.user_vip").unwrap().written()["limit"],
+        "unlimited"
+    );
+}
+
+#[test]
 fn another_domain_has_no_limits_not_even_those_that_are_brought() {
     let two = format!("{DESCRIPTORS}---\ndomain: other\ndescriptors: []\n");
     let gate = Gate::new(MemoryStore::new(), descriptors(&two));

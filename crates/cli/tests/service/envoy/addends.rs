@@ -39,7 +39,7 @@ fn filter_state_tells_the_cost_of_the_whole_call() {
 
 #[test]
 fn a_descriptor_may_have_a_cost_of_its_own() {
-    let own = format!("{BY_USER}\n                                hits_addend: {{number: 30}}");
+    let own = format!("{BY_USER}\n                                  hits_addend: {{number: 30}}");
     let front = Front::new(RULES, |config| config.replace(BY_USER, &own));
     for (expected, address, user) in [(200, 99, 70), (200, 98, 40), (200, 97, 10), (429, 97, 0)] {
         assert_eq!(front.envoy.get("/", &[("x-user", "u1")]).status, expected);
@@ -51,7 +51,7 @@ fn a_descriptor_may_have_a_cost_of_its_own() {
 fn what_a_response_cost_is_charged_when_the_stream_is_done() {
     let at_the_end = format!(
         "{BY_USER}\n{0}apply_on_stream_done: true\n{0}hits_addend: {{format: \"%BYTES_SENT%\"}}",
-        "                                "
+        "                                  "
     );
     let front = Front::new(RULES, |config| config.replace(BY_USER, &at_the_end));
     for left in [90, 80] {

@@ -102,12 +102,13 @@ pub(crate) struct Quota {
     pub(crate) id: String,
 }
 
+/// Both are texts. On the wire there is no difference to bytes, of which names need not be copied.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct HeaderValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) key: bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) value: bytes::Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     pub(crate) raw_value: bytes::Bytes,
 }

@@ -172,5 +172,5 @@ fn is_ok(code: i32) -> bool {
 fn header<'a>(answer: &'a RateLimitResponse, name: &str) -> Option<&'a str> {
     let headers = &answer.response_headers_to_add;
     let found = headers.iter().find(|header| header.key == name);
-    found.map(|header| header.value.as_str())
+    found.map(|header| std::str::from_utf8(&header.value).unwrap())
 }

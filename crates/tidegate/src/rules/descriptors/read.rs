@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Scope, Window};
 
@@ -297,18 +297,18 @@ impl Reader<'_> {
         if own.sync == Sync::Leased && mode == Mode::Enforce {
             scope = scope.leased();
         }
-        let written = written(&id, domain, steps, modes, node);
-        let rule = Rule {
+        let has_limit = matches!(limit.grant, Grant::Limits(_));
+        let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
+        let mut rule = Rule {
             id,
             scope,
             per,
             mode,
-            algorithm: own.algorithm,
+            algorithm: has_limit.then_some(algorithm),
             max_delay: own.max_delay,
             on_store_failure: own.on_store_failure,
             sync: own.sync,
             ipv6_prefix: self.settings.ipv6_prefix,
-            written,
             descriptor: Some(Box::new(Descriptor {
                 domain: domain.to_owned(),
                 steps: steps.to_vec(),
@@ -318,6 +318,7 @@ impl Reader<'_> {
             })),
             ..Rule::granting(limit.grant)
         };
+        rule.written = written(&rule, domain, steps, modes, node);
         self.rules.push(Arc::new(rule));
         u32::try_from(self.rules.len() - 1).ok()
     }
@@ -491,26 +492,22 @@ fn read_unit(text: &str) -> Result<Window, String> {
     })
 }
 
-/// The rule as JSON, for those who look at the rules: where it stands in the file, and its limit.
-fn written(id: &str, domain: &str, steps: &[Step], modes: &Modes, limit: &Node) -> Json {
-    let mut rule = Map::new();
-    rule.insert("id".to_owned(), json!(id));
-    rule.insert("domain".to_owned(), json!(domain));
+/// The rule as JSON, for those who look at the rules: like any other, and where it stands in the file.
+fn written(rule: &Rule, domain: &str, steps: &[Step], modes: &Modes, limit: &Node) -> Json {
+    let Json::Object(mut written) = rule.to_json() else {
+        return Json::Null;
+    };
     let step = |step: &Step| match &step.wanted {
         Wanted::Any => json!({"key": step.key}),
         Wanted::Text(text) => json!({"key": step.key, "value": text}),
         Wanted::Fitting { wildcard, .. } => json!({"key": step.key, "value": wildcard.to_string()}),
     };
     let way: Vec<Json> = steps.iter().map(step).collect();
-    rule.insert("descriptor".to_owned(), Json::Array(way));
-    rule.insert("rate_limit".to_owned(), write::as_written(limit));
-    for (key, is_on) in [
-        ("shadow_mode", modes.is_shadow),
-        ("quota_mode", modes.is_quota),
-    ] {
-        if is_on {
-            rule.insert(key.to_owned(), json!(true));
-        }
+    written.insert("domain".to_owned(), json!(domain));
+    written.insert("descriptor".to_owned(), Json::Array(way));
+    written.insert("rate_limit".to_owned(), write::as_written(limit));
+    if modes.is_quota {
+        written.insert("quota_mode".to_owned(), json!(true));
     }
-    Json::Object(rule)
+    Json::Object(written)
 }
