@@ -159,11 +159,10 @@ impl Identity {
         if let Some(table) = &self.clients {
             match Clients::read(&table.file) {
                 Ok(clients) => {
-                    tracing::info!(
-                        clients = clients.len(),
-                        "the table of clients was read again"
-                    );
+                    let count = clients.len();
                     table.clients.store(Arc::new(clients));
+                    // Once it is in force, so that who reads this can rely on it.
+                    tracing::info!(clients = count, "the table of clients was read again");
                 }
                 Err(error) => tracing::error!("the table of clients stays as it was: {error}"),
             }
