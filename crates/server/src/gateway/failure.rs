@@ -24,6 +24,8 @@ pub(super) enum Failure {
     SlowConnection,
     #[error("the server behind this gateway did not answer as HTTP wants it")]
     BadAnswer(#[source] hyper::Error),
+    #[error("the server behind this gateway sent an answer whose length can be read in two ways")]
+    TwoLengths,
     #[error("the server behind this gateway changed the protocol, and nobody had asked it to")]
     UnwantedUpgrade,
     #[error("the server behind this gateway did not answer in time")]
@@ -53,9 +55,10 @@ impl Failure {
         match self {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::NoneUp => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable(_) | Self::BadAnswer(_) | Self::UnwantedUpgrade => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Unreachable(_)
+            | Self::BadAnswer(_)
+            | Self::TwoLengths
+            | Self::UnwantedUpgrade => StatusCode::BAD_GATEWAY,
             Self::SlowConnection | Self::SlowAnswer => StatusCode::GATEWAY_TIMEOUT,
             Self::SlowClient => StatusCode::REQUEST_TIMEOUT,
             Self::BrokenBody | Self::Unsendable(_) => StatusCode::BAD_REQUEST,

@@ -199,6 +199,7 @@ impl Errand {
             }
             Err(failure) => return Tried::Failed(failure),
         };
+        upstream.health.succeeded();
         upstream.answered_after(start.elapsed());
         upstream.count(Outcome::of(answer.status()));
         let link = link.map(|connection| Return {
@@ -282,6 +283,9 @@ impl Errand {
     ) -> Tried {
         let (mut head, incoming) = answer.into_parts();
         let patience: Duration = self.route.config.idle_timeout;
+        if !hop::has_one_length(&head.headers) {
+            return Tried::Failed(Failure::TwoLengths);
+        }
         let leg = hop::strip(&mut head.headers);
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             head.extensions.clear();

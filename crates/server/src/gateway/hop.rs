@@ -54,6 +54,23 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Leg {
     leg
 }
 
+/// Whether the length of an answer's body is said once, in a way that everybody understands.
+pub(super) fn has_one_length(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    match (codings.next(), codings.next()) {
+        (None, _) => lengths <= 1,
+        (Some(coding), None) => {
+            lengths == 0
+                && coding
+                    .as_bytes()
+                    .trim_ascii()
+                    .eq_ignore_ascii_case(b"chunked")
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
 /// Puts on what asks for another protocol, or agrees to it.
 pub(super) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
