@@ -105,7 +105,7 @@ fn what_happened_is_counted() {
         r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_allowed"} 1"#,
         r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_denied"} 2"#,
         "tidegate_unmatched_total 1",
-        "tidegate_rules 5",
+        "tidegate_rules 6",
         "tidegate_rules_version 1",
         "tidegate_leases 1",
         "tidegate_decision_seconds_count 5",
