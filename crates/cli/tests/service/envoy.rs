@@ -5,7 +5,7 @@ mod application;
 mod proxy;
 mod requests;
 
-use application::Application;
+pub(crate) use application::Application;
 use proxy::Envoy;
 use tidegate_testkit::ReservedPort;
 

@@ -1,12 +1,13 @@
 //! One story through every door: whoever asks, and however, the decision is the same.
 //!
-//! `story.yaml` is the story, `scenario.rs` reads it, each door has a file of its own. To add a door, such as
-//! gRPC, forward-auth or the gateway:
+//! `story.yaml` is the story, `scenario.rs` reads it, each door has a file of its own. To add a door:
 //!
 //! 1. write a file like `resp.rs`: how it is opened for a [`Scenario`], and its [`Ask`];
 //! 2. give it a variant in [`Door`], and an arm in [`Door::open`];
 //! 3. give it a test at the end of this file.
 
+mod carried;
+mod grpc;
 mod http;
 mod library;
 mod middleware;
@@ -28,9 +29,12 @@ enum Door {
     Http,
     /// `TG.CHECK`.
     Resp,
-    // Grpc: `ShouldRateLimit`, a descriptor with the attributes as entries.
-    // Authorize: `/v1/authorize`, the request in `X-Forwarded-*`.
-    // Gateway: the request itself.
+    /// `ShouldRateLimit`.
+    Grpc,
+    /// `/v1/authorize`.
+    Authorize,
+    /// The request itself.
+    Gateway,
 }
 
 /// Somebody who asks through a door.
@@ -54,6 +58,9 @@ impl Door {
             Self::Middleware => Box::new(middleware::Middleware::open(scenario)),
             Self::Http => Box::new(http::Http::open(scenario)),
             Self::Resp => Box::new(resp::Resp::open(scenario)),
+            Self::Grpc => Box::new(grpc::Grpc::open(scenario)),
+            Self::Authorize => Box::new(carried::Authorize::open(scenario)),
+            Self::Gateway => Box::new(carried::Gateway::open(scenario)),
         }
     }
 }
@@ -98,4 +105,19 @@ fn the_story_through_http() {
 #[test]
 fn the_story_through_the_protocol_of_redis() {
     tell(Door::Resp);
+}
+
+#[test]
+fn the_story_through_grpc() {
+    tell(Door::Grpc);
+}
+
+#[test]
+fn the_story_through_forward_auth() {
+    tell(Door::Authorize);
+}
+
+#[test]
+fn the_story_through_the_gateway() {
+    tell(Door::Gateway);
 }

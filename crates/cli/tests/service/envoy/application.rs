@@ -7,12 +7,12 @@ use std::thread;
 /// The page, ten bytes long.
 const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n0123456789";
 
-pub(super) struct Application {
+pub(crate) struct Application {
     port: u16,
 }
 
 impl Application {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         thread::spawn(move || {
@@ -23,7 +23,7 @@ impl Application {
         Self { port }
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }
