@@ -79,7 +79,7 @@ fn tell(door: Door) {
         assert!(
             differs.is_empty(),
             "{door:?}, step `{}`: {}",
-            step.step,
+            step.name,
             differs.join("; ")
         );
         told += 1;

@@ -25,7 +25,8 @@ pub(super) struct Scenario {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
-    pub(super) step: String,
+    #[serde(rename = "step")]
+    pub(super) name: String,
     pub(super) attributes: BTreeMap<String, String>,
     pub(super) cost: Option<u64>,
     pub(super) expect: Expected,
