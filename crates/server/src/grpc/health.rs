@@ -43,9 +43,10 @@ pub(super) async fn watch(
     Ok(stream::reply(move |sender| async move {
         let mut told = None;
         loop {
-            let now = match is_known {
-                true => status(&server).await,
-                false => ServingStatus::ServiceUnknown,
+            let now = if is_known {
+                status(&server).await
+            } else {
+                ServingStatus::ServiceUnknown
             };
             if told != Some(now) && sender.send(&response(now)).await.is_err() {
                 return;

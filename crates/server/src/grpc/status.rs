@@ -77,8 +77,10 @@ fn percent_encoded(message: &str) -> String {
     for byte in message.bytes() {
         match byte {
             b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            // Writing to a String cannot fail.
-            _ => drop(write!(encoded, "%{byte:02X}")),
+            _ => {
+                // Writing to a String cannot fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
         }
     }
     encoded

@@ -238,9 +238,10 @@ impl<S: Store> Gate<S> {
         for claim in asking.claims {
             let is_denied = |slot: &Slot| {
                 let other = asking.of(slot);
-                let is_same = match claim.is_shadow {
-                    true => std::ptr::eq(other, claim),
-                    false => !other.is_shadow && other.part == claim.part,
+                let is_same = if claim.is_shadow {
+                    std::ptr::eq(other, claim)
+                } else {
+                    !other.is_shadow && other.part == claim.part
                 };
                 is_same && !slot.outcome.allowed
             };

@@ -111,7 +111,7 @@ impl Reader<'_> {
             return None;
         }
         let level = self.level(below, domain, &mut Vec::new());
-        if descriptors.add(domain, level).is_none() {
+        if !descriptors.add(domain, level) {
             let message =
                 format!("the domain `{domain}` is there twice; put its descriptors together");
             self.problems.error(&domain_node.place, &spot, message);
@@ -134,7 +134,7 @@ impl Reader<'_> {
             return level;
         };
         for (index, item) in items.iter().enumerate() {
-            self.descriptor(item, spot.item(index), domain, steps, &mut level);
+            self.descriptor(item, &spot.item(index), domain, steps, &mut level);
         }
         level
     }
@@ -142,7 +142,7 @@ impl Reader<'_> {
     fn descriptor(
         &mut self,
         node: &Node,
-        spot: Spot,
+        spot: &Spot,
         domain: &str,
         steps: &mut Vec<Step>,
         level: &mut Level,
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
         fields.done(self.problems);
 
-        let step = self.step(node, &spot, key, value, is_shared);
+        let step = self.step(node, spot, key, value, is_shared);
         let Some(step) = step else {
             // What is below may be wrong, too.
             steps.push(Step {
@@ -185,13 +185,9 @@ impl Reader<'_> {
         }
         let below = self.level(below, domain, steps);
         steps.pop();
-        let (key, wanted) = (step.key.clone(), step.wanted.clone());
-        if level
-            .add(&Step { key, wanted }, Branch { rule, below })
-            .is_none()
-        {
+        if !level.add(&step, Branch { rule, below }) {
             let message = "there is the same descriptor before; put the two together";
-            self.problems.error(&node.place, &spot, message);
+            self.problems.error(&node.place, spot, message);
         }
         Some(())
     }
@@ -279,12 +275,9 @@ impl Reader<'_> {
         }
         let counted_by = steps.iter().filter(|step| step.wanted.is_counted_by());
         let per: Vec<String> = counted_by.map(|step| step.key.clone()).collect();
-        let mut scope = per
+        let scope = per
             .iter()
             .fold(id.clone(), |scope, name| format!("{scope}@{name}"));
-        if per.is_empty() {
-            scope = id.clone();
-        }
         let mut scope = Scope::new(&scope);
         if per.iter().any(|name| self.settings.is_secret(name)) {
             scope = scope.with_secret_keys();

@@ -49,13 +49,13 @@ impl Descriptors {
         }
     }
 
-    /// Adds a domain. Nothing, if it is there already.
-    pub(super) fn add(&mut self, domain: &str, level: Level) -> Option<()> {
-        if self.domains.contains_key(domain) {
-            return None;
+    /// Adds a domain. Whether it was not there already.
+    pub(super) fn add(&mut self, domain: &str, level: Level) -> bool {
+        let is_new = !self.domains.contains_key(domain);
+        if is_new {
+            self.domains.insert(domain.to_owned(), level);
         }
-        self.domains.insert(domain.to_owned(), level);
-        Some(())
+        is_new
     }
 
     pub(in crate::rules) fn written(&self) -> &serde_json::Value {
@@ -89,27 +89,29 @@ impl Descriptors {
 }
 
 impl Level {
-    /// Adds a descriptor. Nothing, if there is the same already.
-    pub(super) fn add(&mut self, step: &Step, branch: Branch) -> Option<()> {
+    /// Adds a descriptor. Whether there was not the same already.
+    pub(super) fn add(&mut self, step: &Step, branch: Branch) -> bool {
         let choices = self.by_key.entry(step.key.clone()).or_default();
         match &step.wanted {
-            Wanted::Text(text) if choices.exact.contains_key(text) => None,
-            Wanted::Text(text) => choices
-                .exact
-                .insert(text.clone(), branch)
-                .map_or(Some(()), |_| None),
+            Wanted::Text(text) => {
+                let is_new = !choices.exact.contains_key(text);
+                if is_new {
+                    choices.exact.insert(text.clone(), branch);
+                }
+                is_new
+            }
             Wanted::Fitting { wildcard, .. } => {
                 let is_same = |(known, _): &(Wildcard, Branch)| known == wildcard;
-                if choices.wildcards.iter().any(is_same) {
-                    return None;
+                let is_new = !choices.wildcards.iter().any(is_same);
+                if is_new {
+                    choices.wildcards.push((wildcard.clone(), branch));
                 }
-                choices.wildcards.push((wildcard.clone(), branch));
-                Some(())
+                is_new
             }
-            Wanted::Any if choices.bare.is_some() => None,
             Wanted::Any => {
-                choices.bare = Some(branch);
-                Some(())
+                let is_new = choices.bare.is_none();
+                choices.bare.get_or_insert(branch);
+                is_new
             }
         }
     }
