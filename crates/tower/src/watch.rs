@@ -58,13 +58,14 @@ fn ended<B>(answer: Option<&Response<B>>, began: Instant) -> Option<Ended> {
     Some(Ended::Answered(Micros::from(took)))
 }
 
-/// Whether an answer says that there was no room or no time: 503 and 504, and what gRPC has for them.
+/// Whether an answer says that there was no room or no time: 503 and 504, what gRPC has for them, and 502,
+/// which is what a gateway makes of a server that takes no connection.
 fn is_overloaded(status: StatusCode, headers: &HeaderMap) -> bool {
     const DEADLINE_EXCEEDED: &str = "4";
     const UNAVAILABLE: &str = "14";
     let grpc_status = headers.get("grpc-status");
     matches!(
         status,
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     ) || grpc_status.is_some_and(|status| status == DEADLINE_EXCEEDED || status == UNAVAILABLE)
 }
