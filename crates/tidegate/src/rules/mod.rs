@@ -110,7 +110,7 @@ impl RuleSet {
         let rules = if descriptors::are_written(&documents) {
             descriptors::read(&documents, settings, &mut problems)
         } else {
-            let node = source.only(&documents, &mut problems);
+            let node = Source::only(&documents, &mut problems);
             let rules = node.and_then(|node| read::rules(node, settings, &mut problems));
             rules.map(Self::new)
         };
