@@ -45,6 +45,7 @@ pub(crate) struct ServerReflectionResponse {
 
 /// What is answered.
 #[derive(Clone, PartialEq, Oneof)]
+#[expect(clippy::enum_variant_names, reason = "as the protocol names them")]
 pub(crate) enum MessageResponse {
     #[prost(message, tag = "4")]
     FileDescriptorResponse(FileDescriptorResponse),

@@ -11,6 +11,16 @@ use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 
 const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
 
+/// Method, path, media type, body; the status of HTTP, and that of gRPC.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [u8],
+    u16,
+    Option<&'static str>,
+);
+
 #[tokio::test]
 async fn what_is_wrong_is_an_invalid_argument() {
     let server = start(RULES).await;
@@ -76,7 +86,7 @@ async fn bytes_that_are_no_call_are_refused() {
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     let connection = tokio::spawn(connection);
     #[rustfmt::skip]
-    let table: [(&str, &str, &str, &[u8], u16, Option<&str>); 9] = [
+    let table: [Row; 9] = [
         // method   path                media type          body                    http    grpc-status
         ("POST",    SHOULD_RATE_LIMIT,  "application/grpc", b"",                    200,    Some("3")),
         ("POST",    SHOULD_RATE_LIMIT,  "application/grpc", b"\0\0\0",              200,    Some("3")),
