@@ -232,12 +232,12 @@ impl<S: Store> Gate<S> {
             Some((place, answered))
         });
         for (place, answered) in settle::all(questions).await.into_iter().flatten() {
-            match answered {
-                Ok(outcomes) => fill(slots, |slot| slot.claim == place, &outcomes),
-                Err(_) => {
-                    let is_mine = |claim: &Claim<'_>| std::ptr::eq(claim, &asking.claims[place]);
-                    self.go_on(asking, is_mine, slots, false);
-                }
+            if let Ok(outcomes) = answered {
+                fill(slots, |slot| slot.claim == place, &outcomes);
+            } else {
+                let asked: &Claim<'_> = &asking.claims[place];
+                let is_mine = |claim: &Claim<'_>| std::ptr::eq(claim, asked);
+                self.go_on(asking, is_mine, slots, false);
             }
         }
     }

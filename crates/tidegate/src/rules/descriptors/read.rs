@@ -360,27 +360,26 @@ impl Reader<'_> {
         let count = count.and_then(|(spot, node)| spot.integer(node, 0, MAX_COUNT, self.problems));
         let (own, counting, burst) = self.own(own);
         let (window, count) = (window?, count?);
-        let grant = match count {
-            0 => Grant::Blocked,
-            _ => {
-                let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
-                let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
-                let window = (!is_concurrency).then_some(window);
-                let rate = Rate {
-                    count,
-                    window,
-                    burst,
-                };
-                match (Limit::new(rate, algorithm), &counting) {
-                    (Ok(limit), _) => Grant::Limits(vec![limit]),
-                    (Err(error), Some(counting)) => {
-                        counting.refuse(&error, node, spot, self.problems);
-                        return None;
-                    }
-                    (Err(error), None) => {
-                        self.problems.error(&node.place, spot, error.to_string());
-                        return None;
-                    }
+        let grant = if count == 0 {
+            Grant::Blocked
+        } else {
+            let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
+            let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
+            let window = (!is_concurrency).then_some(window);
+            let rate = Rate {
+                count,
+                window,
+                burst,
+            };
+            match (Limit::new(rate, algorithm), &counting) {
+                (Ok(limit), _) => Grant::Limits(vec![limit]),
+                (Err(error), Some(counting)) => {
+                    counting.refuse(&error, node, spot, self.problems);
+                    return None;
+                }
+                (Err(error), None) => {
+                    self.problems.error(&node.place, spot, error.to_string());
+                    return None;
                 }
             }
         };
