@@ -4,7 +4,11 @@
 //! across processes for as long as the test holds it: by a UDP socket on the same number, which
 //! disturbs nobody and vanishes with the process. A cluster's bus, ten thousand above, is free too.
 
-#![expect(clippy::panic, reason = "a machine without ports cannot test")]
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a machine without ports cannot test"
+)]
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::Range;

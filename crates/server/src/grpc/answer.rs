@@ -22,10 +22,10 @@ pub(super) struct Answer<'a, 'p> {
 }
 
 impl Answer<'_, '_> {
-    pub(super) fn message(&self, domain: &str, settings: &HeaderSettings) -> RateLimitResponse {
+    pub(super) fn message(&self, domain: &str, settings: HeaderSettings) -> RateLimitResponse {
         let is_allowed = self.decisions.is_allowed();
         let decided = self.decisions.iter().zip(self.parts);
-        let headers = self.decisions.headers(settings);
+        let headers = self.decisions.headers(&settings);
         let mut headers: Vec<HeaderValue> =
             headers.map(|(key, value)| header(key, value)).collect();
         if self.decisions.is_failed() {

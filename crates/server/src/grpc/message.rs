@@ -123,18 +123,18 @@ pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
     let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     let read = match first {
         Poll::Ready(read) => read?,
-        Poll::Pending => match tokio::time::timeout(PATIENCE, reading).await {
-            Ok(read) => read?,
-            Err(_) => {
-                let message = format!(
-                    "the message did not come within {} seconds",
-                    PATIENCE.as_secs()
-                );
-                return Err(Status::new(Code::DeadlineExceeded, message));
-            }
-        },
+        Poll::Pending => {
+            let waited = tokio::time::timeout(PATIENCE, reading).await;
+            waited.map_err(|_| too_slow())??
+        }
     };
     read.ok_or_else(|| Status::invalid("the call has no message"))
+}
+
+fn too_slow() -> Status {
+    let seconds = PATIENCE.as_secs();
+    let message = format!("the message did not come within {seconds} seconds");
+    Status::new(Code::DeadlineExceeded, message)
 }
 
 /// What a message says.

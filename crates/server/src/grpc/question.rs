@@ -59,7 +59,7 @@ fn part<'m>(
         Some(own) => own,
         None => of_call,
     };
-    let grant = descriptor.limit.as_ref().map(grant).transpose()?;
+    let grant = descriptor.limit.map(grant).transpose()?;
     Ok(Part {
         attributes: attributes.with_cost(cost),
         grant,
@@ -112,7 +112,7 @@ fn named_entries<'m>(
 }
 
 /// What a limit grants that comes with the call.
-fn grant(limit: &RateLimitOverride) -> Result<Grant, String> {
+fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
     let window = match Unit::try_from(limit.unit) {
         Ok(Unit::Second) => Window::Span(Micros::SECOND),
         Ok(Unit::Minute) => Window::Span(Micros::MINUTE),

@@ -37,7 +37,7 @@ pub(super) async fn answer(
         decisions: &decisions,
     };
     Ok(message::reply(
-        &answer.message(&asked.domain, &server.headers),
+        &answer.message(&asked.domain, server.headers),
     ))
 }
 

@@ -9,6 +9,16 @@ use super::super::message::LARGEST;
 use super::super::proto::rate_limit::{RateLimitOverride, RateLimitRequest};
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 
+/// A call, and the two statuses that it gets.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [u8],
+    u16,
+    Option<&'static str>,
+);
+
 const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
 
 #[tokio::test]
@@ -76,7 +86,7 @@ async fn bytes_that_are_no_call_are_refused() {
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     let connection = tokio::spawn(connection);
     #[rustfmt::skip]
-    let table: [(&str, &str, &str, &[u8], u16, Option<&str>); 9] = [
+    let table: [Row; 9] = [
         // method   path                media type          body                    http    grpc-status
         ("POST",    SHOULD_RATE_LIMIT,  "application/grpc", b"",                    200,    Some("3")),
         ("POST",    SHOULD_RATE_LIMIT,  "application/grpc", b"\0\0\0",              200,    Some("3")),
