@@ -238,10 +238,11 @@ impl<S: Store> Gate<S> {
         for (place, answered) in settle::all(questions).await.into_iter().flatten() {
             if let Ok(outcomes) = answered {
                 fill(slots, |slot| slot.claim == place, &outcomes);
-                continue;
+            } else {
+                let asked: &Claim<'_> = &asking.claims[place];
+                let is_mine = |claim: &Claim<'_>| std::ptr::eq(claim, asked);
+                self.go_on(asking, is_mine, slots, false);
             }
-            let mine = &asking.claims[place];
-            self.go_on(asking, |claim| std::ptr::eq(claim, mine), slots, false);
         }
     }
 

@@ -62,8 +62,10 @@ fn every_mistake_is_told_once() {
         let (_, problems) = RuleSet::read(&source, &RuleSettings::default());
         let expected = match name.as_str() {
             "all_missing" => 3,
-            "ratelimit_rules_beside" => 2,
-            "merge_key_and_defaults" | "override_limit_bad" | "slots_do_not_divide_with_tiers" => 2,
+            "merge_key_and_defaults"
+            | "override_limit_bad"
+            | "ratelimit_rules_beside"
+            | "slots_do_not_divide_with_tiers" => 2,
             "many_mistakes" => 9,
             "ratelimit_many_mistakes" => 5,
             _ => 1,

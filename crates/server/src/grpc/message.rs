@@ -124,18 +124,16 @@ pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
     let read = match first {
         Poll::Ready(read) => read?,
         Poll::Pending => {
-            let read = tokio::time::timeout(PATIENCE, reading).await;
-            read.map_err(|_| late())??
+            let waited = tokio::time::timeout(PATIENCE, reading).await;
+            waited.map_err(|_| too_slow())??
         }
     };
     read.ok_or_else(|| Status::invalid("the call has no message"))
 }
 
-fn late() -> Status {
-    let message = format!(
-        "the message did not come within {} seconds",
-        PATIENCE.as_secs()
-    );
+fn too_slow() -> Status {
+    let seconds = PATIENCE.as_secs();
+    let message = format!("the message did not come within {seconds} seconds");
     Status::new(Code::DeadlineExceeded, message)
 }
 

@@ -15,6 +15,7 @@ mod yaml;
 pub(crate) use fields::suggestion;
 pub use fields::{Fields, Spot};
 pub use problems::{Problem, Problems, Severity};
+pub(crate) use yaml::only;
 
 /// A part of a document and where it stands.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ impl Source {
     /// Reads the text as YAML. Nothing, and a problem, if it is none.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
         let documents = self.read_all(problems)?;
-        Self::only(&documents, problems).cloned()
+        only(&documents, problems).cloned()
     }
 
     /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty.
@@ -31,17 +31,16 @@ impl Source {
             }
         }
     }
+}
 
-    /// The document of a text that must not have several.
-    pub(crate) fn only<'d>(documents: &'d [Node], problems: &mut Problems) -> Option<&'d Node> {
-        if let [_, second, ..] = documents {
-            let message =
-                "there is more than one document; keep one and remove the `---` between them";
-            problems.error(&second.place, &Spot::document(), message);
-            return None;
-        }
-        documents.first()
+/// The document of a text that must not have several.
+pub(crate) fn only<'d>(documents: &'d [Node], problems: &mut Problems) -> Option<&'d Node> {
+    if let [_, second, ..] = documents {
+        let message = "there is more than one document; keep one and remove the `---` between them";
+        problems.error(&second.place, &Spot::document(), message);
+        return None;
     }
+    documents.first()
 }
 
 fn read(text: &str) -> Result<Vec<Node>, Failure> {

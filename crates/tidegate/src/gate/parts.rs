@@ -101,9 +101,8 @@ impl Decisions {
         let answers = told.flat_map(Decision::answers);
         let enforced: Vec<Answer<'_>> = answers.filter(|answer| !answer.is_shadow).collect();
         let names: Vec<Cow<'_, str>> = enforced.iter().map(Answer::name).collect();
-        let items: Vec<Item<'_>> = enforced
-            .iter()
-            .zip(&names)
+        let both = enforced.iter().zip(&names);
+        let items: Vec<Item<'_>> = both
             .map(|(answer, name)| Item {
                 name,
                 limit: answer.limit,

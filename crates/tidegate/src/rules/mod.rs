@@ -39,7 +39,7 @@ use index::Index;
 use smallvec::SmallVec;
 
 use crate::attributes::Attributes;
-use crate::document::{Node, Problems, Source};
+use crate::document::{self, Node, Problems, Source};
 
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl RuleSet {
         let rules = if descriptors::are_written(&documents) {
             descriptors::read(&documents, settings, &mut problems)
         } else {
-            let node = Source::only(&documents, &mut problems);
+            let node = document::only(&documents, &mut problems);
             let rules = node.and_then(|node| read::rules(node, settings, &mut problems));
             rules.map(Self::new)
         };

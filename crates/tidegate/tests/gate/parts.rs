@@ -196,7 +196,8 @@ fn headers_tell_of_all_parts() {
 fn descriptors(text: &str) -> RuleSet {
     let source = Source::new("ratelimit.yaml", text);
     let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    rules.unwrap_or_else(|| panic!("{}", problems.render(&source)))
+    assert!(!problems.has_errors(), "{}", problems.render(&source));
+    rules.unwrap()
 }
 
 const DESCRIPTORS: &str = "

@@ -45,7 +45,10 @@ pub(crate) struct ServerReflectionResponse {
 
 /// What is answered.
 #[derive(Clone, PartialEq, Oneof)]
-#[expect(clippy::enum_variant_names, reason = "as the protocol names them")]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "these are the names that the fields have"
+)]
 pub(crate) enum MessageResponse {
     #[prost(message, tag = "4")]
     FileDescriptorResponse(FileDescriptorResponse),

@@ -9,9 +9,7 @@ use super::super::message::LARGEST;
 use super::super::proto::rate_limit::{RateLimitOverride, RateLimitRequest};
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 
-const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
-
-/// Method, path, media type, body; the status of HTTP, and that of gRPC.
+/// A call, and the two statuses that it gets.
 type Row = (
     &'static str,
     &'static str,
@@ -20,6 +18,8 @@ type Row = (
     u16,
     Option<&'static str>,
 );
+
+const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
 
 #[tokio::test]
 async fn what_is_wrong_is_an_invalid_argument() {
