@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     /// Where the gateway listens [default: nowhere]
     #[arg(long, value_name = "ADDR")]
     pub(crate) gateway: Option<String>,
-    /// The server that the gateway stands before, such as http://127.0.0.1:3000
+    /// The server that the gateway stands before
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
     /// Share state and rules in this Redis or Valkey
