@@ -45,5 +45,5 @@ pub use limiter::{Limiter, LimiterBuilder};
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
     Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
-    store,
+    limit, store,
 };

@@ -51,3 +51,4 @@ pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
 pub use reply::{Protocol, denied, insert_headers, refused};
 pub use service::RateLimit;
+pub use watch::{MeasuredFrom, Unmeasured};

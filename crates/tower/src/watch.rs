@@ -8,6 +8,16 @@ use tidegate::gate::Decision;
 use tidegate::{Ended, Micros};
 use tokio::time::Instant;
 
+/// An extension of an answer that a service gives without having worked for it, such as the 404 of a
+/// proxy: how fast it is says nothing about how much the service can bear.
+#[derive(Debug, Clone, Copy)]
+pub struct Unmeasured;
+
+/// An extension of an answer: since when the service had all that it needs for it, if that was later than
+/// its call, such as the end of a body that the client was slow to send.
+#[derive(Debug, Clone, Copy)]
+pub struct MeasuredFrom(pub Instant);
+
 /// A request that a service has been asked.
 pub(crate) struct Watch {
     /// None if no rule wants to know.
@@ -51,9 +61,11 @@ fn ended<B>(answer: Option<&Response<B>>, began: Instant) -> Option<Ended> {
         return Some(Ended::Dropped);
     }
     // What fails for another reason may fail in no time, and says nothing about the load.
-    if answer.status().is_server_error() {
+    if answer.status().is_server_error() || answer.extensions().get::<Unmeasured>().is_some() {
         return None;
     }
+    let ready = answer.extensions().get::<MeasuredFrom>();
+    let began = ready.map_or(began, |MeasuredFrom(ready)| began.max(*ready));
     let took = Instant::now().saturating_duration_since(began);
     Some(Ended::Answered(Micros::from(took)))
 }

@@ -11,6 +11,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use quanta::Instant;
 use tidegate::path::normalise;
+use tidegate_tower::{MeasuredFrom, Unmeasured};
 use tokio::time::timeout;
 
 use super::body::{AnswerBody, UpstreamBody};
@@ -46,7 +47,9 @@ pub(super) async fn forward(
     };
     Ok(answered.unwrap_or_else(|failure| {
         tracing::debug!(error = %failure, source = ?std::error::Error::source(&failure), "not forwarded");
-        failure.reply().map(AnswerBody::Own)
+        let mut reply = failure.reply().map(AnswerBody::Own);
+        reply.extensions_mut().insert(Unmeasured);
+        reply
     }))
 }
 
@@ -65,7 +68,7 @@ enum Tried {
     Answered(Response<AnswerBody>),
     /// It may be sent again, to another server if there is one.
     Again(Failure, Request<RequestBody>),
-    /// The same, and it was not the server's fault: the connection was old.
+    /// Nothing of it has left, because the connection was old.
     Stale(Failure, Request<RequestBody>),
     Failed(Failure),
 }
@@ -148,6 +151,7 @@ impl Errand {
                     }
                     retries -= 1;
                     last = failure;
+                    must_be_new = true;
                     tried.push(upstream.place);
                     again
                 }
@@ -189,12 +193,16 @@ impl Errand {
         let answer = match sent {
             Ok(Ok(answer)) => answer,
             Ok(Err(mut error)) => {
-                let again = error.take_message().or(copy);
-                let failure = Failure::of(error.into_error());
-                return match again {
-                    Some(again) if is_new => Tried::Again(failure, again),
-                    Some(again) => Tried::Stale(failure, again),
-                    None => Tried::Failed(failure),
+                let unsent = error.take_message();
+                let error = error.into_error();
+                // Something of an answer has come.
+                let is_answered = error.is_parse();
+                let failure = Failure::of(error);
+                return match (unsent, copy) {
+                    (Some(unsent), _) if is_new => Tried::Again(failure, unsent),
+                    (Some(unsent), _) => Tried::Stale(failure, unsent),
+                    (None, Some(copy)) if !is_answered => Tried::Again(failure, copy),
+                    (None, _) => Tried::Failed(failure),
                 };
             }
             Err(failure) => return Tried::Failed(failure),
@@ -264,7 +272,7 @@ impl Errand {
             let is_waiting_for_client = self
                 .progress
                 .as_ref()
-                .is_some_and(|progress| !progress.has_ended());
+                .is_some_and(|progress| progress.is_awaited());
             if before != frames() {
                 before = frames();
             } else if is_waiting_for_client {
@@ -289,6 +297,10 @@ impl Errand {
         let leg = hop::strip(&mut head.headers);
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             head.extensions.clear();
+            let ended = self.progress.as_ref().and_then(|sent| sent.ended());
+            if let Some(ended) = ended {
+                head.extensions.insert(MeasuredFrom(ended));
+            }
             let body = UpstreamBody::new(incoming, link, in_flight, patience);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }

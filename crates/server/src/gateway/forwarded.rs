@@ -53,6 +53,18 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
     }
 }
 
+/// Takes off what tells who the client is.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_about_client(name))
+        .cloned()
+        .collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
 /// Whether a header tells who the client is, also in a spelling that some servers take for the same.
 fn is_about_client(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();

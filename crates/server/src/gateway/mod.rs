@@ -13,6 +13,7 @@ mod body;
 mod check;
 mod connect;
 mod failure;
+mod forsaken;
 mod forward;
 mod forwarded;
 mod health;
@@ -89,6 +90,8 @@ struct Entrance {
     server: Arc<Server>,
     gateway: Arc<Gateway>,
     end: End,
+    /// How long a client may take nothing of an answer.
+    patience: Duration,
 }
 
 /// How connections are served that end, when it comes to that, with the drain.
@@ -108,6 +111,7 @@ pub(crate) async fn serve(
     drain: Drain,
 ) {
     let layer = layer(&server, &gateway);
+    let patience = settings.idle_timeout;
     let end = End {
         drain: drain.clone(),
         // Before the connections are cut without a word.
@@ -126,6 +130,7 @@ pub(crate) async fn serve(
             server: Arc::clone(&server),
             gateway: Arc::clone(&gateway),
             end: end.clone(),
+            patience,
         };
         let service = tower::service_fn(move |request| {
             screen::admit(entrance.clone(), limited.clone(), request)

@@ -1,12 +1,15 @@
 //! The body of a request on its way to a server.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::Instant;
+
+use super::{forwarded, hop};
 
 /// The body of a request: none, or what the client sends, as it comes.
 pub(super) enum RequestBody {
@@ -23,7 +26,10 @@ pub(super) struct BrokenBody(#[source] hyper::Error);
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     frames: AtomicU64,
-    has_ended: AtomicBool,
+    /// Since when all of it is there.
+    ended: OnceLock<Instant>,
+    /// Whether somebody waits for the client to send more.
+    is_awaited: AtomicBool,
 }
 
 impl Progress {
@@ -31,8 +37,21 @@ impl Progress {
         self.frames.load(Ordering::Relaxed)
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Relaxed)
+    pub(super) fn ended(&self) -> Option<Instant> {
+        self.ended.get().copied()
+    }
+
+    /// Whether it is the client who is slow, and not the server that takes nothing.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "when the client has sent the last of it, as the middleware sees the time"
+    )]
+    fn end(&self) {
+        let _ = self.ended.set(Instant::now());
     }
 }
 
@@ -58,10 +77,20 @@ impl Body for RequestBody {
         let Self::Client(body, progress) = self.get_mut() else {
             return Poll::Ready(None);
         };
-        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        let frame = Pin::new(&mut *body).poll_frame(cx);
+        progress
+            .is_awaited
+            .store(frame.is_pending(), Ordering::Relaxed);
+        let mut frame = ready!(frame);
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if frame.is_none() || body.is_end_stream() {
-            progress.has_ended.store(true, Ordering::Relaxed);
+            progress.end();
+        }
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            hop::strip(trailers);
+            forwarded::strip(trailers);
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BrokenBody)))
     }

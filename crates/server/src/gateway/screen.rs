@@ -5,42 +5,52 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use tidegate::path::forwarded;
 use tower::{Service, ServiceExt as _};
 
+use super::forsaken::WatchedBody;
 use super::{Entrance, Gateway, hop, tunnel};
 use crate::http::{Problem, need_rules};
+
+/// The body of an answer: from behind, watched if need be, or of this gateway's own.
+type Answer<B> = Either<Either<B, WatchedBody<B>>, Full<Bytes>>;
 
 /// Looks at a request, and lets it on to be decided if there is nothing against it.
 pub(super) async fn admit<S, B>(
     entrance: Entrance,
     limited: S,
     mut request: Request<Incoming>,
-) -> Result<Response<Either<B, Full<Bytes>>>, Infallible>
+) -> Result<Response<Answer<B>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-    B: Send + 'static,
+    B: Body + Send + 'static,
 {
     let Entrance {
         server,
         gateway,
         end,
+        patience,
     } = entrance;
     let screened = need_rules(&server).and_then(|()| screen(&gateway, &mut request));
     if let Err(problem) = screened {
         return Ok(problem.reply().map(Either::Right));
     }
     let is_http1 = request.version() == Version::HTTP_11;
+    let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
     let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
     let mut answer = limited.oneshot(request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(answer.map(Either::Left));
+        let is_watched = is_http2 && !answer.body().is_end_stream();
+        return Ok(answer.map(|body| match is_watched {
+            true => Either::Left(Either::Right(WatchedBody::new(body, patience))),
+            false => Either::Left(Either::Left(body)),
+        }));
     }
     let server = hyper::upgrade::on(&mut answer);
     let (head, body) = answer.into_parts();
@@ -64,6 +74,7 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Problem>
         ));
     }
     settle_host(request)?;
+    join_cookies(request.headers_mut());
     settle_path(gateway, request)
 }
 
@@ -110,6 +121,23 @@ fn settle_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
     *request.uri_mut() = Uri::from(path);
     request.headers_mut().insert(HOST, host);
     Ok(())
+}
+
+/// HTTP/2 allows cookies in pieces, and HTTP/1.1 does not.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut pieces = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let (Some(first), Some(second)) = (pieces.next(), pieces.next()) else {
+        return;
+    };
+    let mut joined = first.to_vec();
+    for piece in std::iter::once(second).chain(pieces) {
+        joined.extend_from_slice(b"; ");
+        joined.extend_from_slice(piece);
+    }
+    // What was made of values is one.
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        headers.insert(COOKIE, joined);
+    }
 }
 
 /// Whether bytes can be a host with or without a port, and nothing else.

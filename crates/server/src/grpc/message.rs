@@ -17,7 +17,7 @@ use super::status::{Code, MEDIA_TYPE, Status};
 /// The flag and the length before each message.
 const PREFIX: usize = 5;
 /// How large a message may be.
-pub(super) const LARGEST: usize = 1 << 20;
+pub(super) const LARGEST: usize = 4 << 20;
 /// How long a client may take to send one.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -1,14 +1,22 @@
 //! What Envoy asks, as the gate understands it: a part of a request for each descriptor.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
+use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 use tidegate::gate::Part;
+use tidegate::limit::MAX_COUNT;
 use tidegate::rules::Grant;
-use tidegate::{Algorithm, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE, Micros, Rate, Window};
+use tidegate::{
+    Algorithm, AttributeError, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE, Micros, Rate, Window,
+};
 
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
 use super::status::Status;
+
+/// How much is kept of a value that is too long; a digest of the whole stands for the rest.
+const KEPT: usize = 1_024;
 
 /// How many descriptors one call may have.
 const MAX_DESCRIPTORS: usize = 256;
@@ -47,9 +55,16 @@ fn part<'m>(
     as_written: bool,
 ) -> Result<Part<'m>, String> {
     let attributes = if as_written {
-        entries_as_written(asked, descriptor)?
+        Some(entries_as_written(asked, descriptor)?)
     } else {
         named_entries(asked, descriptor)?
+    };
+    let Some(attributes) = attributes else {
+        // Nobody can say which limits it is under. An error would let it pass, and all others with it.
+        return Ok(Part {
+            grant: Some(Grant::Blocked),
+            ..Part::new(Attributes::new())
+        });
     };
     let of_call = u64::from(asked.hits_addend.max(1));
     let own = descriptor.hits_addend.map(|hits| hits.value);
@@ -81,19 +96,20 @@ fn entries_as_written<'m>(
     let mut attributes = Attributes::new();
     attributes.push("domain", &asked.domain);
     for entry in &descriptor.entries {
-        if entry.key.len().max(entry.value.len()) > MAX_VALUE {
-            return Err(format!("an entry has more than {MAX_VALUE} bytes"));
+        if entry.key.len() > MAX_VALUE {
+            return Err(format!("a key has more than {MAX_VALUE} bytes"));
         }
-        attributes.push(&entry.key, &entry.value);
+        attributes.push(&entry.key, value(&entry.value));
     }
     Ok(attributes)
 }
 
-/// The entries by their keys. One that comes again is numbered: `generic_key`, `generic_key.2`.
+/// The entries by their keys. One that comes again is numbered: `generic_key`, `generic_key.2`. None if a
+/// client has sent an `ip` or a `path` that is none.
 fn named_entries<'m>(
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
-) -> Result<Attributes<'m>, String> {
+) -> Result<Option<Attributes<'m>>, String> {
     let mut attributes = Attributes::new();
     let domain = attributes.insert("domain", &asked.domain);
     domain.map_err(|error| error.to_string())?;
@@ -105,10 +121,31 @@ fn named_entries<'m>(
             0 => Cow::Borrowed(&entry.key),
             _ => Cow::Owned(format!("{}.{}", entry.key, same + 1)),
         };
-        let inserted = attributes.insert(name, &entry.value);
-        inserted.map_err(|error| error.to_string())?;
+        match attributes.insert(name, value(&entry.value)) {
+            Ok(()) => {}
+            Err(AttributeError::NotAnAddress { .. } | AttributeError::Path(_)) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        }
     }
-    Ok(attributes)
+    Ok(Some(attributes))
+}
+
+/// A value as text, whatever a client has put there.
+fn value(bytes: &[u8]) -> Cow<'_, str> {
+    if bytes.len() <= MAX_VALUE / 3 {
+        return String::from_utf8_lossy(bytes);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= MAX_VALUE {
+        return text;
+    }
+    let kept = text.floor_char_boundary(KEPT);
+    let mut short = format!("{}…", &text[..kept]);
+    for byte in Sha256::digest(bytes) {
+        // Writing to a String cannot fail.
+        let _ = write!(short, "{byte:02x}");
+    }
+    Cow::Owned(short)
 }
 
 /// What a limit grants that comes with the call.
@@ -129,7 +166,7 @@ fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
         return Ok(Grant::Blocked);
     }
     let rate = Rate {
-        count: u64::from(limit.requests_per_unit),
+        count: u64::from(limit.requests_per_unit).min(MAX_COUNT),
         window: Some(window),
         burst: None,
     };

@@ -184,6 +184,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
         }
         // A spoiled head is parsed only once it looks like a whole one.
         if this.framing.as_ref().is_some_and(Framing::has_refused) {
+            // It came too early to be looked at as what it is, behind a request for another protocol.
+            if this.activity.is_tunnel() {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
             let end = b"\n\n";
             buffer.put_slice(&end[..end.len().min(buffer.remaining())]);
             return Poll::Ready(Ok(()));

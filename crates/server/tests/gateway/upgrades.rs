@@ -129,3 +129,26 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
         ("", "")
     );
 }
+
+#[tokio::test]
+async fn bytes_that_come_before_the_change_flood_nobody() {
+    let mut upstream = Upstream::start().await;
+    let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
+    let settings = format!("upstream: http://{}\n", upstream.address);
+    let gateway = Gateway::start(&settings, rules).await;
+    let mut client = gateway.connect().await;
+    client.send(&format!("{ASKS}x\n")).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server
+        .send(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        )
+        .await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    // The connection is cut, and there is an end to what the server gets.
+    let got = server.rest().await;
+    assert!(got.len() <= 2, "{} bytes", got.len());
+    gateway.metric_is("tidegate_leases", 0).await;
+}

@@ -76,6 +76,8 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
     let gateway = Gateway::before(upstream.address).await;
     let mut client = http2_client(gateway.address).await;
     let request = Request::post("http://api.example.com/a//b?c")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2; c=3")
         .body(Full::from("hello"))
         .unwrap();
     let asking = tokio::spawn(client.send_request(request));
@@ -83,6 +85,7 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
     let head = server.head().await;
     assert!(head.starts_with("POST /a/b?c HTTP/1.1\r\n"), "{head}");
     assert_eq!(header(&head, "host"), Some("api.example.com"));
+    assert_eq!(header(&head, "cookie"), Some("a=1; b=2; c=3"));
     assert_eq!(header(&head, "content-length"), Some("5"));
     assert_eq!(server.bytes(5).await, b"hello");
     server.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: keep-alive\r\ntrailer: x-sum\r\n\r\n2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n").await;

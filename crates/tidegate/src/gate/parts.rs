@@ -160,12 +160,16 @@ impl<S: Store> Gate<S> {
     ) -> SmallVec<[Decision; 1]> {
         let found: SmallVec<[Option<&Rule>; 4]> = parts
             .iter()
-            .map(|part| rules.descriptor_rule(&part.attributes))
+            // What a caller brings has no name, and replaces nothing.
+            .map(|part| match part.grant {
+                Some(_) => None,
+                None => rules.descriptor_rule(&part.attributes),
+            })
             .collect();
         let is_replaced = |place: usize| {
             let name = found[place].map_or("", Rule::limit_name);
             let mut replaced = found.iter().flatten().flat_map(|rule| rule.replaces());
-            !name.is_empty() && parts[place].grant.is_none() && replaced.any(|one| one == name)
+            !name.is_empty() && replaced.any(|one| one == name)
         };
         let deciding = parts.iter().enumerate().map(|(place, part)| async move {
             if is_replaced(place) {

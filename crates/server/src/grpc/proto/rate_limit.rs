@@ -27,12 +27,13 @@ pub(crate) struct RateLimitDescriptor {
     pub(crate) is_negative_hits: bool,
 }
 
+/// The value is text, and comes from a client: what is none must not spoil the call.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(string, tag = "1")]
     pub(crate) key: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(crate) value: bytes::Bytes,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

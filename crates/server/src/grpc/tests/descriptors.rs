@@ -1,5 +1,6 @@
 //! Decisions by a configuration of envoyproxy/ratelimit.
 
+use super::super::proto::rate_limit::{RateLimitOverride, Unit};
 use super::{header, request, start};
 
 const RULES: &str = "
@@ -103,4 +104,28 @@ async fn a_changed_file_is_in_force_at_once() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     panic!("the change is not in force");
+}
+
+const REPLACING: &str = "
+domain: web
+descriptors:
+  - key: a
+    rate_limit: {unit: day, requests_per_unit: 100, name: first, replaces: [{name: second}]}
+  - key: b
+    rate_limit: {unit: day, requests_per_unit: 1, name: second}
+";
+
+#[tokio::test]
+async fn a_limit_that_comes_with_a_call_replaces_nothing() {
+    let server = start(REPLACING).await;
+    let mut client = server.client().await;
+    let both = || request(&["a=x", "b=x"]);
+    assert_eq!(client.told(both()).await.1[1], (true, 0), "it is replaced");
+    let mut brought = both();
+    brought.descriptors[0].limit = Some(RateLimitOverride {
+        requests_per_unit: u32::MAX,
+        unit: Unit::Day.into(),
+    });
+    assert!(client.told(brought.clone()).await.0);
+    assert!(!client.told(brought).await.0, "the other limit is used up");
 }

@@ -6,8 +6,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tonic::Code;
 
 use super::super::message::LARGEST;
-use super::super::proto::rate_limit::{RateLimitOverride, RateLimitRequest};
+use super::super::proto::rate_limit::{Entry, RateLimitOverride, RateLimitRequest};
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
+use tidegate::MAX_VALUE;
 
 /// A call, and the two statuses that it gets.
 type Row = (
@@ -43,18 +44,9 @@ async fn what_is_wrong_is_an_invalid_argument() {
         ),
         (request(&[]), "there are no descriptors"),
         (request(&vec!["a=b"; 257]), "256 descriptors at the most"),
-        (
-            request(&["ok=1", "ip=nowhere"]),
-            "descriptors[1]: attribute `ip`",
-        ),
         (request(&["=x"]), "cannot be the name of an attribute"),
-        (
-            request(&[&format!("a={}", "x".repeat(8_193))]),
-            "8193 bytes long",
-        ),
         (brings(1, 0), "is not a unit of time"),
         (brings(1, 8), "is not a unit of time"),
-        (brings(u32::MAX, 1), "`limit`: "),
         (
             request(&[&format!("a={}", "x".repeat(LARGEST))]),
             "bytes at the most",
@@ -117,4 +109,64 @@ async fn bytes_that_are_no_call_are_refused() {
     drop(sender);
     connection.await.unwrap().unwrap();
     server.end().await;
+}
+
+const EACH: &str = "rules:
+  - {id: address, per: [remote_address], limit: 2/hour}
+  - {id: user, per: [user], limit: 100/hour}
+  - {id: path, match: {path: /v1/**}, per: [], limit: 100/hour}
+  - {id: ip, per: [ip], limit: 100/hour}";
+
+#[tokio::test]
+async fn what_a_client_writes_switches_no_limit_off() {
+    let long = "x".repeat(MAX_VALUE + 1);
+    let values: [(&str, &[u8]); 4] = [
+        ("user", b"\xff\xfe"),
+        ("user", long.as_bytes()),
+        ("user", b"\0\n"),
+        ("user", &[0xff; MAX_VALUE]),
+    ];
+    for (key, value) in values {
+        let server = start(EACH).await;
+        let mut client = server.client().await;
+        let asked = || {
+            let mut asked = request(&["remote_address=203.0.113.7", "user=a"]);
+            asked.descriptors[1].entries[0] = Entry {
+                key: key.to_owned(),
+                value: value.to_vec().into(),
+            };
+            asked
+        };
+        for left in [(1, 99), (0, 98)] {
+            let told = client.told(asked()).await;
+            assert_eq!(told, (true, vec![(true, left.0), (true, left.1)]));
+        }
+        let (is_allowed, statuses) = client.told(asked()).await;
+        assert!(!is_allowed, "{statuses:?}");
+        assert_eq!(statuses[0], (false, 0));
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_which_nobody_knows_what_it_is_about_is_denied() {
+    let server = start(EACH).await;
+    let mut client = server.client().await;
+    for unreadable in ["ip=nowhere", "path=/v1/%zz"] {
+        let asked = request(&["remote_address=203.0.113.7", unreadable]);
+        let (is_allowed, statuses) = client.told(asked).await;
+        assert!(!is_allowed, "{unreadable}");
+        assert_eq!(statuses[0], (true, 2), "nothing was charged");
+        assert!(!statuses[1].0, "{unreadable}");
+    }
+}
+
+#[tokio::test]
+async fn two_long_values_are_two_clients() {
+    let server = start(EACH).await;
+    let mut client = server.client().await;
+    for last in ["a", "b"] {
+        let asked = request(&[&format!("user={}{last}", "x".repeat(MAX_VALUE))]);
+        assert_eq!(client.told(asked).await, (true, vec![(true, 99)]));
+    }
 }

@@ -139,7 +139,7 @@ fn descriptor(text: &str) -> RateLimitDescriptor {
         let (key, value) = pair.split_once('=').unwrap();
         Entry {
             key: key.to_owned(),
-            value: value.to_owned(),
+            value: value.to_owned().into(),
         }
     };
     RateLimitDescriptor {

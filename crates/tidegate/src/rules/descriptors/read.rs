@@ -357,7 +357,7 @@ impl Reader<'_> {
             }
         }
         let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, self.problems));
-        let count = count.and_then(|(spot, node)| spot.integer(node, 0, MAX_COUNT, self.problems));
+        let count = count.and_then(|(spot, node)| self.count(&spot, node));
         let (own, counting, burst) = self.own(own);
         let (window, count) = (window?, count?);
         let grant = if count == 0 {
@@ -389,6 +389,18 @@ impl Reader<'_> {
             replaces,
         };
         Some((limit, own))
+    }
+
+    /// How many requests are granted. More than can be counted is told, and cut: nobody sends as many.
+    fn count(&mut self, spot: &Spot, node: &Node) -> Option<u64> {
+        let count = spot.integer(node, 0, u64::from(u32::MAX), self.problems)?;
+        if count > MAX_COUNT {
+            let message = format!(
+                "more than {MAX_COUNT} requests cannot be counted, so this is {MAX_COUNT}; for no limit, write `unlimited: true`"
+            );
+            self.problems.warning(&node.place, spot, message);
+        }
+        Some(count.min(MAX_COUNT))
     }
 
     fn replaces(&mut self, list: Option<(Spot, &Node)>, name: &str) -> Vec<String> {
