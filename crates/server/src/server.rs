@@ -109,3 +109,21 @@ impl Server {
         self.is_draining.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is decided in memory is moved about with each request, on its way to a task of its own.
+    #[test]
+    fn a_decision_under_way_is_small() {
+        async fn decide(server: &Server, attributes: &Attributes<'_>) {
+            server.decide(attributes, FrontEnd::Http).await;
+        }
+        fn size<'s, F: Future>(_: impl FnOnce(&'s Server, &'s Attributes<'s>) -> F) -> usize {
+            size_of::<F>()
+        }
+        let size = size(decide);
+        assert!(size < 4_096, "{size} bytes");
+    }
+}

@@ -40,12 +40,13 @@ impl AnyStore {
     }
 }
 
-/// Asks the store that is there.
+/// Asks the store that is there. What it takes to ask Redis is large, and is not to be moved about with
+/// every request that is decided in memory.
 macro_rules! ask {
     ($store:expr, $question:ident($($argument:expr),*)) => {
         match $store {
             AnyStore::Memory(store) => Store::$question(store, $($argument),*).await,
-            AnyStore::Redis(store) => Store::$question(store, $($argument),*).await,
+            AnyStore::Redis(store) => Box::pin(Store::$question(store, $($argument),*)).await,
         }
     };
 }

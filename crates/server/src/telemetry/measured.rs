@@ -22,25 +22,25 @@ impl<S> Measured<S> {
     pub(crate) fn inner(&self) -> &S {
         &self.inner
     }
+}
 
-    async fn measure<T>(
-        &self,
-        asking: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
+/// Takes the time of a question. A macro, because a function would hold the future twice.
+macro_rules! measure {
+    ($measured:ident, $asking:expr) => {{
         let start = Instant::now();
-        let answer = asking.await;
-        self.metrics.asked(start.elapsed(), answer.is_err());
+        let answer = $asking.await;
+        $measured.metrics.asked(start.elapsed(), answer.is_err());
         answer
-    }
+    }};
 }
 
 impl<S: Store> Store for Measured<S> {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.measure(self.inner.charge(request)).await
+        measure!(self, self.inner.charge(request))
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.measure(self.inner.peek(request)).await
+        measure!(self, self.inner.peek(request))
     }
 
     async fn give_back(
@@ -48,23 +48,23 @@ impl<S: Store> Store for Measured<S> {
         request: &Request<'_>,
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
-        self.measure(self.inner.give_back(request, outcomes)).await
+        measure!(self, self.inner.give_back(request, outcomes))
     }
 
     async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.measure(self.inner.settle(request)).await
+        measure!(self, self.inner.settle(request))
     }
 
     async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.measure(self.inner.forget(scope, limit, key)).await
+        measure!(self, self.inner.forget(scope, limit, key))
     }
 
     async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.measure(self.inner.release(lease)).await
+        measure!(self, self.inner.release(lease))
     }
 
     async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.measure(self.inner.renew(lease)).await
+        measure!(self, self.inner.renew(lease))
     }
 
     /// Not measured: that would take longer than the answer.
