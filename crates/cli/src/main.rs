@@ -17,6 +17,10 @@ use std::process::ExitCode;
 use arguments::{Cli, Command};
 use clap::Parser as _;
 
+/// A server allocates and frees small things on every core, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.apply();

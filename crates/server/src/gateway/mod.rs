@@ -133,7 +133,8 @@ pub(crate) async fn serve(
             patience,
         };
         let service = tower::service_fn(move |request| {
-            screen::admit(entrance.clone(), limited.clone(), request)
+            // In a box, because it is moved several times before it is first polled.
+            Box::pin(screen::admit(entrance.clone(), limited.clone(), request))
         });
         (runtime.clone(), service)
     });

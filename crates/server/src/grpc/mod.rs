@@ -52,7 +52,10 @@ pub(crate) async fn serve(
     };
     let service = {
         let drain = drain.clone();
-        tower::service_fn(move |request| answer(Arc::clone(&server), drain.clone(), request))
+        // In a box, because it is moved several times before it is first polled.
+        tower::service_fn(move |request| {
+            Box::pin(answer(Arc::clone(&server), drain.clone(), request))
+        })
     };
     let places = threads
         .runtimes()
