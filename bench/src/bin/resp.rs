@@ -32,7 +32,15 @@ fn main() {
     std::fs::create_dir_all(&folder).expect("a folder");
 
     let mut ours = Command::new(program);
-    ours.args(["serve", "--http", "127.0.0.1:0", "--grpc", "off", "--resp", "127.0.0.1:0"]);
+    ours.args([
+        "serve",
+        "--http",
+        "127.0.0.1:0",
+        "--grpc",
+        "off",
+        "--resp",
+        "127.0.0.1:0",
+    ]);
     ours.args(["--log-level", "error", "--data-dir"])
         .arg(folder.join("data"));
     let (tidegate, port) = Tidegate::start(ours);
