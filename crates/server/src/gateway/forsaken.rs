@@ -94,10 +94,7 @@ where
 
     fn is_end_stream(&self) -> bool {
         let shared = self.shared.lock();
-        shared
-            .body
-            .as_ref()
-            .is_some_and(|body| body.is_end_stream())
+        shared.body.as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -105,7 +102,7 @@ where
         shared
             .body
             .as_ref()
-            .map(|body| body.size_hint())
+            .map(Body::size_hint)
             .unwrap_or_default()
     }
 }

@@ -47,9 +47,12 @@ where
     let mut answer = limited.oneshot(request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let is_watched = is_http2 && !answer.body().is_end_stream();
-        return Ok(answer.map(|body| match is_watched {
-            true => Either::Left(Either::Right(WatchedBody::new(body, patience))),
-            false => Either::Left(Either::Left(body)),
+        return Ok(answer.map(|body| {
+            Either::Left(if is_watched {
+                Either::Right(WatchedBody::new(body, patience))
+            } else {
+                Either::Left(body)
+            })
         }));
     }
     let server = hyper::upgrade::on(&mut answer);
