@@ -290,6 +290,8 @@ impl Errand {
         in_flight: InFlight,
     ) -> Tried {
         let (mut head, incoming) = answer.into_parts();
+        // Which version the server speaks is between it and this gateway.
+        head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
         if !hop::has_one_length(&head.headers) {
             return Tried::Failed(Failure::TwoLengths);

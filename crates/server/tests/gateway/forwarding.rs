@@ -258,3 +258,20 @@ async fn routes_choose_by_host_and_prefix() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_server_of_another_time_makes_no_difference_to_the_client() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..2 {
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server
+            .send("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            .await;
+        let answer = client.answer().await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
