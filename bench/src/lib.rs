@@ -14,6 +14,33 @@ pub fn median(mut turns: Vec<f64>) -> f64 {
     turns[turns.len() / 2]
 }
 
+/// What two cost, beside each other: the middle of many turns, and of the ratios of each turn.
+pub struct Beside {
+    pub ours: f64,
+    pub theirs: f64,
+    pub ratio: f64,
+}
+
+/// Lets two take turns: `turn` tells what the one at place 0 or 1 has cost in one of them.
+pub fn beside(turns: usize, mut turn: impl FnMut(usize) -> f64) -> Beside {
+    let (mut ratios, mut costs) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for number in 0..turns {
+        let mut cost = [0.0; 2];
+        // Whoever goes first changes from turn to turn.
+        for place in [number % 2, (number + 1) % 2] {
+            cost[place] = turn(place);
+            costs[place].push(cost[place]);
+        }
+        ratios.push(cost[0] / cost[1]);
+    }
+    let [ours, theirs] = costs.map(median);
+    Beside {
+        ours,
+        theirs,
+        ratio: median(ratios),
+    }
+}
+
 /// User and system time of a process so far, in microseconds.
 pub fn cpu_micros(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("its times");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tidegate_bench::load::load;
-use tidegate_bench::{cpu_micros, median};
+use tidegate_bench::{Beside, beside, cpu_micros};
 
 const CONNECTIONS: usize = 64;
 /// Requests of one turn, over all connections.
@@ -48,18 +48,11 @@ fn compare(program: &str) {
     for proxy in &proxies {
         proxy.turn();
     }
-    let (mut ratios, mut costs) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for turn in 0..TURNS {
-        let mut micros = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
-        for place in [turn % 2, (turn + 1) % 2] {
-            micros[place] = proxies[place].turn();
-            costs[place].push(micros[place]);
-        }
-        ratios.push(micros[0] / micros[1]);
-    }
-    let [ours, theirs] = costs.map(median);
-    let ratio = median(ratios);
+    let Beside {
+        ours,
+        theirs,
+        ratio,
+    } = beside(TURNS, |place| proxies[place].turn());
     println!(
         "CPU time of the proxy per request, {CONNECTIONS} connections, median of {TURNS} turns of {REQUESTS}:"
     );

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::task::{Context, Poll};
 
 use prost::Message;
-use tidegate_bench::{cpu_micros, median};
+use tidegate_bench::{Beside, beside, cpu_micros};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -112,20 +112,11 @@ fn compare(program: &str) {
     for server in &servers {
         runtime.block_on(server.turn());
     }
-    let mut ratios = Vec::new();
-    let mut costs = [Vec::new(), Vec::new()];
-    for turn in 0..TURNS {
-        let mut micros = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
-        for place in [turn % 2, (turn + 1) % 2] {
-            micros[place] = runtime.block_on(servers[place].turn());
-        }
-        ratios.push(micros[0] / micros[1]);
-        costs[0].push(micros[0]);
-        costs[1].push(micros[1]);
-    }
-    let [tidegate, tonic] = costs.map(median);
-    let ratio = median(ratios);
+    let Beside {
+        ours: tidegate,
+        theirs: tonic,
+        ratio,
+    } = beside(TURNS, |place| runtime.block_on(servers[place].turn()));
     println!(
         "CPU time of the server per call, {CONNECTIONS} connections, {IN_FLIGHT} in flight on each, median of {TURNS} turns of {CALLS}:"
     );

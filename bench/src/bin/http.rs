@@ -13,7 +13,7 @@ use std::thread;
 
 use axum::{Json, Router, routing::post};
 use serde::{Deserialize, Serialize};
-use tidegate_bench::{cpu_micros, median};
+use tidegate_bench::{Beside, beside, cpu_micros};
 
 const CONNECTIONS: usize = 64;
 /// Requests of one turn, over all connections.
@@ -70,20 +70,11 @@ fn compare(program: &str) {
             server.answer_length()
         );
     }
-    let mut ratios = Vec::new();
-    let mut costs = [Vec::new(), Vec::new()];
-    for turn in 0..TURNS {
-        let mut micros = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
-        for place in [turn % 2, (turn + 1) % 2] {
-            micros[place] = servers[place].turn();
-        }
-        ratios.push(micros[0] / micros[1]);
-        costs[0].push(micros[0]);
-        costs[1].push(micros[1]);
-    }
-    let [tidegate, axum] = costs.map(median);
-    let ratio = median(ratios);
+    let Beside {
+        ours: tidegate,
+        theirs: axum,
+        ratio,
+    } = beside(TURNS, |place| servers[place].turn());
     println!(
         "CPU time of the server per check, {CONNECTIONS} connections, median of {TURNS} turns of {REQUESTS}:"
     );

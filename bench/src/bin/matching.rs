@@ -73,7 +73,7 @@ fn gate(count: usize, matching: fn(usize) -> String) -> Gate<MemoryStore> {
         ));
     }
     let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, RuleSettings::default());
+    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
     Gate::new(MemoryStore::new(), rules)
 }

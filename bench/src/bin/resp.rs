@@ -7,7 +7,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use tidegate_bench::{cpu_micros, median};
+use tidegate_bench::{Beside, beside, cpu_micros};
 use tidegate_testkit::redis::RedisServer;
 
 const COMMANDS: usize = 400_000;
@@ -60,19 +60,11 @@ fn main() {
     for server in &servers {
         server.turn();
     }
-    let (mut ratios, mut costs) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for turn in 0..TURNS {
-        let mut micros = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
-        for place in [turn % 2, (turn + 1) % 2] {
-            micros[place] = servers[place].turn();
-        }
-        ratios.push(micros[0] / micros[1]);
-        costs[0].push(micros[0]);
-        costs[1].push(micros[1]);
-    }
-    let [throttle, incr] = costs.map(median);
-    let ratio = median(ratios);
+    let Beside {
+        ours: throttle,
+        theirs: incr,
+        ratio,
+    } = beside(TURNS, |place| servers[place].turn());
     println!(
         "CPU time of the server per command, 50 connections, 16 at a time, median of {TURNS} turns of {COMMANDS}:"
     );
