@@ -112,16 +112,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let handle = Handle::new();
         // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
-        announce("http", &listeners.http)?;
-        if let Some(listener) = &listeners.grpc {
-            announce("grpc", listener)?;
-        }
-        if let Some(listener) = &listeners.resp {
-            announce("resp", listener)?;
-        }
-        if let Some(listener) = &listeners.gateway {
-            announce("gateway", listener)?;
-        }
+        announce(&listeners)?;
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;
@@ -130,11 +121,24 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells on stdout where a front end is asked, for people and for scripts that chose port 0.
-fn announce(front_end: &str, listener: &tokio::net::TcpListener) -> std::io::Result<()> {
+/// Tells on stdout where each front end is asked, for people and for scripts that chose port 0. Who has
+/// read enough may close it: that is no reason not to serve.
+fn announce(listeners: &Listeners) -> std::io::Result<()> {
+    let all = [
+        ("http", Some(&listeners.http)),
+        ("grpc", listeners.grpc.as_ref()),
+        ("resp", listeners.resp.as_ref()),
+        ("gateway", listeners.gateway.as_ref()),
+    ];
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "listening {front_end}={}", listener.local_addr()?)?;
-    stdout.flush()
+    for (front_end, listener) in all {
+        let Some(listener) = listener else { continue };
+        let told = writeln!(stdout, "listening {front_end}={}", listener.local_addr()?);
+        if told.and_then(|()| stdout.flush()).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// SIGTERM and SIGINT end the server in good order, a second one at once; SIGHUP reloads.
