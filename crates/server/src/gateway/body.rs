@@ -9,7 +9,8 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use super::pool::Return;
+use super::http1::Broken;
+use super::pool::Borrowed;
 use super::upstream::InFlight;
 
 /// The body of an answer: a server's, or one made here.
@@ -22,7 +23,9 @@ pub(super) enum AnswerBody {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("the server behind the gateway broke off: {0}")]
-    Broken(#[source] hyper::Error),
+    Http1(#[from] Broken),
+    #[error("the server behind the gateway broke off: {0}")]
+    Http2(#[from] hyper::Error),
     #[error("the server behind the gateway was silent for too long")]
     Silent,
 }
@@ -30,30 +33,58 @@ pub(super) enum BodyError {
 /// What a server sends, as it comes. Its connection is kept for others when the body has ended, and closed
 /// if it is given up before.
 pub(super) struct UpstreamBody {
-    incoming: Incoming,
-    /// The connection, if it has to be driven from here.
-    link: Option<Return>,
+    source: Source,
     /// Until the end of the answer.
     in_flight: Option<InFlight>,
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
 }
 
+/// Where a body comes from.
+pub(super) enum Source {
+    Http1(Borrowed),
+    Http2(Incoming),
+    Ended,
+}
+
+impl Source {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Http1(link) => link.connection.poll_body(cx).map_err(BodyError::Http1),
+            Self::Http2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::Http2),
+            Self::Ended => Poll::Ready(None),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Http1(link) => link.connection.is_end(),
+            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Ended => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(link) => link.connection.size_hint(),
+            Self::Http2(incoming) => incoming.size_hint(),
+            Self::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
 impl UpstreamBody {
-    pub(super) fn new(
-        incoming: Incoming,
-        link: Option<Return>,
-        in_flight: InFlight,
-        patience: Duration,
-    ) -> Self {
+    pub(super) fn new(source: Source, in_flight: InFlight, patience: Duration) -> Self {
         let mut body = Self {
-            incoming,
-            link,
+            source,
             in_flight: Some(in_flight),
             patience,
             silence: None,
         };
-        if body.incoming.is_end_stream() {
+        if body.source.is_end() {
             body.end();
         }
         body
@@ -61,10 +92,9 @@ impl UpstreamBody {
 
     /// The body of an answer that changes the protocol: none, but the server is busy for as long as it is
     /// there.
-    pub(super) fn of_tunnel(incoming: Incoming, in_flight: InFlight) -> Self {
+    pub(super) fn of_tunnel(in_flight: InFlight) -> Self {
         Self {
-            incoming,
-            link: None,
+            source: Source::Ended,
             in_flight: Some(in_flight),
             patience: Duration::MAX,
             silence: None,
@@ -72,26 +102,11 @@ impl UpstreamBody {
     }
 
     fn end(&mut self) {
-        if let Some(link) = self.link.take() {
-            link.keep();
+        if let Source::Http1(link) = std::mem::replace(&mut self.source, Source::Ended) {
+            link.give_back();
         }
         self.in_flight = None;
         self.silence = None;
-    }
-
-    fn poll_incoming(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.incoming).poll_frame(cx);
-        if frame.is_ready() {
-            return frame;
-        }
-        let Some(link) = &mut self.link else {
-            return Poll::Pending;
-        };
-        link.connection.drive(cx);
-        Pin::new(&mut self.incoming).poll_frame(cx)
     }
 
     /// Whether nothing has come for too long. The clock starts when there is first something to wait for.
@@ -113,25 +128,25 @@ impl Body for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        match this.poll_incoming(cx) {
+        match this.source.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.silence = None;
                 // Who knows the length asks no more after the last of it.
-                if this.incoming.is_end_stream() {
+                if this.source.is_end() {
                     this.end();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                this.link = None;
-                Poll::Ready(Some(Err(BodyError::Broken(error))))
+                this.source = Source::Ended;
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {
                 this.end();
                 Poll::Ready(None)
             }
             Poll::Pending if this.is_silent(cx) => {
-                this.link = None;
+                this.source = Source::Ended;
                 Poll::Ready(Some(Err(BodyError::Silent)))
             }
             Poll::Pending => Poll::Pending,
@@ -139,11 +154,11 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.source.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.source.size_hint()
     }
 }
 

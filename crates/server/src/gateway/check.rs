@@ -1,5 +1,6 @@
 //! Asks the servers behind the gateway whether they are well, if the configuration says so.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,9 +64,17 @@ async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) 
         return false;
     };
     *request.uri_mut() = uri;
-    let answer = match connected {
-        Connected::Http1(mut connection) => connection.send(request).await,
-        Connected::Http2(mut sender) => send_http2(&mut sender, request).await,
+    let status = match connected {
+        Connected::Http1(mut connection) => {
+            let (head, body) = request.into_parts();
+            connection.begin(&head, None, body);
+            let answer = poll_fn(|cx| connection.poll_answer(cx)).await;
+            answer.ok().map(|head| head.status)
+        }
+        Connected::Http2(mut sender) => {
+            let answer = send_http2(&mut sender, request).await;
+            answer.ok().map(|answer| answer.status())
+        }
     };
-    answer.is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
+    status.is_some_and(|status| status.is_success() || status.is_redirection())
 }

@@ -1,16 +1,13 @@
 //! Connections to the servers behind the gateway: TCP, TLS where it is asked for, and the version of HTTP
 //! that both ends speak.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -20,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::http1::{Http1, Stream};
 use super::request_body::RequestBody;
 use super::upstream::Upstream;
 use crate::config::UpstreamScheme;
@@ -38,7 +36,7 @@ pub(super) struct Connector {
 
 /// A connection that stands.
 pub(super) enum Connected {
-    Http1(Http1),
+    Http1(Box<Http1>),
     Http2(http2::SendRequest<RequestBody>),
 }
 
@@ -79,7 +77,7 @@ impl Connector {
         let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
         stream.set_nodelay(true)?;
         match url.scheme {
-            UpstreamScheme::Http => Http1::open(stream).await.map(Connected::Http1),
+            UpstreamScheme::Http => Ok(Connected::Http1(Http1::new(Stream::Plain(stream)))),
             UpstreamScheme::H2c if needs_http1 => Err(io::Error::other(
                 "a server that is spoken to by HTTP/2 alone takes no upgrades",
             )),
@@ -91,7 +89,8 @@ impl Connector {
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                     return open_http2(stream).await.map(Connected::Http2);
                 }
-                Http1::open(stream).await.map(Connected::Http1)
+                let stream = Stream::Tls(Box::new(stream));
+                Ok(Connected::Http1(Http1::new(stream)))
             }
         }
     }
@@ -116,75 +115,8 @@ where
     Ok(sender)
 }
 
-/// An HTTP/1.1 connection. It works only while one who waits for it polls it: the request and its answer
-/// stay in the task of the client's connection.
-pub(super) struct Http1 {
-    sender: http1::SendRequest<RequestBody>,
-    driver: Option<Driver>,
-}
-
-type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
-
-impl Http1 {
-    async fn open<T>(io: T) -> io::Result<Self>
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let handshake = http1::Builder::new().handshake(TokioIo::new(io));
-        let (sender, connection) = handshake.await.map_err(io::Error::other)?;
-        Ok(Self {
-            sender,
-            driver: Some(Box::pin(connection.with_upgrades())),
-        })
-    }
-
-    /// Lets the connection read and write what it can.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(driver) = &mut self.driver
-            && driver.as_mut().poll(cx).is_ready()
-        {
-            self.driver = None;
-        }
-    }
-
-    /// Whether the next request can be sent.
-    pub(super) fn is_free(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        self.driver.is_some() && self.sender.is_ready()
-    }
-
-    /// Sends a request, and waits for the head of its answer.
-    pub(super) async fn send(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, NotSent> {
-        let mut answer = std::pin::pin!(self.sender.try_send_request(request));
-        poll_fn(|cx| {
-            if let Some(driver) = &mut self.driver
-                && driver.as_mut().poll(cx).is_ready()
-            {
-                self.driver = None;
-            }
-            answer.as_mut().poll(cx)
-        })
-        .await
-    }
-
-    /// Leaves the connection to a task of its own, which ends when its protocol has changed.
-    pub(super) fn let_go(self) {
-        if let Some(driver) = self.driver {
-            let sender = self.sender;
-            tokio::spawn(async move {
-                if let Err(error) = driver.await {
-                    tracing::debug!(%error, "a connection to a server behind the gateway ended");
-                }
-                drop(sender);
-            });
-        }
-    }
-}
-
-/// The same over HTTP/2, where the connection has a task of its own.
+/// Sends a request over HTTP/2, where the connection has a task of its own, and waits for the head of its
+/// answer.
 pub(super) async fn send_http2(
     sender: &mut http2::SendRequest<RequestBody>,
     request: Request<RequestBody>,

@@ -1,6 +1,7 @@
 //! Why a request was not answered by a server, and what its client is told. Nothing of what stands behind
 //! the gateway is in it: that is for the log.
 
+use std::error::Error;
 use std::io;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::header::{CONNECTION, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
+use super::http1::Broken;
 use super::request_body::BrokenBody;
 use crate::http::Problem;
 
@@ -23,7 +25,7 @@ pub(super) enum Failure {
     #[error("the server behind this gateway cannot be reached in time")]
     SlowConnection,
     #[error("the server behind this gateway did not answer as HTTP wants it")]
-    BadAnswer(#[source] hyper::Error),
+    BadAnswer(#[source] Box<dyn Error + Send + Sync>),
     #[error("the server behind this gateway sent an answer whose length can be read in two ways")]
     TwoLengths,
     #[error("the server behind this gateway changed the protocol, and nobody had asked it to")]
@@ -39,16 +41,24 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// What an error of a connection means.
-    pub(super) fn of(error: hyper::Error) -> Self {
-        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    /// What an error of an HTTP/1.1 connection means.
+    pub(super) fn of_http1(error: Broken) -> Self {
+        match error {
+            Broken::Body(_) => Self::BrokenBody,
+            other => Self::BadAnswer(other.into()),
+        }
+    }
+
+    /// What an error of an HTTP/2 connection means.
+    pub(super) fn of_http2(error: hyper::Error) -> Self {
+        let mut source: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(inner) = source {
             if inner.is::<BrokenBody>() {
                 return Self::BrokenBody;
             }
             source = inner.source();
         }
-        Self::BadAnswer(error)
+        Self::BadAnswer(error.into())
     }
 
     fn status(&self) -> StatusCode {

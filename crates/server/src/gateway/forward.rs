@@ -2,32 +2,36 @@
 //! requests are sent again when that fails.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version, request, response};
 use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use quanta::Instant;
 use tidegate::path::normalise;
 use tidegate_tower::{MeasuredFrom, Unmeasured};
 use tokio::time::timeout;
 
-use super::body::{AnswerBody, UpstreamBody};
+use super::alarm::Alarm;
+use super::body::{AnswerBody, Source, UpstreamBody};
 use super::connect::{Connected, send_http2};
 use super::failure::Failure;
-use super::pool::{Pool, Return};
+use super::pool::{Borrowed, Pool};
 use super::request_body::{Progress, RequestBody};
-use super::rewrite::{copy, for_http1, for_http2, without_prefix};
+use super::rewrite::{for_http2, other_host, without_prefix};
 use super::route::Route;
+use super::tunnel::ServerEnd;
 use super::upstream::{InFlight, Outcome, Upstream, pick};
 use super::{Gateway, forwarded, hop};
 use crate::config::UpstreamScheme;
 use crate::listen::Peer;
 
 /// What one worker forwards with.
-#[derive(Clone)]
 pub(super) struct Lane {
     pub(super) gateway: Arc<Gateway>,
     pub(super) pool: Arc<Pool>,
@@ -38,11 +42,11 @@ static TURN: AtomicUsize = AtomicUsize::new(0);
 
 /// Sends a request on, and answers with what comes back.
 pub(super) async fn forward(
-    lane: Lane,
+    lane: Arc<Lane>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let answered = match lane.prepare(request) {
-        Ok(errand) => errand.run(&lane).await,
+        Ok(mut errand) => errand.run(&lane).await,
         Err(failure) => Err(failure),
     };
     Ok(answered.unwrap_or_else(|failure| {
@@ -55,41 +59,40 @@ pub(super) async fn forward(
 
 /// A request that is ready to be sent, and what is known about it.
 struct Errand {
-    request: Request<RequestBody>,
+    head: request::Parts,
+    body: RequestBody,
     route: Arc<Route>,
     progress: Option<Arc<Progress>>,
     upgrade: Option<HeaderValue>,
-    /// Whether it may be sent twice: its method does the same twice as once, and it has no body.
-    is_repeatable: bool,
 }
 
 /// How one try ended.
 enum Tried {
     Answered(Response<AnswerBody>),
     /// It may be sent again, to another server if there is one.
-    Again(Failure, Request<RequestBody>),
+    Again(Failure),
     /// Nothing of it has left, because the connection was old.
-    Stale(Failure, Request<RequestBody>),
+    Stale(Failure),
     Failed(Failure),
 }
 
 impl Lane {
     fn prepare(&self, request: Request<Incoming>) -> Result<Errand, Failure> {
-        let (mut parts, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let routes = &self.gateway.routes;
         let route = if let Some(route) = routes.only() {
             route
         } else {
-            let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+            let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
-            let path = normalise(parts.uri.path(), slashes).unwrap_or_default();
+            let path = normalise(head.uri.path(), slashes).unwrap_or_default();
             let found = routes.find(host.unwrap_or_default(), &path);
             found.ok_or(Failure::NoRoute)?
         };
-        let peer = parts.extensions.get::<Peer>().copied();
-        parts.extensions.clear();
+        let peer = head.extensions.get::<Peer>().copied();
+        head.extensions.clear();
         let (body, progress) = RequestBody::of(body);
-        let headers = &mut parts.headers;
+        let headers = &mut head.headers;
         let leg = hop::strip(headers);
         if let Some(Peer(peer)) = peer {
             let gateway = &self.gateway;
@@ -97,18 +100,18 @@ impl Lane {
         }
         let upgrade = leg
             .upgrade
-            .filter(|protocol| parts.version == Version::HTTP_11 && !hop::names_http2(protocol));
+            .filter(|protocol| head.version == Version::HTTP_11 && !hop::names_http2(protocol));
         if let Some(protocol) = &upgrade {
             hop::put_upgrade(headers, protocol.clone());
         }
-        parts.version = Version::HTTP_11;
+        head.version = Version::HTTP_11;
         if route.config.strips_prefix {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
-            parts.uri = without_prefix(&parts.uri, &route.config.prefix, slashes)?;
+            head.uri = without_prefix(&head.uri, &route.config.prefix, slashes)?;
         }
         Ok(Errand {
-            is_repeatable: parts.method.is_idempotent() && progress.is_none() && upgrade.is_none(),
-            request: Request::from_parts(parts, body),
+            head,
+            body,
             route: Arc::clone(route),
             progress,
             upgrade,
@@ -117,34 +120,31 @@ impl Lane {
 }
 
 impl Errand {
-    async fn run(mut self, lane: &Lane) -> Result<Response<AnswerBody>, Failure> {
-        let mut retries = self.route.config.retries;
+    async fn run(&mut self, lane: &Lane) -> Result<Response<AnswerBody>, Failure> {
+        let route = Arc::clone(&self.route);
+        let mut retries = route.config.retries;
         let mut tried: Vec<usize> = Vec::new();
         let mut must_be_new = false;
         let mut last = Failure::NoneUp;
-        let mut request = std::mem::replace(&mut self.request, Request::new(RequestBody::None));
         loop {
-            let route = Arc::clone(&self.route);
-            let upstreams = &route.upstreams;
             // All were tried: again from the beginning.
-            if !tried.is_empty() && tried.len() >= upstreams.len() {
+            if !tried.is_empty() && tried.len() >= route.upstreams.len() {
                 tried.clear();
             }
-            let Some(upstream) = pick(upstreams, &tried, &TURN) else {
+            let Some(upstream) = pick(&route.upstreams, &tried, &TURN) else {
                 return Err(last);
             };
-            let again = match self.attempt(lane, upstream, request, must_be_new).await {
+            match self.attempt(lane, upstream, must_be_new).await {
                 Tried::Answered(answer) => return Ok(answer),
                 Tried::Failed(failure) => {
                     upstream.count(Outcome::Failed);
                     return Err(failure);
                 }
-                Tried::Stale(failure, again) if !must_be_new => {
+                Tried::Stale(failure) if !must_be_new => {
                     last = failure;
                     must_be_new = true;
-                    again
                 }
-                Tried::Again(failure, again) | Tried::Stale(failure, again) => {
+                Tried::Again(failure) | Tried::Stale(failure) => {
                     upstream.count(Outcome::Failed);
                     if retries == 0 {
                         return Err(failure);
@@ -153,69 +153,126 @@ impl Errand {
                     last = failure;
                     must_be_new = true;
                     tried.push(upstream.place);
-                    again
                 }
-            };
+            }
             upstream.count_retry();
-            request = again;
         }
     }
 
-    async fn attempt(
-        &self,
-        lane: &Lane,
-        upstream: &Arc<Upstream>,
-        request: Request<RequestBody>,
-        must_be_new: bool,
-    ) -> Tried {
+    /// Whether it may be sent twice: its method does the same twice as once, and it has no body.
+    fn is_repeatable(&self) -> bool {
+        self.head.method.is_idempotent() && self.progress.is_none() && self.upgrade.is_none()
+    }
+
+    async fn attempt(&mut self, lane: &Lane, upstream: &Arc<Upstream>, must_be_new: bool) -> Tried {
         let in_flight = InFlight::begin(upstream);
         let (connection, is_new) = match self.connection(lane, upstream, must_be_new).await {
             Ok(connection) => connection,
             // Nothing has left yet.
-            Err(failure) => return Tried::Again(failure, request),
+            Err(failure) => return Tried::Again(failure),
         };
-        let copy = self.is_repeatable.then(|| copy(&request));
         let start = Instant::now();
-        let (sent, link) = match connection {
-            Connected::Http1(mut connection) => {
-                let request = for_http1(request, upstream, &self.route);
-                let sent = self.in_time(connection.send(request)).await;
-                (sent, Some(connection))
-            }
-            Connected::Http2(mut sender) => {
-                let request = match for_http2(request, upstream, &self.route) {
-                    Ok(request) => request,
-                    Err(failure) => return Tried::Failed(failure),
+        let (head, source) = match connection {
+            Connected::Http1(connection) => {
+                let link = Borrowed {
+                    pool: Arc::clone(&lane.pool),
+                    place: upstream.place,
+                    connection,
                 };
-                (self.in_time(send_http2(&mut sender, request)).await, None)
+                match self.ask_http1(link, upstream, is_new).await {
+                    Ok((head, link)) => (head, Source::Http1(link)),
+                    Err(tried) => return tried,
+                }
             }
-        };
-        let answer = match sent {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(mut error)) => {
-                let unsent = error.take_message();
-                let error = error.into_error();
-                // Something of an answer has come.
-                let is_answered = error.is_parse();
-                let failure = Failure::of(error);
-                return match (unsent, copy) {
-                    (Some(unsent), _) if is_new => Tried::Again(failure, unsent),
-                    (Some(unsent), _) => Tried::Stale(failure, unsent),
-                    (None, Some(copy)) if !is_answered => Tried::Again(failure, copy),
-                    (None, _) => Tried::Failed(failure),
-                };
+            // In a box, because most requests go another way.
+            Connected::Http2(sender) => {
+                match Box::pin(self.ask_http2(sender, upstream, is_new)).await {
+                    Ok(answer) => {
+                        let (head, incoming) = answer.into_parts();
+                        (head, Source::Http2(incoming))
+                    }
+                    Err(tried) => return tried,
+                }
             }
-            Err(failure) => return Tried::Failed(failure),
         };
         upstream.health.succeeded();
         upstream.answered_after(start.elapsed());
-        upstream.count(Outcome::of(answer.status()));
-        let link = link.map(|connection| Return {
-            pool: Arc::clone(&lane.pool),
-            place: upstream.place,
-            connection,
-        });
-        self.answer(answer, link, in_flight)
+        upstream.count(Outcome::of(head.status));
+        self.answer(head, source, in_flight)
+    }
+
+    async fn ask_http1(
+        &mut self,
+        mut link: Borrowed,
+        upstream: &Upstream,
+        is_new: bool,
+    ) -> Result<(response::Parts, Borrowed), Tried> {
+        let connection = &mut link.connection;
+        let host = other_host(&self.head.headers, upstream, &self.route);
+        connection.begin(&self.head, host, std::mem::take(&mut self.body));
+        let mut alarm = std::mem::take(&mut connection.alarm);
+        let answer = self
+            .in_time(&mut alarm, |cx| connection.poll_answer(cx))
+            .await;
+        connection.alarm = alarm;
+        let failure = match answer {
+            Ok(Ok(head)) => return Ok((head, link)),
+            Ok(Err(broken)) => Failure::of_http1(broken),
+            Err(failure) => return Err(Tried::Failed(failure)),
+        };
+        if matches!(failure, Failure::BrokenBody) {
+            return Err(Tried::Failed(failure));
+        }
+        if let Some(body) = connection.take_back() {
+            self.body = body;
+            return Err(if is_new {
+                Tried::Again(failure)
+            } else {
+                Tried::Stale(failure)
+            });
+        }
+        // Who has said something may have done something.
+        if self.is_repeatable() && !connection.has_heard() {
+            return Err(Tried::Again(failure));
+        }
+        Err(Tried::Failed(failure))
+    }
+
+    async fn ask_http2(
+        &mut self,
+        mut sender: http2::SendRequest<RequestBody>,
+        upstream: &Upstream,
+        is_new: bool,
+    ) -> Result<Response<Incoming>, Tried> {
+        let head = self.head.clone();
+        let request = Request::from_parts(head, std::mem::take(&mut self.body));
+        let request = for_http2(request, upstream, &self.route).map_err(Tried::Failed)?;
+        let mut sending = std::pin::pin!(send_http2(&mut sender, request));
+        let answer = self
+            .in_time(&mut Alarm::default(), |cx| sending.as_mut().poll(cx))
+            .await;
+        let mut error = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error,
+            Err(failure) => return Err(Tried::Failed(failure)),
+        };
+        let unsent = error.take_message();
+        let error = error.into_error();
+        // Something of an answer has come.
+        let is_answered = error.is_parse();
+        let failure = Failure::of_http2(error);
+        Err(match unsent {
+            Some(unsent) => {
+                self.body = unsent.into_body();
+                if is_new {
+                    Tried::Again(failure)
+                } else {
+                    Tried::Stale(failure)
+                }
+            }
+            None if self.is_repeatable() && !is_answered => Tried::Again(failure),
+            None => Tried::Failed(failure),
+        })
     }
 
     /// A connection to a server, and whether it is new.
@@ -225,18 +282,26 @@ impl Errand {
         upstream: &Upstream,
         must_be_new: bool,
     ) -> Result<(Connected, bool), Failure> {
-        let needs_http1 = self.upgrade.is_some();
-        if !must_be_new {
-            if !needs_http1
-                && upstream.url.scheme != UpstreamScheme::Http
-                && let Some(sender) = lane.pool.http2(upstream)
-            {
-                return Ok((Connected::Http2(sender), false));
-            }
-            if let Some(connection) = lane.pool.take_http1(upstream) {
-                return Ok((Connected::Http1(connection), false));
-            }
+        if !must_be_new && let Some(connection) = self.waiting_connection(lane, upstream) {
+            return Ok((connection, false));
         }
+        // In a box, because what a handshake needs is large, and few requests need it.
+        let connected = Box::pin(self.new_connection(lane, upstream)).await;
+        connected.map(|connection| (connection, true))
+    }
+
+    fn waiting_connection(&self, lane: &Lane, upstream: &Upstream) -> Option<Connected> {
+        if self.upgrade.is_none()
+            && upstream.url.scheme != UpstreamScheme::Http
+            && let Some(sender) = lane.pool.http2(upstream)
+        {
+            return Some(Connected::Http2(sender));
+        }
+        lane.pool.take_http1(upstream).map(Connected::Http1)
+    }
+
+    async fn new_connection(&self, lane: &Lane, upstream: &Upstream) -> Result<Connected, Failure> {
+        let needs_http1 = self.upgrade.is_some();
         let given_up = GivenUp(Some(upstream));
         let connecting = lane.gateway.connector.connect(upstream, needs_http1);
         let connected = timeout(self.route.config.connect_timeout, connecting).await;
@@ -247,7 +312,7 @@ impl Errand {
                 if let Connected::Http2(sender) = &connected {
                     lane.pool.keep_http2(upstream.place, sender.clone());
                 }
-                return Ok((connected, true));
+                return Ok(connected);
             }
             Ok(Err(error)) => Failure::Unreachable(error),
             Err(_) => Failure::SlowConnection,
@@ -257,39 +322,39 @@ impl Errand {
     }
 
     /// Waits for an answer for as long as the route says, counted from the last that the client sent.
-    async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
-        let mut answer = std::pin::pin!(answer);
-        let frames = || {
-            self.progress
-                .as_ref()
-                .map_or(0, |progress| progress.frames())
-        };
-        let mut before = frames();
-        loop {
-            if let Ok(answer) = timeout(self.route.config.timeout, &mut answer).await {
-                return Ok(answer);
+    async fn in_time<T>(
+        &self,
+        alarm: &mut Alarm,
+        mut answer: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Failure> {
+        let patience = self.route.config.timeout;
+        let progress = self.progress.as_deref();
+        let mut before = 0;
+        alarm.set(patience);
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer(cx) {
+                return Poll::Ready(Ok(answer));
             }
-            let is_waiting_for_client = self
-                .progress
-                .as_ref()
-                .is_some_and(|progress| progress.is_awaited());
-            if before != frames() {
-                before = frames();
-            } else if is_waiting_for_client {
-                return Err(Failure::SlowClient);
+            loop {
+                ready!(alarm.poll(cx));
+                let frames = progress.map_or(0, Progress::frames);
+                if frames == before {
+                    break;
+                }
+                before = frames;
+                alarm.set(patience);
+            }
+            let is_client_slow = progress.is_some_and(Progress::is_awaited);
+            Poll::Ready(Err(if is_client_slow {
+                Failure::SlowClient
             } else {
-                return Err(Failure::SlowAnswer);
-            }
-        }
+                Failure::SlowAnswer
+            }))
+        })
+        .await
     }
 
-    fn answer(
-        &self,
-        answer: Response<Incoming>,
-        link: Option<Return>,
-        in_flight: InFlight,
-    ) -> Tried {
-        let (mut head, incoming) = answer.into_parts();
+    fn answer(&self, mut head: response::Parts, source: Source, in_flight: InFlight) -> Tried {
         // Which version the server speaks is between it and this gateway.
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
@@ -297,24 +362,24 @@ impl Errand {
             return Tried::Failed(Failure::TwoLengths);
         }
         let leg = hop::strip(&mut head.headers);
+        head.extensions.clear();
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
-            head.extensions.clear();
             let ended = self.progress.as_ref().and_then(|sent| sent.ended());
             if let Some(ended) = ended {
                 head.extensions.insert(MeasuredFrom(ended));
             }
-            let body = UpstreamBody::new(incoming, link, in_flight, patience);
+            let body = UpstreamBody::new(source, in_flight, patience);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
-        let (Some(_), Some(link)) = (&self.upgrade, link) else {
+        let (Some(_), Source::Http1(link)) = (&self.upgrade, source) else {
             return Tried::Failed(Failure::UnwantedUpgrade);
         };
         if let Some(protocol) = leg.upgrade {
             hop::put_upgrade(&mut head.headers, protocol);
         }
-        head.extensions.insert(super::tunnel::Patience(patience));
-        link.connection.let_go();
-        let body = UpstreamBody::of_tunnel(incoming, in_flight);
+        let tunnel = link.connection.into_tunnel();
+        head.extensions.insert(ServerEnd::new(tunnel, patience));
+        let body = UpstreamBody::of_tunnel(in_flight);
         Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)))
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! The road of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
 //! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`), picks a server
-//! (`upstream.rs`, `health.rs`) and sends it over a connection (`pool.rs`, `connect.rs`) with the headers
+//! (`upstream.rs`, `health.rs`) and sends it over a connection (`pool.rs`, `connect.rs`, `http1/`) with the headers
 //! that belong on the next leg (`hop.rs`, `forwarded.rs`). `body.rs` carries bodies both ways, `tunnel.rs`
 //! connections that change their protocol, `failure.rs` turns what went wrong into replies.
 //!
 //! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
 //! connections to the servers behind: no request is handed from thread to thread.
 
+mod alarm;
 mod body;
 mod check;
 mod connect;
@@ -18,6 +19,7 @@ mod forward;
 mod forwarded;
 mod health;
 mod hop;
+mod http1;
 mod own;
 mod pool;
 mod request_body;
@@ -118,13 +120,13 @@ pub(crate) async fn serve(
         patience: settings.drain_timeout.mul_f64(0.9),
     };
     let places = threads.runtimes().map(|runtime| {
-        let lane = forward::Lane {
+        let lane = Arc::new(forward::Lane {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
-        };
+        });
         runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
         let limited = layer.layer(tower::service_fn(move |request| {
-            forward::forward(lane.clone(), request)
+            forward::forward(Arc::clone(&lane), request)
         }));
         let entrance = Entrance {
             server: Arc::clone(&server),

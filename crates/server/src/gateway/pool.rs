@@ -7,7 +7,7 @@ use hyper::client::conn::http2;
 use parking_lot::Mutex;
 use quanta::Instant;
 
-use super::connect::Http1;
+use super::http1::Http1;
 use super::request_body::RequestBody;
 use super::upstream::Upstream;
 
@@ -26,7 +26,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Rack {
     /// The one that was used last is the last.
-    http1: Vec<(Http1, Instant)>,
+    http1: Vec<(Box<Http1>, Instant)>,
     /// Shared by all requests.
     http2: Option<http2::SendRequest<RequestBody>>,
 }
@@ -39,7 +39,7 @@ impl Pool {
     }
 
     /// A connection that waits and is still good.
-    pub(super) fn take_http1(&self, upstream: &Upstream) -> Option<Http1> {
+    pub(super) fn take_http1(&self, upstream: &Upstream) -> Option<Box<Http1>> {
         let rack = self.racks.get(upstream.place)?;
         loop {
             let (mut connection, _) = rack.lock().http1.pop()?;
@@ -50,11 +50,12 @@ impl Pool {
     }
 
     /// Keeps a connection, if it can take another request.
-    pub(super) fn keep_http1(&self, place: usize, mut connection: Http1) {
+    fn keep_http1(&self, place: usize, mut connection: Box<Http1>) {
         let Some(rack) = self.racks.get(place) else {
             return;
         };
-        if connection.is_free() {
+        if connection.can_be_kept() {
+            connection.rest();
             let mut rack = rack.lock();
             if rack.http1.len() < MOST_IDLE {
                 rack.http1.push((connection, Instant::now()));
@@ -103,15 +104,15 @@ pub(super) async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-/// Where a connection goes when its answer has ended.
-pub(super) struct Return {
+/// A connection in use, and where it goes when its answer has ended.
+pub(super) struct Borrowed {
     pub(super) pool: Arc<Pool>,
     pub(super) place: usize,
-    pub(super) connection: Http1,
+    pub(super) connection: Box<Http1>,
 }
 
-impl Return {
-    pub(super) fn keep(self) {
+impl Borrowed {
+    pub(super) fn give_back(self) {
         self.pool.keep_http1(self.place, self.connection);
     }
 }

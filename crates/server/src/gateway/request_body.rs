@@ -12,15 +12,27 @@ use tokio::time::Instant;
 use super::{forwarded, hop};
 
 /// The body of a request: none, or what the client sends, as it comes.
+#[derive(Default)]
 pub(super) enum RequestBody {
+    #[default]
     None,
-    Client(Incoming, Arc<Progress>),
+    Client {
+        incoming: Incoming,
+        progress: Arc<Progress>,
+        /// Taken off before, and to be sent once more.
+        again: Option<Bytes>,
+    },
 }
 
-/// The client's body broke off, or was malformed.
+/// Why a client's body cannot be sent on.
 #[derive(Debug, thiserror::Error)]
-#[error("the body of the request cannot be read: {0}")]
-pub(super) struct BrokenBody(#[source] hyper::Error);
+pub(super) enum BrokenBody {
+    /// It broke off, or was malformed.
+    #[error("the body of the request cannot be read: {0}")]
+    Unreadable(#[source] hyper::Error),
+    #[error("the body of the request is not as long as its head says")]
+    Length,
+}
 
 /// How far a body has come, for who waits for the answer.
 #[derive(Debug, Default)]
@@ -57,12 +69,24 @@ impl Progress {
 
 impl RequestBody {
     /// What a client sends, and how far it has come if there is anything to send.
-    pub(super) fn of(body: Incoming) -> (Self, Option<Arc<Progress>>) {
-        if body.is_end_stream() {
+    pub(super) fn of(incoming: Incoming) -> (Self, Option<Arc<Progress>>) {
+        if incoming.is_end_stream() {
             return (Self::None, None);
         }
         let progress = Arc::new(Progress::default());
-        (Self::Client(body, Arc::clone(&progress)), Some(progress))
+        let body = Self::Client {
+            incoming,
+            progress: Arc::clone(&progress),
+            again: None,
+        };
+        (body, Some(progress))
+    }
+
+    /// Puts bytes back that were taken off it.
+    pub(super) fn put_back(&mut self, bytes: Bytes) {
+        if let Self::Client { again, .. } = self {
+            *again = Some(bytes);
+        }
     }
 }
 
@@ -74,16 +98,24 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
-        let Self::Client(body, progress) = self.get_mut() else {
+        let Self::Client {
+            incoming,
+            progress,
+            again,
+        } = self.get_mut()
+        else {
             return Poll::Ready(None);
         };
-        let frame = Pin::new(&mut *body).poll_frame(cx);
+        if let Some(bytes) = again.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        let frame = Pin::new(&mut *incoming).poll_frame(cx);
         progress
             .is_awaited
             .store(frame.is_pending(), Ordering::Relaxed);
         let mut frame = ready!(frame);
         progress.frames.fetch_add(1, Ordering::Relaxed);
-        if frame.is_none() || body.is_end_stream() {
+        if frame.is_none() || incoming.is_end_stream() {
             progress.end();
         }
         if let Some(Ok(frame)) = &mut frame
@@ -92,20 +124,30 @@ impl Body for RequestBody {
             hop::strip(trailers);
             forwarded::strip(trailers);
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(BrokenBody)))
+        Poll::Ready(frame.map(|frame| frame.map_err(BrokenBody::Unreadable)))
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::None => true,
-            Self::Client(body, _) => body.is_end_stream(),
+            Self::Client {
+                incoming, again, ..
+            } => again.is_none() && incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::None => SizeHint::with_exact(0),
-            Self::Client(body, _) => body.size_hint(),
+        let Self::Client {
+            incoming, again, ..
+        } = self
+        else {
+            return SizeHint::with_exact(0);
+        };
+        let hint = incoming.size_hint();
+        let again = again.as_ref().map_or(0, Bytes::len) as u64;
+        match hint.exact() {
+            Some(length) => SizeHint::with_exact(length.saturating_add(again)),
+            None => hint,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A request in the form in which a server gets it.
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Scheme, Uri};
-use http::{HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderValue, Request, Version};
 use tidegate::path::{EncodedSlashes, encode, normalise};
 
 use super::failure::Failure;
@@ -34,33 +34,14 @@ pub(super) fn without_prefix(
     Ok(Uri::from(path))
 }
 
-/// The same request once more, without its body.
-pub(super) fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::None);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    *copy.version_mut() = request.version();
-    copy
-}
-
-/// In the form of HTTP/1.1: the length of a body is said by one header.
-pub(super) fn for_http1(
-    mut request: Request<RequestBody>,
-    upstream: &Upstream,
+/// The host that a server is asked for, if it is not the one that the request names.
+pub(super) fn other_host<'u>(
+    headers: &HeaderMap,
+    upstream: &'u Upstream,
     route: &Route,
-) -> Request<RequestBody> {
-    let has_body = matches!(request.body(), RequestBody::Client(..));
-    let headers = request.headers_mut();
-    if has_body && !headers.contains_key(CONTENT_LENGTH) {
-        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if (route.config.replaces_host || !headers.contains_key(HOST))
-        && let Some(host) = &upstream.host
-    {
-        headers.insert(HOST, host.clone());
-    }
-    request
+) -> Option<&'u HeaderValue> {
+    let is_other = route.config.replaces_host || !headers.contains_key(HOST);
+    upstream.host.as_ref().filter(|_| is_other)
 }
 
 /// In the form of HTTP/2: the host is part of the URI.

@@ -55,11 +55,10 @@ where
             })
         }));
     }
-    let server = hyper::upgrade::on(&mut answer);
+    let server = answer.extensions_mut().remove::<tunnel::ServerEnd>();
     let (head, body) = answer.into_parts();
-    let patience = head.extensions.get().copied().unwrap_or_default();
-    if let Some(client) = client {
-        tokio::spawn(tunnel::relay(client, server, patience, end, body));
+    if let (Some(client), Some(server)) = (client, server) {
+        tokio::spawn(tunnel::relay(client, server, end, body));
     }
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }

@@ -2,57 +2,66 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::sleep;
 
 use super::End;
+use super::http1::Tunnel;
 
-/// How long nothing may come from either side.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Patience(pub(super) Duration);
+/// The server's end of a connection that has changed its protocol, as an extension of the answer that says
+/// so.
+#[derive(Clone)]
+pub(super) struct ServerEnd {
+    tunnel: Arc<Mutex<Option<Tunnel>>>,
+    /// How long nothing may come from either side.
+    patience: Duration,
+}
+
+impl ServerEnd {
+    pub(super) fn new(tunnel: Tunnel, patience: Duration) -> Self {
+        Self {
+            tunnel: Arc::new(Mutex::new(Some(tunnel))),
+            patience,
+        }
+    }
+}
 
 /// Copies bytes both ways. What `held` stands for is held until then.
-pub(super) async fn relay<H>(
-    client: OnUpgrade,
-    server: OnUpgrade,
-    patience: Patience,
-    end: End,
-    held: H,
-) {
-    let ended = copy(client, server, patience, end).await;
+pub(super) async fn relay<H>(client: OnUpgrade, server: ServerEnd, end: End, held: H) {
+    let ended = copy(client, server, end).await;
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection with another protocol ended early");
     }
     drop(held);
 }
 
-async fn copy(
-    client: OnUpgrade,
-    server: OnUpgrade,
-    patience: Patience,
-    end: End,
-) -> io::Result<()> {
-    let changed = async { tokio::try_join!(client, server) };
-    let both = tokio::time::timeout(patience.0, changed).await?;
-    let (client, server) = both.map_err(io::Error::other)?;
+async fn copy(client: OnUpgrade, server: ServerEnd, end: End) -> io::Result<()> {
+    let ServerEnd { tunnel, patience } = server;
+    let Some(server) = tunnel.lock().take() else {
+        return Ok(());
+    };
+    let changed = tokio::time::timeout(patience, client).await?;
+    let client = changed.map_err(io::Error::other)?;
     let reads = AtomicU64::new(0);
     let mut client = Counted {
         io: TokioIo::new(client),
         reads: &reads,
     };
     let mut server = Counted {
-        io: TokioIo::new(server),
+        io: server,
         reads: &reads,
     };
     tokio::select! {
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
-        () = silence(&reads, patience.0) => Err(io::ErrorKind::TimedOut.into()),
+        () = silence(&reads, patience) => Err(io::ErrorKind::TimedOut.into()),
         () = last_moment(&end) => Err(io::Error::other("the server shuts down")),
     }
 }
