@@ -71,6 +71,11 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Whether nothing is ever waited for: all of the above is done when it is first polled.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// A new name for what a request with these charges will hold.
     fn lease_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
         LeaseId::random()

@@ -92,6 +92,13 @@ impl Store for AnyStore {
         }
     }
 
+    fn answers_at_once(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.answers_at_once(),
+            Self::Redis(store) => store.answers_at_once(),
+        }
+    }
+
     fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         match self {
             Self::Memory(store) => store.lease_for(charges),

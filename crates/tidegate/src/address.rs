@@ -29,6 +29,23 @@ pub fn parse(text: &str) -> Option<IpAddr> {
     text.parse().ok().map(canonical)
 }
 
+/// Adds the text of an address. Without the machinery of `write!` where it is IPv4, because that is done for
+/// every request.
+pub fn push_address(text: &mut String, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            for (place, octet) in ip.octets().into_iter().enumerate() {
+                if place > 0 {
+                    text.push('.');
+                }
+                text.push_str(itoa::Buffer::new().format(octet));
+            }
+        }
+        // Writing to a String cannot fail.
+        IpAddr::V6(ip) => drop(write!(text, "{ip}")),
+    }
+}
+
 /// The network that `text` is, as an address or in CIDR form; IPv4-mapped ones as IPv4.
 ///
 /// Bits after the prefix are ignored: `10.1.2.3/8` is `10.0.0.0/8`.

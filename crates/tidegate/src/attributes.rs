@@ -165,6 +165,21 @@ impl<'a> Attributes<'a> {
         self.entries.push((name.into(), value.into()));
     }
 
+    /// Adds the address of the client.
+    pub fn insert_address(&mut self, ip: IpAddr) -> Result<(), AttributeError> {
+        if self.get("ip").is_some() {
+            return Err(AttributeError::Twice {
+                name: "ip".to_owned(),
+            });
+        }
+        let ip = address::canonical(ip);
+        let mut text = String::with_capacity("255.255.255.255".len());
+        address::push_address(&mut text, ip);
+        self.ip = Some(ip);
+        self.push("ip", text);
+        Ok(())
+    }
+
     /// Adds the path of a request, in which an encoded slash means what `slashes` says.
     pub fn insert_path(
         &mut self,

@@ -23,7 +23,9 @@ pub use reset::ResetError;
 pub use settle::Unsettled;
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
@@ -116,9 +118,10 @@ impl<'r, 'a> Asking<'r, 'a> {
     }
 }
 
-type Claims<'a> = SmallVec<[Claim<'a>; 4]>;
-type Slots = SmallVec<[Slot; 4]>;
-type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
+// Most requests meet one limit or two, and what they carry is moved with each step.
+type Claims<'a> = SmallVec<[Claim<'a>; 2]>;
+type Slots = SmallVec<[Slot; 2]>;
+type Charges<'a> = SmallVec<[Charge<'a>; 2]>;
 
 impl<S: Store> Gate<S> {
     /// A gate that asks `store` by `rules`.
@@ -162,6 +165,19 @@ impl<S: Store> Gate<S> {
         let claims = claims(&rules, attributes, now);
         let decision = self.decide_claims(rules, &claims, attributes, now).await;
         Receipt::new(decision, &claims, attributes)
+    }
+
+    /// [Decides](Self::decide_with_receipt) a request within the call, if the store never waits for anything.
+    /// Nothing, and nothing charged, with one that may.
+    pub fn decide_at_once(&self, attributes: &Attributes<'_>) -> Option<Receipt> {
+        if !self.store.answers_at_once() {
+            return None;
+        }
+        let deciding = pin!(self.decide_with_receipt(attributes));
+        match deciding.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(receipt) => Some(receipt),
+            Poll::Pending => None,
+        }
     }
 
     fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {

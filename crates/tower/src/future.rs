@@ -19,7 +19,7 @@ use crate::hold::Hold;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
-use crate::undo::{Deciding, Waiting};
+use crate::undo::{Decided, Deciding, Waiting};
 use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -57,7 +57,7 @@ pub(crate) struct Road<S> {
 
 impl<S: Store> Road<S> {
     pub(crate) async fn walk<Inner, B, R>(
-        self,
+        self: Arc<Self>,
         mut inner: Inner,
         request: Request<B>,
     ) -> Result<Response<ResponseBody<R>>, Inner::Error>
@@ -66,50 +66,84 @@ impl<S: Store> Road<S> {
         R: Body,
         R::Data: From<Bytes>,
     {
-        let (parts, body) = request.into_parts();
-        let protocol = self.settings.protocol.clone();
-        let protocol = protocol.unwrap_or_else(|| Protocol::of(&parts.headers));
-        let (parts, receipt) = match self.decide(parts).await {
-            Ok(decided) => decided,
-            Err(error) => return Ok(reply::refused(&error, &protocol).map(ResponseBody::of_bytes)),
+        let (mut parts, body) = request.into_parts();
+        let decided = if let Some(decided) = self.decide_at_once(&parts) {
+            decided
+        } else {
+            let decided;
+            (parts, decided) = self.decide(parts).await;
+            decided
+        };
+        let mut receipt = match decided {
+            Ok(receipt) => receipt,
+            Err(error) => {
+                let reply = reply::refused(&error, &self.protocol(&parts));
+                return Ok(reply.map(ResponseBody::of_bytes));
+            }
         };
         let decision = receipt.decision();
         if decision.is_denied() {
-            let reply = reply::denied(decision, self.settings.headers, &protocol);
+            let reply = reply::denied(decision, self.settings.headers, &self.protocol(&parts));
             return Ok(reply.map(ResponseBody::of_bytes));
         }
-        let headers = reply::headers(decision, self.settings.headers);
         let (hold, left) = self.hold(decision);
-        let receipt = self.wait(receipt).await;
+        let delay = decision.delay();
+        if !delay.is_zero() {
+            // In a box like all that few requests need, so that the others do not carry it with them.
+            receipt = Box::pin(Waiting::new(&self.gate, receipt, delay)).await;
+        }
 
         let watch = Watch::begin(receipt.decision());
         let answered = inner.call(Request::from_parts(parts, body)).await;
         let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
-        for (name, value) in headers {
-            head.headers.insert(name, value);
-        }
+        reply::insert_headers(&mut head.headers, receipt.decision(), self.settings.headers);
         head.headers.extend(left.map(|lease| (reply::LEASE, lease)));
-        let tail = self.settle(receipt, &head, hold).await;
+        let tail = if self.settings.is_settled() {
+            Box::pin(self.settle(receipt, &head, hold)).await
+        } else {
+            Tail::new(hold, None)
+        };
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
     }
 
-    async fn decide(
-        &self,
-        parts: request::Parts,
-    ) -> Result<(request::Parts, Receipt), RequestError> {
+    fn protocol(&self, parts: &request::Parts) -> Protocol {
+        match &self.settings.protocol {
+            Some(protocol) => protocol.clone(),
+            None => Protocol::of(&parts.headers),
+        }
+    }
+
+    /// Decides where the store never waits for anything.
+    fn decide_at_once(&self, parts: &request::Parts) -> Option<Result<Receipt, RequestError>> {
+        if !self.gate.store().answers_at_once() {
+            return None;
+        }
+        let rules = self.gate.rules();
+        let attributes = match question::of(parts, &self.settings, &rules) {
+            Ok(attributes) => attributes,
+            Err(error) => return Some(Err(error)),
+        };
+        let receipt = self.gate.decide_at_once(&attributes)?;
+        self.settings.note(receipt.decision(), &attributes);
+        Some(Ok(receipt))
+    }
+
+    /// Decides, and gives back what it needed for that.
+    async fn decide(&self, parts: request::Parts) -> Decided {
         let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
         let deciding = async move {
             let rules = gate.rules();
-            let attributes = question::of(&parts, &settings, &rules)?;
-            let receipt = gate.decide_with_receipt(&attributes).await;
-            receipt.decision().count(settings.front_end);
-            if let Some(observe) = &settings.observe {
-                observe(receipt.decision(), &attributes);
-            }
-            drop(attributes);
-            Ok((parts, receipt))
+            let decided = match question::of(&parts, &settings, &rules) {
+                Ok(attributes) => {
+                    let receipt = gate.decide_with_receipt(&attributes).await;
+                    settings.note(receipt.decision(), &attributes);
+                    Ok(receipt)
+                }
+                Err(error) => Err(error),
+            };
+            (parts, decided)
         };
         Deciding::new(&self.gate, deciding).await
     }
@@ -124,15 +158,6 @@ impl<S: Store> Road<S> {
             None,
             lease.and_then(|lease| HeaderValue::try_from(lease).ok()),
         )
-    }
-
-    /// Holds the request for as long as its limits say.
-    async fn wait(&self, receipt: Receipt) -> Receipt {
-        let delay = receipt.decision().delay();
-        if delay.is_zero() {
-            return receipt;
-        }
-        Waiting::new(&self.gate, receipt, delay).await
     }
 
     /// Settles what the answer's head tells, and leaves the rest to the end of its body.

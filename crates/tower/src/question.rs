@@ -51,7 +51,7 @@ pub(crate) fn of<'r>(
         match (settings.peer)(request) {
             Some(peer) => {
                 let client = client_address(&request.headers, peer, &settings.trusted_proxies);
-                attributes.insert("ip", client.to_string())?;
+                attributes.insert_address(client)?;
             }
             None => warn_of_missing_peer(rules),
         }

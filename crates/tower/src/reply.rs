@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tidegate::Retry;
 use tidegate::gate::Decision;
-use tidegate::headers::HeaderSettings;
+use tidegate::headers::{self, HeaderSettings};
 
 use crate::error::RequestError;
 
@@ -154,11 +154,31 @@ pub(crate) fn headers(
     decision: &Decision,
     settings: HeaderSettings,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
-    decision.headers(&settings).filter_map(|(name, value)| {
+    let (text, places) = decision.headers(&settings).into_text();
+    // Shared by all of them.
+    let text = Bytes::from(text);
+    places.filter_map(move |(name, place)| {
         // Every value is printable ASCII, so none is lost here.
-        let value = HeaderValue::from_maybe_shared(Bytes::from(value)).ok()?;
-        Some((HeaderName::from_static(name), value))
+        let value = HeaderValue::from_maybe_shared(text.slice(place)).ok()?;
+        Some((header_name(name), value))
     })
+}
+
+/// The name of a decision's header, without a second look at its letters.
+fn header_name(name: &'static str) -> HeaderName {
+    const LIMIT: HeaderName = HeaderName::from_static(headers::X_RATELIMIT_LIMIT);
+    const REMAINING: HeaderName = HeaderName::from_static(headers::X_RATELIMIT_REMAINING);
+    const RESET: HeaderName = HeaderName::from_static(headers::X_RATELIMIT_RESET);
+    const POLICY: HeaderName = HeaderName::from_static(headers::RATELIMIT_POLICY);
+    const RATELIMIT: HeaderName = HeaderName::from_static(headers::RATELIMIT);
+    match name {
+        headers::X_RATELIMIT_LIMIT => LIMIT,
+        headers::X_RATELIMIT_REMAINING => REMAINING,
+        headers::X_RATELIMIT_RESET => RESET,
+        headers::RATELIMIT_POLICY => POLICY,
+        headers::RATELIMIT => RATELIMIT,
+        other => HeaderName::from_static(other),
+    }
 }
 
 fn detail(decision: &Decision) -> String {

@@ -17,18 +17,14 @@ use crate::settings::Settings;
 /// A service that is called only for requests that may go on. Made by
 /// [`RateLimitLayer`](crate::RateLimitLayer).
 pub struct RateLimit<S, Inner> {
-    gate: Arc<Gate<S>>,
-    settings: Arc<Settings>,
+    road: Arc<Road<S>>,
     inner: Inner,
 }
 
 impl<S, Inner> RateLimit<S, Inner> {
     pub(crate) fn new(gate: Arc<Gate<S>>, settings: Arc<Settings>, inner: Inner) -> Self {
-        Self {
-            gate,
-            settings,
-            inner,
-        }
+        let road = Arc::new(Road { gate, settings });
+        Self { road, inner }
     }
 
     /// The service behind it.
@@ -58,19 +54,14 @@ where
         // The one that was polled is ready; its clone waits for the next call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let road = Road {
-            gate: Arc::clone(&self.gate),
-            settings: Arc::clone(&self.settings),
-        };
-        ResponseFuture::new(road.walk(inner, request))
+        ResponseFuture::new(Arc::clone(&self.road).walk(inner, request))
     }
 }
 
 impl<S, Inner: Clone> Clone for RateLimit<S, Inner> {
     fn clone(&self) -> Self {
         Self {
-            gate: Arc::clone(&self.gate),
-            settings: Arc::clone(&self.settings),
+            road: Arc::clone(&self.road),
             inner: self.inner.clone(),
         }
     }

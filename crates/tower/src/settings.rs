@@ -41,6 +41,21 @@ pub(crate) struct Settings {
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
 
+impl Settings {
+    /// Counts a decision, and shows it to whoever wants to see it.
+    pub(crate) fn note(&self, decision: &Decision, attributes: &Attributes<'_>) {
+        decision.count(self.front_end);
+        if let Some(observe) = &self.observe {
+            observe(decision, attributes);
+        }
+    }
+
+    /// Whether it is told afterwards what requests cost.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settle.is_some() || self.settle_bytes.is_some()
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -14,7 +14,8 @@ use tokio::time::Sleep;
 
 use crate::error::RequestError;
 
-type Decided = Result<(Parts, Receipt), RequestError>;
+/// What was asked about, and what was decided.
+pub(crate) type Decided = (Parts, Result<Receipt, RequestError>);
 
 /// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
 /// store may have charged it already, and only its answer tells what.
@@ -58,7 +59,7 @@ impl<S: Store> Drop for Deciding<S> {
         if let (Some(making), Some(runtime)) = (self.making.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
             runtime.spawn(async move {
-                if let Ok((_, receipt)) = making.await {
+                if let (_, Ok(receipt)) = making.await {
                     give_back(&gate, receipt).await;
                 }
             });

@@ -6,6 +6,9 @@
 mod draft;
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use crate::limit::Limit;
 use crate::outcome::Outcome;
@@ -102,30 +105,87 @@ impl HeaderSettings {
     /// ]);
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
-    pub fn headers(
-        &self,
-        items: &[Item<'_>],
-        headline: usize,
-    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    pub fn headers(&self, items: &[Item<'_>], headline: usize) -> Headers {
         let outcome = items.get(headline).map(|item| item.outcome);
-        let denied = outcome.filter(|outcome| self.retry_after && !outcome.allowed);
-        let x = outcome.filter(|_| self.x);
-        let listed = Some(items).filter(|items| self.draft_10 && !items.is_empty());
-
-        let reset = self.reset;
-        [
-            denied
-                .and_then(seconds_to_retry)
-                .map(|seconds| (RETRY_AFTER, seconds.to_string())),
-            x.map(|outcome| (X_RATELIMIT_LIMIT, outcome.limit.to_string())),
-            x.map(|outcome| (X_RATELIMIT_REMAINING, outcome.remaining.to_string())),
-            x.map(|outcome| (X_RATELIMIT_RESET, reset.of(outcome).to_string())),
-            listed.map(|items| (RATELIMIT_POLICY, draft::Policies(items).to_string())),
-            listed.map(|items| (RATELIMIT, draft::Standings(items).to_string())),
-        ]
-        .into_iter()
-        .flatten()
+        let mut headers = Headers::default();
+        if let Some(outcome) = outcome
+            && self.retry_after
+            && !outcome.allowed
+            && let Some(seconds) = seconds_to_retry(outcome)
+        {
+            headers.add(RETRY_AFTER, |text| push_integer(text, seconds));
+        }
+        if let Some(outcome) = outcome
+            && self.x
+        {
+            let reset = self.reset.of(outcome);
+            headers.add(X_RATELIMIT_LIMIT, |text| push_integer(text, outcome.limit));
+            headers.add(X_RATELIMIT_REMAINING, |text| {
+                push_integer(text, outcome.remaining);
+            });
+            headers.add(X_RATELIMIT_RESET, |text| push_integer(text, reset));
+        }
+        if self.draft_10 && !items.is_empty() {
+            headers.add(RATELIMIT_POLICY, |text| draft::push_policies(text, items));
+            headers.add(RATELIMIT, |text| draft::push_standings(text, items));
+        }
+        headers
     }
+}
+
+/// The headers of one decision, one after another, as name and value.
+///
+/// All values are in one text, which may be taken [as it is](Self::into_text).
+#[derive(Debug, Clone, Default)]
+pub struct Headers {
+    text: String,
+    /// Each name, and where its value ends.
+    ends: SmallVec<[(&'static str, usize); 6]>,
+    /// Which is the next.
+    next: usize,
+}
+
+impl Headers {
+    fn add(&mut self, name: &'static str, push_value: impl FnOnce(&mut String)) {
+        if self.text.capacity() == 0 {
+            self.text.reserve(USUAL_LENGTH);
+        }
+        push_value(&mut self.text);
+        self.ends.push((name, self.text.len()));
+    }
+
+    /// The text of all values, and for each name the place of its value in it.
+    pub fn into_text(self) -> (String, impl Iterator<Item = (&'static str, Range<usize>)>) {
+        let mut start = 0;
+        let places = self.ends.into_iter().map(move |(name, end)| {
+            let place = start..end;
+            start = end;
+            (name, place)
+        });
+        (self.text, places)
+    }
+}
+
+impl Iterator for Headers {
+    type Item = (&'static str, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, end) = *self.ends.get(self.next)?;
+        let start = match self.next.checked_sub(1) {
+            Some(before) => self.ends[before].1,
+            None => 0,
+        };
+        self.next += 1;
+        Some((name, self.text[start..end].to_owned()))
+    }
+}
+
+/// How long the values of most decisions are together.
+const USUAL_LENGTH: usize = 128;
+
+/// Writes a number. Without the machinery of `write!`, which takes longer than all the rest.
+fn push_integer(text: &mut String, value: u64) {
+    text.push_str(itoa::Buffer::new().format(value));
 }
 
 impl Default for HeaderSettings {

@@ -343,4 +343,8 @@ impl Store for MemoryStore {
     fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Outcome> {
         Some(self.charge_one(charge))
     }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
 }

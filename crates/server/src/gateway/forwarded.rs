@@ -2,16 +2,18 @@
 //!
 //! What came with the request is kept only from a trusted proxy. From anybody else all of it goes.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::address::TrustedProxies;
+use tidegate::address::{TrustedProxies, push_address};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// How long what is added to a list mostly is.
+const USUAL_LENGTH: usize = 64;
 
 /// Writes what is known of the client, whose `Host` is still there.
 pub(super) fn write(headers: &mut HeaderMap, peer: IpAddr, proxies: &TrustedProxies, is_tls: bool) {
@@ -21,14 +23,7 @@ pub(super) fn write(headers: &mut HeaderMap, peer: IpAddr, proxies: &TrustedProx
     if is_trusted {
         chain = Chain::before(headers, peer, proxies);
     } else {
-        let names: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| is_about_client(name))
-            .cloned()
-            .collect();
-        for name in names {
-            headers.remove(name);
-        }
+        strip(headers);
     }
     let proto = if is_tls { "https" } else { "http" };
     let host = headers.get(HOST).cloned();
@@ -100,7 +95,7 @@ impl Chain {
             let values = |name| -> Vec<&HeaderValue> { headers.get_all(name).iter().collect() };
             let client = proxies.client_address(peer, values(&FOR), values(&FORWARDED));
             if client != peer && chain.forwarded.is_empty() {
-                let _ = write!(chain.forwarded, "for={}", Node(client));
+                chain.push_node(client);
             } else if client != peer {
                 chain.x_forwarded_for = client.to_string();
             }
@@ -114,28 +109,30 @@ impl Chain {
             if !list.is_empty() {
                 list.push_str(", ");
             }
+            list.reserve(USUAL_LENGTH);
         }
-        // Writing to a String cannot fail.
-        let _ = write!(self.x_forwarded_for, "{peer}");
-        let _ = write!(self.forwarded, "for={}", Node(peer));
+        push_address(&mut self.x_forwarded_for, peer);
+        self.push_node(peer);
         if let Some(host) = host {
             let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
             let quote = if host.bytes().all(is_token) { "" } else { "\"" };
-            let _ = write!(self.forwarded, ";host={quote}{host}{quote}");
+            for part in [";host=", quote, host, quote] {
+                self.forwarded.push_str(part);
+            }
         }
-        let _ = write!(self.forwarded, ";proto={proto}");
+        self.forwarded.push_str(";proto=");
+        self.forwarded.push_str(proto);
     }
-}
 
-/// An address as RFC 7239 writes it.
-struct Node(IpAddr);
-
-impl std::fmt::Display for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            IpAddr::V4(ip) => write!(f, "{ip}"),
-            IpAddr::V6(ip) => write!(f, "\"[{ip}]\""),
-        }
+    /// Adds an address to the second list, as RFC 7239 writes it.
+    fn push_node(&mut self, ip: IpAddr) {
+        let (before, after) = match ip {
+            IpAddr::V4(_) => ("for=", ""),
+            IpAddr::V6(_) => ("for=\"[", "]\""),
+        };
+        self.forwarded.push_str(before);
+        push_address(&mut self.forwarded, ip);
+        self.forwarded.push_str(after);
     }
 }
 

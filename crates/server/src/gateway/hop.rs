@@ -1,14 +1,8 @@
 //! Headers that are for one leg of the way only: taken off before a message goes on.
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+use smallvec::SmallVec;
 
 /// What a message asks of its connection.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,6 +15,10 @@ pub(super) struct Leg {
 /// trailers stay, because they are passed on.
 pub(super) fn strip(headers: &mut HeaderMap) -> Leg {
     let mut leg = Leg::default();
+    // Most have none of them.
+    if !headers.keys().any(is_of_one_leg) {
+        return leg;
+    }
     if headers.contains_key(CONNECTION) {
         let named = named(headers);
         let upgrade = headers.get(UPGRADE).cloned();
@@ -34,24 +32,36 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Leg {
         headers.remove(CONNECTION);
     }
     let takes_trailers = headers.get_all(TE).iter().any(names_trailers);
-    for name in [
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        HTTP2_SETTINGS,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        // The client is told to go on when its body is asked for.
-        EXPECT,
-    ] {
+    let others: SmallVec<[HeaderName; 4]> = headers
+        .keys()
+        .filter(|name| is_of_one_leg(name))
+        .cloned()
+        .collect();
+    for name in others {
         headers.remove(name);
     }
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     leg
+}
+
+/// Whether a header is for one leg of the way, whatever `Connection` names.
+fn is_of_one_leg(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "http2-settings"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            // The client is told to go on when its body is asked for.
+            | "expect"
+    )
 }
 
 /// Whether the length of an answer's body is said once, in a way that everybody understands.

@@ -86,9 +86,9 @@ impl Gateway {
     }
 }
 
-/// What a request meets first.
-#[derive(Clone)]
-struct Entrance {
+/// What a request meets first, before the service that is limited.
+struct Entrance<S> {
+    limited: S,
     server: Arc<Server>,
     gateway: Arc<Gateway>,
     end: End,
@@ -128,15 +128,16 @@ pub(crate) async fn serve(
         let limited = layer.layer(tower::service_fn(move |request| {
             forward::forward(Arc::clone(&lane), request)
         }));
-        let entrance = Entrance {
+        let entrance = Arc::new(Entrance {
+            limited,
             server: Arc::clone(&server),
             gateway: Arc::clone(&gateway),
             end: end.clone(),
             patience,
-        };
+        });
         let service = tower::service_fn(move |request| {
             // In a box, because it is moved several times before it is first polled.
-            Box::pin(screen::admit(entrance.clone(), limited.clone(), request))
+            Box::pin(screen::admit(Arc::clone(&entrance), request))
         });
         (runtime.clone(), service)
     });

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST};
@@ -11,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use tidegate::path::forwarded;
-use tower::{Service, ServiceExt as _};
+use tower::Service;
 
 use super::forsaken::WatchedBody;
 use super::{Entrance, Gateway, hop, tunnel};
@@ -22,21 +24,15 @@ type Answer<B> = Either<Either<B, WatchedBody<B>>, Full<Bytes>>;
 
 /// Looks at a request, and lets it on to be decided if there is nothing against it.
 pub(super) async fn admit<S, B>(
-    entrance: Entrance,
-    limited: S,
+    entrance: Arc<Entrance<S>>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Answer<B>>, Infallible>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body + Send + 'static,
 {
-    let Entrance {
-        server,
-        gateway,
-        end,
-        patience,
-    } = entrance;
-    let screened = need_rules(&server).and_then(|()| screen(&gateway, &mut request));
+    let screened =
+        need_rules(&entrance.server).and_then(|()| screen(&entrance.gateway, &mut request));
     if let Err(problem) = screened {
         return Ok(problem.reply().map(Either::Right));
     }
@@ -44,12 +40,14 @@ where
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
     let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
-    let mut answer = limited.oneshot(request).await?;
+    let mut limited = entrance.limited.clone();
+    poll_fn(|cx| limited.poll_ready(cx)).await?;
+    let mut answer = limited.call(request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let is_watched = is_http2 && !answer.body().is_end_stream();
         return Ok(answer.map(|body| {
             Either::Left(if is_watched {
-                Either::Right(WatchedBody::new(body, patience))
+                Either::Right(WatchedBody::new(body, entrance.patience))
             } else {
                 Either::Left(body)
             })
@@ -58,6 +56,7 @@ where
     let server = answer.extensions_mut().remove::<tunnel::ServerEnd>();
     let (head, body) = answer.into_parts();
     if let (Some(client), Some(server)) = (client, server) {
+        let end = entrance.end.clone();
         tokio::spawn(tunnel::relay(client, server, end, body));
     }
     Ok(Response::from_parts(head, Either::Right(Full::default())))

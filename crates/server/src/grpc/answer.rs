@@ -25,11 +25,14 @@ impl Answer<'_, '_> {
     pub(super) fn message(&self, domain: &str, settings: HeaderSettings) -> RateLimitResponse {
         let is_allowed = self.decisions.is_allowed();
         let decided = self.decisions.iter().zip(self.parts);
-        let headers = self.decisions.headers(&settings);
-        let mut headers: Vec<HeaderValue> =
-            headers.map(|(key, value)| header(key, value)).collect();
+        let (text, places) = self.decisions.headers(&settings).into_text();
+        // Shared by all of them.
+        let text = bytes::Bytes::from(text);
+        let mut headers: Vec<HeaderValue> = places
+            .map(|(key, place)| header(key, text.slice(place)))
+            .collect();
         if self.decisions.is_failed() {
-            headers.push(header(DEGRADED, "deny".to_owned()));
+            headers.push(header(DEGRADED, bytes::Bytes::from_static(b"deny")));
         }
         RateLimitResponse {
             overall_code: code(is_allowed),
@@ -104,10 +107,10 @@ fn value(kind: Kind) -> Value {
     Value { kind: Some(kind) }
 }
 
-fn header(key: &'static str, value: String) -> HeaderValue {
+fn header(key: &'static str, value: bytes::Bytes) -> HeaderValue {
     HeaderValue {
         key: bytes::Bytes::from_static(key.as_bytes()),
-        value: value.into(),
+        value,
         raw_value: bytes::Bytes::new(),
     }
 }

@@ -73,6 +73,10 @@ impl<S: Store> Store for Measured<S> {
         self.inner.charge_at_once(charge)
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
+    }
+
     fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         self.inner.lease_for(charges)
     }

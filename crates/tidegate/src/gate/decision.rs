@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::headers::{HeaderSettings, Item, limit_name};
+use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name};
 use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome};
 
 use super::Slots;
@@ -197,10 +197,7 @@ impl Decision {
     }
 
     /// The headers that tell a client about it, as names in lower case and values.
-    pub fn headers(
-        &self,
-        settings: &HeaderSettings,
-    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    pub fn headers(&self, settings: &HeaderSettings) -> Headers {
         let enforced: SmallVec<[Answer<'_>; 4]> = self.enforced().collect();
         let names: SmallVec<[Cow<'_, str>; 4]> = enforced.iter().map(Answer::name).collect();
         let items: SmallVec<[Item<'_>; 4]> = enforced

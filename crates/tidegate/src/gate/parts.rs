@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::headers::{HeaderSettings, Item};
+use tidegate_core::headers::{HeaderSettings, Headers, Item};
 use tidegate_core::{Charge, Outcome, Store, StoreError, Timestamp};
 
 use super::decision::Slot;
@@ -85,12 +85,9 @@ impl Decisions {
     }
 
     /// The headers that tell a client about it, as names in lower case and values.
-    pub fn headers(
-        &self,
-        settings: &HeaderSettings,
-    ) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn headers(&self, settings: &HeaderSettings) -> Headers {
         if let [decision] = self.list.as_slice() {
-            return Heads::One(decision.headers(settings));
+            return decision.headers(settings);
         }
         // A quota that is used up says nothing about a request that goes on.
         let is_allowed = self.is_allowed();
@@ -110,24 +107,7 @@ impl Decisions {
             })
             .collect();
         let outcomes: Vec<Outcome> = enforced.iter().map(|answer| *answer.outcome).collect();
-        Heads::Many(settings.headers(&items, deciding(&outcomes)))
-    }
-}
-
-/// Headers of one decision or of several.
-enum Heads<O, M> {
-    One(O),
-    Many(M),
-}
-
-impl<T, O: Iterator<Item = T>, M: Iterator<Item = T>> Iterator for Heads<O, M> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        match self {
-            Self::One(one) => one.next(),
-            Self::Many(many) => many.next(),
-        }
+        settings.headers(&items, deciding(&outcomes))
     }
 }
 

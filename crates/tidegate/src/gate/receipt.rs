@@ -17,7 +17,7 @@ use crate::rules::{OnStoreFailure, RuleSet, Share};
 #[must_use = "without the receipt nothing can be given back or settled"]
 pub struct Receipt {
     decision: Decision,
-    bills: SmallVec<[Bill; 2]>,
+    bills: SmallVec<[Bill; 1]>,
     at: Option<Timestamp>,
 }
 
