@@ -34,16 +34,27 @@ pub fn parse(text: &str) -> Option<IpAddr> {
 pub fn push_address(text: &mut String, ip: IpAddr) {
     match ip {
         IpAddr::V4(ip) => {
-            for (place, octet) in ip.octets().into_iter().enumerate() {
-                if place > 0 {
-                    text.push('.');
-                }
-                text.push_str(itoa::Buffer::new().format(octet));
+            let [first, others @ ..] = ip.octets();
+            push_octet(text, first);
+            for octet in others {
+                text.push('.');
+                push_octet(text, octet);
             }
         }
         // Writing to a String cannot fail.
         IpAddr::V6(ip) => drop(write!(text, "{ip}")),
     }
+}
+
+fn push_octet(text: &mut String, octet: u8) {
+    let digit = |value: u8| char::from(b'0' + value % 10);
+    if octet >= 100 {
+        text.push(digit(octet / 100));
+    }
+    if octet >= 10 {
+        text.push(digit(octet / 10));
+    }
+    text.push(digit(octet));
 }
 
 /// The network that `text` is, as an address or in CIDR form; IPv4-mapped ones as IPv4.

@@ -364,6 +364,12 @@ mod tests {
             assert!(one(name, value).is_err(), "{name} {value}");
         }
         let mut attributes = Attributes::new();
+        let mapped = "::ffff:203.0.113.7".parse().unwrap();
+        attributes.insert_address(mapped).unwrap();
+        assert_eq!(attributes.get("ip"), Some("203.0.113.7"));
+        assert_eq!(attributes.ip(), Some("203.0.113.7".parse().unwrap()));
+        assert!(attributes.insert_address(mapped).is_err());
+        assert!(attributes.insert("ip", "203.0.113.8").is_err());
         attributes.insert("a", "1").unwrap();
         assert!(matches!(
             attributes.insert("a", "2"),

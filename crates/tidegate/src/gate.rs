@@ -234,9 +234,13 @@ impl<S: Store> Gate<S> {
 
     /// Charges each shadow rule on its own. Nobody holds a lease for a request that does not go on.
     async fn ask_shadows(&self, asking: &Asking<'_, '_>, slots: &mut Slots) {
+        let is_mine = |claim: &Claim<'_>| claim.is_shadow && !claim.is_asked;
+        if !asking.claims.iter().any(is_mine) {
+            return;
+        }
         // All at the same time, so that many of them take no longer than one.
         let shadows = asking.claims.iter().enumerate();
-        let shadows = shadows.filter(|(_, claim)| claim.is_shadow && !claim.is_asked);
+        let shadows = shadows.filter(|(_, claim)| is_mine(claim));
         let questions = shadows.map(|(place, claim)| async move {
             let charges = charges(asking.rules, asking.claims, |other| {
                 std::ptr::eq(other, claim)
@@ -265,6 +269,9 @@ impl<S: Store> Gate<S> {
     /// A name for what a request will hold, if a limit on holders is to be taken and not only asked.
     fn new_lease(&self, rules: &RuleSet, claims: &Claims<'_>) -> Option<LeaseId> {
         let holds = |claim: &Claim<'_>| limits(rules, claim).iter().any(is_concurrency);
+        if !claims.iter().any(holds) {
+            return None;
+        }
         let mut held = charges(rules, claims, holds);
         held.retain(|charge| charge.cost > 0 && is_concurrency(charge.limit));
         (!held.is_empty()).then(|| self.store.lease_for(&held))

@@ -8,6 +8,7 @@
 )]
 
 mod client;
+mod connections;
 mod failing;
 mod forwarding;
 mod limits;

@@ -327,6 +327,13 @@ fn fields(own: String, entries: Vec<String>, is_one_field: bool) -> Vec<String> 
 }
 
 proptest! {
+    #[test]
+    fn an_address_is_written_as_everybody_writes_it(ip: IpAddr) {
+        let mut text = String::from("for=");
+        push_address(&mut text, ip);
+        prop_assert_eq!(text, format!("for={ip}"));
+    }
+
     #![proptest_config(ProptestConfig::with_cases(4_096))]
 
     #[test]

@@ -72,12 +72,9 @@ pub struct Answer<'d> {
 
 impl Decision {
     pub(super) fn new(rules: Arc<RuleSet>, slots: Slots, lease: Option<LeaseId>) -> Self {
-        let enforced: SmallVec<[usize; 4]> = (0..slots.len())
-            .filter(|at| !slots[*at].is_shadow)
-            .collect();
-        let outcomes: SmallVec<[Outcome; 4]> =
-            enforced.iter().map(|at| slots[*at].outcome).collect();
-        let headline = enforced.get(deciding(&outcomes)).copied();
+        let enforced = || (0..slots.len()).filter(|at| !slots[*at].is_shadow);
+        let outcomes: SmallVec<[Outcome; 2]> = enforced().map(|at| slots[at].outcome).collect();
+        let headline = enforced().nth(deciding(&outcomes));
         let allowed = outcomes.iter().all(|outcome| outcome.allowed);
         let mut decision = Self {
             rules,
@@ -198,9 +195,9 @@ impl Decision {
 
     /// The headers that tell a client about it, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
-        let enforced: SmallVec<[Answer<'_>; 4]> = self.enforced().collect();
-        let names: SmallVec<[Cow<'_, str>; 4]> = enforced.iter().map(Answer::name).collect();
-        let items: SmallVec<[Item<'_>; 4]> = enforced
+        let enforced: SmallVec<[Answer<'_>; 2]> = self.enforced().collect();
+        let names: SmallVec<[Cow<'_, str>; 2]> = enforced.iter().map(Answer::name).collect();
+        let items: SmallVec<[Item<'_>; 2]> = enforced
             .iter()
             .zip(&names)
             .map(|(answer, name)| Item {

@@ -142,7 +142,8 @@ impl Http1 {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        if self.upload.is_some() && self.send_more(cx).is_err() {
+        let is_sending = self.upload.is_some() || !self.out.is_done();
+        if is_sending && self.send_more(cx).is_err() {
             // The server has answered, and need not know that the client has stopped.
             self.upload = None;
             self.is_kept = false;
@@ -191,7 +192,7 @@ impl Http1 {
     }
 
     fn has_sent_all(&self) -> bool {
-        self.upload.is_none() && self.unsent.is_none() && self.out.is_empty()
+        self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
     }
 
     /// Lets go of what the next request may not need.

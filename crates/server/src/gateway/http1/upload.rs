@@ -134,7 +134,11 @@ pub(super) struct Out {
 
 impl Out {
     /// Whether all of it has left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
+        self.is_empty() && !self.is_unflushed
+    }
+
+    fn is_empty(&self) -> bool {
         self.data.is_empty() && self.written == self.text.len()
     }
 

@@ -1,0 +1,201 @@
+//! The connections to a server: when one is used again, and what goes through it.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+
+use crate::place::{Gateway, within};
+use crate::upstream::Upstream;
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_is_used_again_after_an_answer_that_has_an_end() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    let mut kept = None;
+    for (method, answer, seen) in [
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            "ok",
+        ),
+        ("GET", "HTTP/1.1 204 No Content\r\n\r\n", ""),
+        (
+            "GET",
+            "HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n",
+            "",
+        ),
+        ("HEAD", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", ""),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            "2\r\nok\r\n0\r\n\r\n",
+        ),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx-sum: 7\r\n\r\n",
+            "1\r\nx\r\n0\r\n\r\n",
+        ),
+        (
+            "GET",
+            "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok",
+            "ok",
+        ),
+        ("GET", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ""),
+    ] {
+        client
+            .send(&format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n"))
+            .await;
+        let mut server = match kept.take() {
+            Some(server) => server,
+            None => upstream.accept().await,
+        };
+        assert!(server.head().await.starts_with(method));
+        server.send(answer).await;
+        client.head().await;
+        assert_eq!(client.bytes(seen.len()).await, seen, "{answer:?}");
+        kept = Some(server);
+    }
+    assert!(upstream.is_unasked());
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    for (answer, later) in [
+        (
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+            "",
+        ),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", ""),
+        // More than was asked for, at once or later.
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+            "",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+        ),
+    ] {
+        let mut client = gateway.connect().await;
+        client.send(GET).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(answer).await;
+        assert!(client.answer().await.ends_with("ok"), "{answer:?}");
+        server.send(later).await;
+        // So that it is there before the next request.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        client.send(GET).await;
+        let mut another = upstream.accept().await;
+        another.head().await;
+        another
+            .send("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\ngood")
+            .await;
+        assert!(client.answer().await.ends_with("good"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_length_ends_with_its_connection() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 200 OK\r\n\r\nall ").await;
+    client.head().await;
+    assert_eq!(client.bytes(9).await, "4\r\nall \r\n");
+    server.send("of it").await;
+    assert_eq!(client.bytes(10).await, "5\r\nof it\r\n");
+    drop(server);
+    assert_eq!(client.bytes(5).await, "0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn an_answer_that_has_begun_is_not_asked_for_twice() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    for begun in [
+        "H",
+        "HTTP/1.1 200 OK\r\ncontent-",
+        "HTTP/1.1 103 Early Hints\r\n\r\n",
+    ] {
+        let mut client = gateway.connect().await;
+        client.send(GET).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(begun).await;
+        drop(server);
+        let answer = client.answer().await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{begun:?}: {answer}");
+        assert!(upstream.is_unasked(), "{begun:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
+    const LENGTH: usize = 24 << 20;
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(&format!(
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {LENGTH}\r\n\r\n"
+        ))
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server
+        .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+        .await;
+    client.head().await;
+    // More than fits between here and there, while nobody reads at the other end.
+    let (mut reading, mut writing) = client.stream.into_split();
+    let sending = tokio::spawn(async move {
+        let sent = writing.write_all(&vec![b'x'; LENGTH]).await;
+        (sent, writing)
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!sending.is_finished());
+    assert_eq!(server.bytes(LENGTH).await.len(), LENGTH);
+    let (sent, _writing) = within(sending).await.unwrap();
+    sent.unwrap();
+    server.send("done").await;
+    let mut answer = [0; 4];
+    within(tokio::io::AsyncReadExt::read_exact(
+        &mut reading,
+        &mut answer,
+    ))
+    .await
+    .unwrap();
+    assert_eq!(&answer, b"done");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client
+        .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    assert_eq!(server.bytes(3).await, b"abc");
+    server
+        .send("HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        .await;
+    let answer = client.answer().await;
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("big"),
+        "{answer}"
+    );
+    // Half of a request is in it: nobody else gets this connection.
+    assert_eq!(server.rest().await, "");
+}
