@@ -71,7 +71,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Whether nothing is ever waited for: all of the above is done when it is first polled.
+    /// Whether nothing is ever waited for: all of the above is done when it is first polled. What a store
+    /// that says so does not finish then may be asked of it a second time.
     fn answers_at_once(&self) -> bool {
         false
     }

@@ -160,24 +160,31 @@ impl<S: Store> Gate<S> {
     /// [Decides](Self::decide) a request, and keeps what it takes to give back or settle afterwards what
     /// it was charged.
     pub async fn decide_with_receipt(&self, attributes: &Attributes<'_>) -> Receipt {
-        let rules = self.rules.load_full();
-        let now = self.time_of(attributes);
-        let claims = claims(&rules, attributes, now);
-        let decision = self.decide_claims(rules, &claims, attributes, now).await;
-        Receipt::new(decision, &claims, attributes)
+        self.decide_by(self.rules.load_full(), attributes).await
     }
 
-    /// [Decides](Self::decide_with_receipt) a request within the call, if the store never waits for anything.
-    /// Nothing, and nothing charged, with one that may.
-    pub fn decide_at_once(&self, attributes: &Attributes<'_>) -> Option<Receipt> {
+    /// [Decides](Self::decide_with_receipt) a request within the call, by [rules](Self::rules) that were just
+    /// asked for, if the store never waits for anything. Nothing, and nothing charged, with one that may.
+    pub fn decide_at_once(
+        &self,
+        rules: Arc<RuleSet>,
+        attributes: &Attributes<'_>,
+    ) -> Option<Receipt> {
         if !self.store.answers_at_once() {
             return None;
         }
-        let deciding = pin!(self.decide_with_receipt(attributes));
+        let deciding = pin!(self.decide_by(rules, attributes));
         match deciding.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(receipt) => Some(receipt),
             Poll::Pending => None,
         }
+    }
+
+    async fn decide_by(&self, rules: Arc<RuleSet>, attributes: &Attributes<'_>) -> Receipt {
+        let now = self.time_of(attributes);
+        let claims = claims(&rules, attributes, now);
+        let decision = self.decide_claims(rules, &claims, attributes, now).await;
+        Receipt::new(decision, &claims, attributes)
     }
 
     fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {

@@ -125,7 +125,7 @@ impl<S: Store> Road<S> {
             Ok(attributes) => attributes,
             Err(error) => return Some(Err(error)),
         };
-        let receipt = self.gate.decide_at_once(&attributes)?;
+        let receipt = self.gate.decide_at_once(rules, &attributes)?;
         self.settings.note(receipt.decision(), &attributes);
         Some(Ok(receipt))
     }

@@ -9,9 +9,8 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use super::http1::Broken;
-use super::pool::Borrowed;
-use super::upstream::InFlight;
+use super::http1::{Broken, Http1};
+use super::lane::InFlight;
 
 /// The body of an answer: a server's, or one made here.
 pub(super) enum AnswerBody {
@@ -42,7 +41,7 @@ pub(super) struct UpstreamBody {
 
 /// Where a body comes from.
 pub(super) enum Source {
-    Http1(Borrowed),
+    Http1(Box<Http1>),
     Http2(Incoming),
     Ended,
 }
@@ -53,7 +52,7 @@ impl Source {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
-            Self::Http1(link) => link.connection.poll_body(cx).map_err(BodyError::Http1),
+            Self::Http1(connection) => connection.poll_body(cx).map_err(BodyError::Http1),
             Self::Http2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::Http2),
             Self::Ended => Poll::Ready(None),
         }
@@ -61,7 +60,7 @@ impl Source {
 
     fn is_end(&self) -> bool {
         match self {
-            Self::Http1(link) => link.connection.is_end(),
+            Self::Http1(connection) => connection.is_end(),
             Self::Http2(incoming) => incoming.is_end_stream(),
             Self::Ended => true,
         }
@@ -69,7 +68,7 @@ impl Source {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Http1(link) => link.connection.size_hint(),
+            Self::Http1(connection) => connection.size_hint(),
             Self::Http2(incoming) => incoming.size_hint(),
             Self::Ended => SizeHint::with_exact(0),
         }
@@ -102,10 +101,10 @@ impl UpstreamBody {
     }
 
     fn end(&mut self) {
-        if let Source::Http1(link) = std::mem::replace(&mut self.source, Source::Ended) {
-            link.give_back();
+        let source = std::mem::replace(&mut self.source, Source::Ended);
+        if let (Source::Http1(connection), Some(in_flight)) = (source, self.in_flight.take()) {
+            in_flight.keep(connection);
         }
-        self.in_flight = None;
         self.silence = None;
     }
 

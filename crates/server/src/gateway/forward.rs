@@ -21,21 +21,16 @@ use super::alarm::Alarm;
 use super::body::{AnswerBody, Source, UpstreamBody};
 use super::connect::{Connected, send_http2};
 use super::failure::Failure;
-use super::pool::{Borrowed, Pool};
+use super::http1::Http1;
+use super::lane::{InFlight, Lane};
 use super::request_body::{Progress, RequestBody};
 use super::rewrite::{for_http2, other_host, without_prefix};
 use super::route::Route;
 use super::tunnel::ServerEnd;
-use super::upstream::{InFlight, Outcome, Upstream, pick};
-use super::{Gateway, forwarded, hop};
+use super::upstream::{Outcome, Upstream, pick};
+use super::{forwarded, hop};
 use crate::config::UpstreamScheme;
 use crate::listen::Peer;
-
-/// What one worker forwards with.
-pub(super) struct Lane {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) pool: Arc<Pool>,
-}
 
 /// Whose turn it is among servers that have the same to do.
 static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -58,10 +53,10 @@ pub(super) async fn forward(
 }
 
 /// A request that is ready to be sent, and what is known about it.
-struct Errand {
+struct Errand<'l> {
     head: request::Parts,
     body: RequestBody,
-    route: Arc<Route>,
+    route: &'l Route,
     progress: Option<Arc<Progress>>,
     upgrade: Option<HeaderValue>,
 }
@@ -77,7 +72,7 @@ enum Tried {
 }
 
 impl Lane {
-    fn prepare(&self, request: Request<Incoming>) -> Result<Errand, Failure> {
+    fn prepare(&self, request: Request<Incoming>) -> Result<Errand<'_>, Failure> {
         let (mut head, body) = request.into_parts();
         let routes = &self.gateway.routes;
         let route = if let Some(route) = routes.only() {
@@ -112,16 +107,16 @@ impl Lane {
         Ok(Errand {
             head,
             body,
-            route: Arc::clone(route),
+            route,
             progress,
             upgrade,
         })
     }
 }
 
-impl Errand {
-    async fn run(&mut self, lane: &Lane) -> Result<Response<AnswerBody>, Failure> {
-        let route = Arc::clone(&self.route);
+impl Errand<'_> {
+    async fn run(&mut self, lane: &Arc<Lane>) -> Result<Response<AnswerBody>, Failure> {
+        let route = self.route;
         let mut retries = route.config.retries;
         let mut tried: Vec<usize> = Vec::new();
         let mut must_be_new = false;
@@ -164,8 +159,8 @@ impl Errand {
         self.head.method.is_idempotent() && self.progress.is_none() && self.upgrade.is_none()
     }
 
-    async fn attempt(&mut self, lane: &Lane, upstream: &Arc<Upstream>, must_be_new: bool) -> Tried {
-        let in_flight = InFlight::begin(upstream);
+    async fn attempt(&mut self, lane: &Arc<Lane>, upstream: &Upstream, must_be_new: bool) -> Tried {
+        let in_flight = InFlight::begin(lane, upstream);
         let (connection, is_new) = match self.connection(lane, upstream, must_be_new).await {
             Ok(connection) => connection,
             // Nothing has left yet.
@@ -173,14 +168,9 @@ impl Errand {
         };
         let start = Instant::now();
         let (head, source) = match connection {
-            Connected::Http1(connection) => {
-                let link = Borrowed {
-                    pool: Arc::clone(&lane.pool),
-                    place: upstream.place,
-                    connection,
-                };
-                match self.ask_http1(link, upstream, is_new).await {
-                    Ok((head, link)) => (head, Source::Http1(link)),
+            Connected::Http1(mut connection) => {
+                match self.ask_http1(&mut connection, upstream, is_new).await {
+                    Ok(head) => (head, Source::Http1(connection)),
                     Err(tried) => return tried,
                 }
             }
@@ -203,12 +193,11 @@ impl Errand {
 
     async fn ask_http1(
         &mut self,
-        mut link: Borrowed,
+        connection: &mut Http1,
         upstream: &Upstream,
         is_new: bool,
-    ) -> Result<(response::Parts, Borrowed), Tried> {
-        let connection = &mut link.connection;
-        let host = other_host(&self.head.headers, upstream, &self.route);
+    ) -> Result<response::Parts, Tried> {
+        let host = other_host(&self.head.headers, upstream, self.route);
         connection.begin(&self.head, host, std::mem::take(&mut self.body));
         let mut alarm = std::mem::take(&mut connection.alarm);
         let answer = self
@@ -216,7 +205,7 @@ impl Errand {
             .await;
         connection.alarm = alarm;
         let failure = match answer {
-            Ok(Ok(head)) => return Ok((head, link)),
+            Ok(Ok(head)) => return Ok(head),
             Ok(Err(broken)) => Failure::of_http1(broken),
             Err(failure) => return Err(Tried::Failed(failure)),
         };
@@ -246,7 +235,7 @@ impl Errand {
     ) -> Result<Response<Incoming>, Tried> {
         let head = self.head.clone();
         let request = Request::from_parts(head, std::mem::take(&mut self.body));
-        let request = for_http2(request, upstream, &self.route).map_err(Tried::Failed)?;
+        let request = for_http2(request, upstream, self.route).map_err(Tried::Failed)?;
         let mut sending = std::pin::pin!(send_http2(&mut sender, request));
         let answer = self
             .in_time(&mut Alarm::default(), |cx| sending.as_mut().poll(cx))
@@ -329,7 +318,7 @@ impl Errand {
     ) -> Result<T, Failure> {
         let patience = self.route.config.timeout;
         let progress = self.progress.as_deref();
-        let mut before = 0;
+        let mut before = progress.map_or(0, Progress::frames);
         alarm.set(patience);
         poll_fn(|cx| {
             if let Poll::Ready(answer) = answer(cx) {
@@ -371,13 +360,17 @@ impl Errand {
             let body = UpstreamBody::new(source, in_flight, patience);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
-        let (Some(_), Source::Http1(link)) = (&self.upgrade, source) else {
+        let (Some(_), Source::Http1(connection)) = (&self.upgrade, source) else {
             return Tried::Failed(Failure::UnwantedUpgrade);
         };
+        // The rest of the request would be taken for the other protocol.
+        if !connection.has_sent_all() {
+            return Tried::Failed(Failure::UnwantedUpgrade);
+        }
         if let Some(protocol) = leg.upgrade {
             hop::put_upgrade(&mut head.headers, protocol);
         }
-        let tunnel = link.connection.into_tunnel();
+        let tunnel = connection.into_tunnel();
         head.extensions.insert(ServerEnd::new(tunnel, patience));
         let body = UpstreamBody::of_tunnel(in_flight);
         Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)))

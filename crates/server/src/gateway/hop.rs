@@ -1,6 +1,9 @@
 //! Headers that are for one leg of the way only: taken off before a message goes on.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, COOKIE, HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
@@ -44,6 +47,27 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Leg {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     leg
+}
+
+/// Takes off what may stand only in a head, where it was looked at: servers that put trailers among the
+/// headers would believe it.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    strip(trailers);
+    for name in [
+        AUTHORIZATION,
+        CACHE_CONTROL,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        CONTENT_RANGE,
+        CONTENT_TYPE,
+        COOKIE,
+        HOST,
+        MAX_FORWARDS,
+        SET_COOKIE,
+        TRAILER,
+    ] {
+        trailers.remove(name);
+    }
 }
 
 /// Whether a header is for one leg of the way, whatever `Connection` names.

@@ -20,6 +20,7 @@ mod forwarded;
 mod health;
 mod hop;
 mod http1;
+mod lane;
 mod own;
 mod pool;
 mod request_body;
@@ -49,6 +50,7 @@ use crate::server::Server;
 use crate::store::AnyStore;
 use crate::telemetry::Measured;
 use connect::Connector;
+use lane::Lane;
 use pool::Pool;
 use route::Routes;
 
@@ -120,7 +122,7 @@ pub(crate) async fn serve(
         patience: settings.drain_timeout.mul_f64(0.9),
     };
     let places = threads.runtimes().map(|runtime| {
-        let lane = Arc::new(forward::Lane {
+        let lane = Arc::new(Lane {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
         });

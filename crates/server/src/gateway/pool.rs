@@ -1,6 +1,6 @@
 //! The connections of one worker to the servers behind the gateway, kept for the next request.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use hyper::client::conn::http2;
@@ -50,7 +50,7 @@ impl Pool {
     }
 
     /// Keeps a connection, if it can take another request.
-    fn keep_http1(&self, place: usize, mut connection: Box<Http1>) {
+    pub(super) fn keep_http1(&self, place: usize, mut connection: Box<Http1>) {
         let Some(rack) = self.racks.get(place) else {
             return;
         };
@@ -104,15 +104,36 @@ pub(super) async fn sweep(pool: Weak<Pool>) {
     }
 }
 
-/// A connection in use, and where it goes when its answer has ended.
-pub(super) struct Borrowed {
-    pub(super) pool: Arc<Pool>,
-    pub(super) place: usize,
-    pub(super) connection: Box<Http1>,
-}
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
 
-impl Borrowed {
-    pub(super) fn give_back(self) {
-        self.pool.keep_http1(self.place, self.connection);
+    use super::super::http1::Stream;
+    use super::*;
+    use crate::config::{UpstreamScheme, UpstreamUrl};
+
+    #[tokio::test]
+    async fn of_many_connections_that_were_closed_none_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = UpstreamUrl {
+            scheme: UpstreamScheme::Http,
+            authority: address.to_string().parse().unwrap(),
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        let (pool, upstream) = (Pool::new(1), Upstream::new(url, 0));
+        let mut open = None;
+        for _ in 0..MOST_IDLE {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (other, _) = listener.accept().await.unwrap();
+            pool.keep_http1(0, Http1::new(Stream::Plain(stream)));
+            // The first stays, which is the one that is looked at last.
+            open.get_or_insert(other);
+        }
+        // So that the news has come, and is not asked of the kernel one by one.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(pool.take_http1(&upstream).is_some());
+        assert!(pool.racks[0].lock().http1.is_empty());
     }
 }

@@ -121,7 +121,7 @@ impl Body for RequestBody {
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
-            hop::strip(trailers);
+            hop::strip_trailers(trailers);
             forwarded::strip(trailers);
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BrokenBody::Unreadable)))

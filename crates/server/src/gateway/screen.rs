@@ -164,12 +164,18 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Pro
     let slashes = gateway.encoded_slashes.unwrap_or_default();
     let settled =
         forwarded(path, slashes).map_err(|error| Problem::bad_request(error.to_string()))?;
-    let Cow::Owned(settled) = settled else {
+    let is_as_sent = matches!(settled, Cow::Borrowed(_));
+    // `http://a?x` has a path that is not written.
+    if is_as_sent
+        && uri
+            .path_and_query()
+            .is_some_and(|all| all.as_str().starts_with('/'))
+    {
         return Ok(());
-    };
+    }
     let whole = match uri.query() {
         Some(query) => format!("{settled}?{query}"),
-        None => settled,
+        None => settled.into_owned(),
     };
     let path = PathAndQuery::try_from(whole)
         .map_err(|error| Problem::bad_request(format!("the path cannot be sent on: {error}")))?;

@@ -107,24 +107,18 @@ impl Upstream {
         self.health.standing() == Standing::Up
     }
 
+    /// It has one more request.
+    pub(super) fn begin(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of its answers has ended.
+    pub(super) fn end(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
-    }
-}
-
-/// A request that a server has, until the end of its answer.
-pub(super) struct InFlight(Arc<Upstream>);
-
-impl InFlight {
-    pub(super) fn begin(upstream: &Arc<Upstream>) -> Self {
-        upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(upstream))
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -175,7 +169,8 @@ mod tests {
         let place = |tried: &[usize]| pick(&all, tried, &turn).map(|upstream| upstream.place);
         let places: Vec<_> = (0..6).map(|_| place(&[]).unwrap()).collect();
         assert_eq!(places, [0, 1, 2, 0, 1, 2]);
-        let _busy = [InFlight::begin(&all[0]), InFlight::begin(&all[2])];
+        all[0].begin();
+        all[2].begin();
         assert_eq!((place(&[]), place(&[])), (Some(1), Some(1)));
         assert_ne!(place(&[1]), Some(1));
         assert_eq!(place(&[0, 1, 2]), None);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
+use crate::client::header;
 use crate::place::{Gateway, within};
 use crate::upstream::Upstream;
 
@@ -198,4 +199,96 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
     );
     // Half of a request is in it: nobody else gets this connection.
     assert_eq!(server.rest().await, "");
+}
+
+#[tokio::test]
+async fn trailers_go_on_if_they_were_announced_and_may_be_trailers() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(
+            "POST / HTTP/1.1\r\nhost: a\r\ntrailer: x-sum, host\r\ntrailer: authorization\r\ntransfer-encoding: chunked\r\n\r\n\
+             1\r\nx\r\n0\r\nx-sum: 7\r\nhost: b\r\nauthorization: c\r\nx-forwarded-for: 1.2.3.4\r\nx-other: d\r\ncontent-length: 9\r\n\r\n",
+        )
+        .await;
+    let mut server = upstream.accept().await;
+    let head = server.head().await;
+    assert_eq!(header(&head, "trailer"), Some("x-sum, host"));
+    assert_eq!(server.bytes(6).await, b"1\r\nx\r\n");
+    assert_eq!(server.head().await, "0\r\nx-sum: 7\r\n\r\n");
+    server.send_ok("ok").await;
+    assert!(client.answer().await.ends_with("ok"));
+}
+
+#[tokio::test]
+async fn a_server_that_only_announces_is_given_up() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server
+        .send(&"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(200))
+        .await;
+    let answer = client.answer().await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    let mut client = gateway.connect().await;
+    client
+        .send("POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\ncontent-length: 5\r\n\r\nab")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    assert_eq!(server.bytes(2).await, b"ab");
+    server
+        .send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n")
+        .await;
+    let answer = client.head().await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn the_length_of_a_body_is_told_once_and_in_one_way() {
+    let mut upstream = Upstream::start().await;
+    let gateway = Gateway::before(upstream.address).await;
+    for (request, told) in [
+        ("POST / HTTP/1.1\r\nhost: a\r\n\r\n", Some("0")),
+        ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", None),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n",
+            Some("0"),
+        ),
+        (
+            "PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 002\r\n\r\nab",
+            Some("2"),
+        ),
+        ("GET http://a?x=1 HTTP/1.1\r\nhost: a\r\n\r\n", None),
+    ] {
+        let mut client = gateway.connect().await;
+        client.send(request).await;
+        let mut server = upstream.accept().await;
+        let head = server.head().await;
+        assert_eq!(header(&head, "content-length"), told, "{head}");
+        let lines = head
+            .lines()
+            .filter(|line| line.starts_with("content-length"));
+        assert!(lines.count() <= 1, "{head}");
+        let path = if request.contains("?x") {
+            " /?x=1 "
+        } else {
+            " / "
+        };
+        assert!(head.contains(path), "{head}");
+        server
+            .send("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+            .await;
+        client.head().await;
+    }
 }

@@ -147,7 +147,7 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
     const BAD: Broken = Broken::Malformed("a chunk has no size");
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let (digits, rest) = line.split_at(digits.count());
-    if !matches!(rest.first(), None | Some(b';' | b' ' | b'\t')) {
+    if !matches!(rest.trim_ascii_start().first(), None | Some(b';')) {
         return Err(BAD);
     }
     let digits = str::from_utf8(digits).map_err(|_| BAD)?;
@@ -266,6 +266,7 @@ mod tests {
             "+1\r\nx\r\n0\r\n\r\n",
             "0x1\r\nx\r\n0\r\n\r\n",
             "1x\r\nx\r\n0\r\n\r\n",
+            "1 x\r\nx\r\n0\r\n\r\n",
             "10000000000000000\r\nx\r\n0\r\n\r\n",
             "1\r\nx\r\n0\r\nno trailer\r\n\r\n",
             "5\r\nhell",

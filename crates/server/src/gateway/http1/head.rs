@@ -31,17 +31,22 @@ pub(super) fn write(
         write_header(text, &HOST, host);
     }
     for (name, value) in &head.headers {
-        if host.is_none() || name != HOST {
+        // The length is told once, as the body will be sent.
+        if (host.is_none() || name != HOST) && name != CONTENT_LENGTH {
             write_header(text, name, value);
         }
     }
-    let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+    let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH)
+        || head.headers.contains_key(CONTENT_LENGTH);
     match framing {
         Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        None if expects_body && !head.headers.contains_key(CONTENT_LENGTH) => {
-            text.extend_from_slice(b"content-length: 0\r\n");
+        Some(Framing::Length(length)) => {
+            text.extend_from_slice(b"content-length: ");
+            text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            text.extend_from_slice(b"\r\n");
         }
-        _ => {}
+        None if expects_body => text.extend_from_slice(b"content-length: 0\r\n"),
+        None => {}
     }
     text.extend_from_slice(b"\r\n");
 }
@@ -114,15 +119,18 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
     let Some(length) = head.headers.get(CONTENT_LENGTH) else {
         return Ok(Download::UntilClose);
     };
-    let digits = length
-        .to_str()
-        .ok()
-        .filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|digits| digits.parse().ok()) {
+    match read_length(length) {
         Some(0) => Ok(Download::Ended),
         Some(length) => Ok(Download::Length(length)),
         None => Err(Broken::Malformed("the length is no number")),
     }
+}
+
+/// A length in digits, and nothing else.
+pub(super) fn read_length(value: &HeaderValue) -> Option<u64> {
+    let digits = value.to_str().ok()?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
 }
 
 /// Whether the connection can be used again after this answer.

@@ -12,6 +12,7 @@ mod upload;
 
 pub(super) use stream::Stream;
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
@@ -20,6 +21,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, StatusCode, request, response};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::task::unconstrained;
 
 use super::alarm::Alarm;
 use super::request_body::{BrokenBody, RequestBody};
@@ -30,6 +32,9 @@ use upload::{Framing, Out, Upload};
 const READ: usize = 8 * 1024;
 const MOST_READ: usize = 256 * 1024;
 const LEAST_READ: usize = 1024;
+
+/// How many heads there may be for one request.
+const MOST_HEADS: u32 = 64;
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +47,21 @@ pub(super) enum Broken {
     Malformed(&'static str),
     #[error(transparent)]
     Body(BrokenBody),
+}
+
+impl Broken {
+    /// Whether the server has closed the connection.
+    fn is_hang_up(&self) -> bool {
+        let Self::Io(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+        )
+    }
 }
 
 /// A connection to a server.
@@ -59,6 +79,8 @@ pub(super) struct Http1 {
     download: Download,
     /// Whether the server has said anything in answer to this request.
     has_heard: bool,
+    /// How many heads it has sent: before the last, others may say that it will come.
+    heads: u32,
     /// Whether the server will take another request.
     is_kept: bool,
     /// For whoever waits for answers.
@@ -78,6 +100,7 @@ impl Http1 {
             method: Method::GET,
             download: Download::Ended,
             has_heard: false,
+            heads: 0,
             is_kept: true,
             alarm: Alarm::default(),
         })
@@ -97,9 +120,10 @@ impl Http1 {
         self.out.begin();
         head::write(&mut self.out.text, head, host, framing);
         self.has_body = framing.is_some();
-        self.upload = framing.map(|framing| Upload::new(body, framing));
+        self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
         self.method.clone_from(&head.method);
         self.has_heard = false;
+        self.heads = 0;
         self.is_kept = false;
     }
 
@@ -116,6 +140,11 @@ impl Http1 {
                 // Others only say that there will be another.
                 let is_last = head.status == StatusCode::SWITCHING_PROTOCOLS
                     || !head.status.is_informational();
+                self.heads += 1;
+                if self.heads > MOST_HEADS {
+                    let message = "there is no end of heads before the answer";
+                    return Poll::Ready(Err(Broken::Malformed(message)));
+                }
                 if is_last {
                     self.download = head::download(&self.method, &head)?;
                     self.is_kept =
@@ -127,12 +156,12 @@ impl Http1 {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.gone(Broken::Closed))),
                 Poll::Ready(Ok(_)) => self.has_heard = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.gone(error.into()))),
-                Poll::Pending => {
-                    return match self.unsent.take() {
-                        Some(error) => Poll::Ready(Err(error)),
-                        None => Poll::Pending,
-                    };
+                // What the server has said before it closed may still be on its way through the kernel; and
+                // if there is nothing, that will be told next.
+                Poll::Pending if self.unsent.as_ref().is_none_or(Broken::is_hang_up) => {
+                    return Poll::Pending;
                 }
+                Poll::Pending => return Poll::Ready(Err(self.gone(Broken::Closed))),
             }
         }
     }
@@ -191,7 +220,8 @@ impl Http1 {
         self.is_kept && self.is_end() && self.bytes.is_empty() && self.has_sent_all()
     }
 
-    fn has_sent_all(&self) -> bool {
+    /// Whether nothing of the request is left to be sent.
+    pub(super) fn has_sent_all(&self) -> bool {
         self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
     }
 
@@ -205,8 +235,13 @@ impl Http1 {
 
     /// Whether a connection that was kept is still good: silent, and not closed.
     pub(super) fn is_free(&mut self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        self.can_be_kept() && self.poll_read(&mut cx).is_pending()
+        if !self.can_be_kept() {
+            return false;
+        }
+        // Whoever has looked at many has used up its share of work, and would be told to wait without a look.
+        let reading = pin!(unconstrained(poll_fn(|cx| self.poll_read(cx))));
+        let read = reading.poll(&mut Context::from_waker(Waker::noop()));
+        read.is_pending()
     }
 
     /// The connection for another protocol, with what the server has already said in it.
@@ -224,7 +259,11 @@ impl Http1 {
         }
         match self.poll_send(cx) {
             Poll::Ready(Err(error @ Broken::Body(_))) => return Err(error),
-            Poll::Ready(Err(error)) => self.unsent = Some(error),
+            Poll::Ready(Err(error)) => {
+                // TLS does not tell how much of what it was given has left.
+                self.out.has_sent |= matches!(self.stream, Stream::Tls(_));
+                self.unsent = Some(error);
+            }
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         Ok(())

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use http::HeaderMap;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, TRAILER};
+use http::{HeaderMap, HeaderName};
 use hyper::body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::Broken;
-use super::head::write_header;
+use super::head::{read_length, write_header};
 use crate::gateway::request_body::{BrokenBody, RequestBody};
 
 /// How the length of a request's body is told.
@@ -26,8 +26,7 @@ pub(super) enum Framing {
 impl Framing {
     /// That of a body which goes with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let length = headers.get(CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let length = headers.get(CONTENT_LENGTH).and_then(read_length);
         length.map_or(Self::Chunks, Self::Length)
     }
 }
@@ -36,15 +35,21 @@ impl Framing {
 pub(super) struct Upload {
     body: RequestBody,
     framing: Framing,
+    /// The trailers that its head has announced.
+    announced: Vec<HeaderName>,
     /// What was taken off it while nothing has left yet.
     untold: Option<Bytes>,
 }
 
 impl Upload {
-    pub(super) fn new(body: RequestBody, framing: Framing) -> Self {
+    pub(super) fn new(body: RequestBody, framing: Framing, headers: &HeaderMap) -> Self {
+        let values = headers.get_all(TRAILER).iter();
+        let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
         Self {
             body,
             framing,
+            announced: names.collect(),
             untold: None,
         }
     }
@@ -100,7 +105,9 @@ impl Upload {
             Framing::Chunks => {
                 out.text.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.into_iter().flatten() {
-                    write_header(&mut out.text, name, value);
+                    if self.announced.contains(name) {
+                        write_header(&mut out.text, name, value);
+                    }
                 }
                 out.text.extend_from_slice(b"\r\n");
                 Ok(true)

@@ -2,11 +2,12 @@
 //!
 //! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
 //! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
-//! the file, `tree.rs` finds the rule, `descriptor.rs` knows on which state it is charged.
+//! the file, `read_grant.rs` its limits, `tree.rs` finds the rule, `descriptor.rs` knows on which state it is charged.
 
 mod descriptor;
 mod identity;
 mod read;
+mod read_grant;
 mod tree;
 mod wildcard;
 

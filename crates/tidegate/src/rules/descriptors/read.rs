@@ -4,29 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use tidegate_core::limit::MAX_COUNT;
-use tidegate_core::{Algorithm, Limit, Micros, Rate, Scope, Window};
+use tidegate_core::{Algorithm, Scope};
 
 use super::descriptor::{Descriptor, Step, Wanted};
 use super::identity::id_of;
+use super::read_grant::read_rate_limit;
 use super::tree::{Branch, Descriptors, Level};
 use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
-use crate::rules::read_limit::{self, Counting};
-use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
-use crate::rules::rule::{Grant, Mode, OnStoreFailure, Rule, Sync};
+use crate::rules::rule::{Grant, Mode, Rule, Sync};
 use crate::rules::{RuleSet, RuleSettings, write};
-
-/// The units of time that a limit may have.
-const UNITS: [(&str, Window); 7] = [
-    ("second", Window::Span(Micros::SECOND)),
-    ("minute", Window::Span(Micros::MINUTE)),
-    ("hour", Window::Span(Micros::HOUR)),
-    ("day", Window::Span(Micros::DAY)),
-    ("week", Window::Span(Micros::WEEK)),
-    ("month", Window::Month),
-    ("year", Window::Year),
-];
 
 /// Whether the first document is of this form.
 pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
@@ -73,22 +60,6 @@ struct Reader<'p> {
 struct Modes {
     is_shadow: bool,
     is_quota: bool,
-}
-
-/// What a `rate_limit` says.
-struct RateLimit {
-    grant: Grant,
-    name: String,
-    replaces: Vec<String>,
-}
-
-/// What a block `tidegate` says.
-#[derive(Default)]
-struct Own {
-    algorithm: Option<Algorithm>,
-    max_delay: Option<Micros>,
-    on_store_failure: OnStoreFailure,
-    sync: Sync,
 }
 
 impl Reader<'_> {
@@ -152,14 +123,14 @@ impl Reader<'_> {
         let rate_limit = fields.take("rate_limit");
         let below = fields.take("descriptors");
         let own = fields.take("tidegate");
-        let is_shared = self.flag(&mut fields, "share_threshold");
+        let is_shared = read_flag(&mut fields, "share_threshold", self.problems);
         let modes = Modes {
-            is_shadow: self.flag(&mut fields, "shadow_mode").0,
-            is_quota: self.flag(&mut fields, "quota_mode").0,
+            is_shadow: read_flag(&mut fields, "shadow_mode", self.problems).0,
+            is_quota: read_flag(&mut fields, "quota_mode", self.problems).0,
         };
         // These say only how metrics of the other service are called.
-        self.flag(&mut fields, "detailed_metric");
-        self.flag(&mut fields, "value_to_metric");
+        read_flag(&mut fields, "detailed_metric", self.problems);
+        read_flag(&mut fields, "value_to_metric", self.problems);
         if let Some((spot, node)) = fields.take("metadata") {
             spot.entries(node, self.problems);
         }
@@ -190,19 +161,6 @@ impl Reader<'_> {
             self.problems.error(&node.place, spot, message);
         }
         Some(())
-    }
-
-    /// A key that says `true` or `false`; also where it stands, if it is there.
-    fn flag<'n>(
-        &mut self,
-        fields: &mut Fields<'n>,
-        key: &'static str,
-    ) -> (bool, Option<(Spot, &'n Node)>) {
-        let taken = fields.take(key);
-        let said = taken
-            .as_ref()
-            .and_then(|(spot, node)| spot.boolean(node, self.problems));
-        (said.unwrap_or(false), taken)
     }
 
     fn step(
@@ -260,7 +218,7 @@ impl Reader<'_> {
         steps: &[Step],
     ) -> Option<u32> {
         let before = self.problems.error_count();
-        let limit = self.rate_limit(node, spot, own);
+        let limit = read_rate_limit(node, spot, own, self.problems);
         if self.problems.error_count() > before {
             return None;
         }
@@ -315,167 +273,19 @@ impl Reader<'_> {
         self.rules.push(Arc::new(rule));
         u32::try_from(self.rules.len() - 1).ok()
     }
+}
 
-    fn rate_limit(
-        &mut self,
-        node: &Node,
-        spot: &Spot,
-        own: Option<&(Spot, &Node)>,
-    ) -> Option<(RateLimit, Own)> {
-        let mut fields = Fields::of(node, spot.clone(), self.problems)?;
-        let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
-        let is_unlimited = self.flag(&mut fields, "unlimited").0;
-        let (name, replaces) = (fields.take("name"), fields.take("replaces"));
-        let all_known = fields.done(self.problems);
-        let name = name.and_then(|(spot, node)| spot.text(node, self.problems));
-        let name = name.unwrap_or_default().to_owned();
-        let replaces = self.replaces(replaces, &name);
-        if is_unlimited {
-            for (spot, node) in [&unit, &count].into_iter().flatten() {
-                let message = "what is unlimited has no limit; remove this, or `unlimited`";
-                self.problems.error(&node.place, spot, message);
-            }
-            let grant = Grant::Unlimited;
-            let limit = RateLimit {
-                grant,
-                name,
-                replaces,
-            };
-            return Some((limit, Own::default()));
-        }
-        for (taken, key, advice) in [
-            (&unit, "unit", "write for example `unit: minute`"),
-            (
-                &count,
-                "requests_per_unit",
-                "give a number, or write `unlimited: true`",
-            ),
-        ] {
-            if taken.is_none() && all_known {
-                let message = format!("the key `{key}` is missing; {advice}");
-                self.problems.error(&node.place, &spot.field(key), message);
-            }
-        }
-        let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, self.problems));
-        let count = count.and_then(|(spot, node)| self.count(&spot, node));
-        let (own, counting, burst) = self.own(own);
-        let (window, count) = (window?, count?);
-        let grant = if count == 0 {
-            Grant::Blocked
-        } else {
-            let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
-            let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
-            let window = (!is_concurrency).then_some(window);
-            let rate = Rate {
-                count,
-                window,
-                burst,
-            };
-            match (Limit::new(rate, algorithm), &counting) {
-                (Ok(limit), _) => Grant::Limits(vec![limit]),
-                (Err(error), Some(counting)) => {
-                    counting.refuse(&error, node, spot, self.problems);
-                    return None;
-                }
-                (Err(error), None) => {
-                    self.problems.error(&node.place, spot, error.to_string());
-                    return None;
-                }
-            }
-        };
-        let limit = RateLimit {
-            grant,
-            name,
-            replaces,
-        };
-        Some((limit, own))
-    }
-
-    /// How many requests are granted. More than can be counted is told, and cut: nobody sends as many.
-    fn count(&mut self, spot: &Spot, node: &Node) -> Option<u64> {
-        let count = spot.integer(node, 0, u64::from(u32::MAX), self.problems)?;
-        if count > MAX_COUNT {
-            let message = format!(
-                "more than {MAX_COUNT} requests cannot be counted, so this is {MAX_COUNT}; for no limit, write `unlimited: true`"
-            );
-            self.problems.warning(&node.place, spot, message);
-        }
-        Some(count.min(MAX_COUNT))
-    }
-
-    fn replaces(&mut self, list: Option<(Spot, &Node)>, name: &str) -> Vec<String> {
-        let Some((spot, node)) = list else {
-            return Vec::new();
-        };
-        let mut replaced = Vec::new();
-        for (spot, node) in spot.items(node, self.problems) {
-            let Some(mut fields) = Fields::of(node, spot.clone(), self.problems) else {
-                continue;
-            };
-            let other = fields.take("name");
-            fields.done(self.problems);
-            let other = other.and_then(|(spot, node)| spot.text(node, self.problems));
-            match other {
-                None | Some("") => {
-                    let message = "give the name of the limit that is replaced: `{name: other}`";
-                    self.problems.error(&node.place, &spot, message);
-                }
-                Some(other) if other == name => {
-                    let message = "a limit cannot replace itself; give the name of another";
-                    self.problems.error(&node.place, &spot, message);
-                }
-                Some(other) => replaced.push(other.to_owned()),
-            }
-        }
-        replaced
-    }
-
-    /// Which of our algorithms counts, and what else only we know.
-    fn own(&mut self, own: Option<&(Spot, &Node)>) -> (Own, Option<Counting>, Option<u64>) {
-        let nothing = || (Own::default(), None, None);
-        let Some((spot, node)) = own else {
-            return nothing();
-        };
-        let Some(mut fields) = Fields::of(node, spot.clone(), self.problems) else {
-            return nothing();
-        };
-        let is_chosen = fields.key("algorithm").is_some();
-        if !is_chosen {
-            let options = [
-                "burst",
-                "anchor",
-                "slots",
-                "strict",
-                "shape",
-                "max_delay",
-                "lease_ttl",
-            ];
-            for option in options {
-                let message = "this is an option of an `algorithm`; say which, for example `algorithm: token_bucket`";
-                fields.refuse(option, message, self.problems);
-            }
-        }
-        let counting = Counting::read(&mut fields, self.problems);
-        let (burst, on_failure) = (fields.take("burst"), fields.take("on_store_failure"));
-        let sync_at = fields.take("sync");
-        fields.done(self.problems);
-        let burst = burst.filter(|_| is_chosen);
-        let burst = burst.and_then(|(spot, node)| spot.integer(node, 1, MAX_COUNT, self.problems));
-        let own = Own {
-            algorithm: counting.algorithm,
-            max_delay: counting.max_delay,
-            on_store_failure: chosen(on_failure, &ON_STORE_FAILURE, self.problems),
-            sync: chosen(sync_at.clone(), &SYNCS, self.problems),
-        };
-        if let (Sync::Leased, Some((spot, node)), Some(algorithm)) =
-            (own.sync, sync_at, own.algorithm)
-            && let Some(why_not) = read_limit::why_not(algorithm)
-        {
-            let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
-            self.problems.error(&node.place, &spot, message);
-        }
-        (own, Some(counting), burst)
-    }
+/// A key that says `true` or `false`; also where it stands, if it is there.
+pub(super) fn read_flag<'n>(
+    fields: &mut Fields<'n>,
+    key: &'static str,
+    problems: &mut Problems,
+) -> (bool, Option<(Spot, &'n Node)>) {
+    let taken = fields.take(key);
+    let said = taken
+        .as_ref()
+        .and_then(|(spot, node)| spot.boolean(node, problems));
+    (said.unwrap_or(false), taken)
 }
 
 fn rate_limit_of(node: &Node) -> Option<&Node> {
@@ -484,16 +294,6 @@ fn rate_limit_of(node: &Node) -> Option<&Node> {
     };
     let entry = entries.iter().find(|entry| entry.key == "rate_limit");
     entry.map(|entry| &entry.value)
-}
-
-fn read_unit(text: &str) -> Result<Window, String> {
-    let lower = text.to_ascii_lowercase();
-    let unit = UNITS.iter().find(|(name, _)| *name == lower);
-    unit.map(|(_, window)| *window).ok_or_else(|| {
-        let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
-        let suggestion = crate::document::suggestion(&lower, &names);
-        format!("`{text}` is not a unit{suggestion}; write one of `second`, `minute`, `hour`, `day`, `week`, `month` and `year`")
-    })
 }
 
 /// The rule as JSON, for those who look at the rules: like any other, and where it stands in the file.

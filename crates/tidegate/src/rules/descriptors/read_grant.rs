@@ -1,0 +1,211 @@
+//! Reads what a descriptor grants: its `rate_limit`, and in a block `tidegate` how that is counted.
+
+use tidegate_core::limit::MAX_COUNT;
+use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
+
+use super::read::read_flag;
+use crate::document::{Fields, Node, Problems, Spot};
+use crate::rules::read_limit::{self, Counting};
+use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
+use crate::rules::rule::{Grant, OnStoreFailure, Sync};
+
+/// The units of time that a limit may have.
+const UNITS: [(&str, Window); 7] = [
+    ("second", Window::Span(Micros::SECOND)),
+    ("minute", Window::Span(Micros::MINUTE)),
+    ("hour", Window::Span(Micros::HOUR)),
+    ("day", Window::Span(Micros::DAY)),
+    ("week", Window::Span(Micros::WEEK)),
+    ("month", Window::Month),
+    ("year", Window::Year),
+];
+
+/// What a `rate_limit` says.
+pub(super) struct RateLimit {
+    pub(super) grant: Grant,
+    pub(super) name: String,
+    pub(super) replaces: Vec<String>,
+}
+
+/// What a block `tidegate` says.
+#[derive(Default)]
+pub(super) struct Own {
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) max_delay: Option<Micros>,
+    pub(super) on_store_failure: OnStoreFailure,
+    pub(super) sync: Sync,
+}
+
+/// Reads a `rate_limit`, and the block beside it that only we know.
+pub(super) fn read_rate_limit(
+    node: &Node,
+    spot: &Spot,
+    own: Option<&(Spot, &Node)>,
+    problems: &mut Problems,
+) -> Option<(RateLimit, Own)> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
+    let is_unlimited = read_flag(&mut fields, "unlimited", problems).0;
+    let (name, replaces) = (fields.take("name"), fields.take("replaces"));
+    let all_known = fields.done(problems);
+    let name = name.and_then(|(spot, node)| spot.text(node, problems));
+    let name = name.unwrap_or_default().to_owned();
+    let replaces = read_replaces(replaces, &name, problems);
+    if is_unlimited {
+        for (spot, node) in [&unit, &count].into_iter().flatten() {
+            let message = "what is unlimited has no limit; remove this, or `unlimited`";
+            problems.error(&node.place, spot, message);
+        }
+        let grant = Grant::Unlimited;
+        let limit = RateLimit {
+            grant,
+            name,
+            replaces,
+        };
+        return Some((limit, Own::default()));
+    }
+    for (taken, key, advice) in [
+        (&unit, "unit", "write for example `unit: minute`"),
+        (
+            &count,
+            "requests_per_unit",
+            "give a number, or write `unlimited: true`",
+        ),
+    ] {
+        if taken.is_none() && all_known {
+            let message = format!("the key `{key}` is missing; {advice}");
+            problems.error(&node.place, &spot.field(key), message);
+        }
+    }
+    let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, problems));
+    let count = count.and_then(|(spot, node)| read_count(&spot, node, problems));
+    let (own, counting, burst) = read_own(own, problems);
+    let (window, count) = (window?, count?);
+    let grant = if count == 0 {
+        Grant::Blocked
+    } else {
+        let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
+        let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
+        let window = (!is_concurrency).then_some(window);
+        let rate = Rate {
+            count,
+            window,
+            burst,
+        };
+        match (Limit::new(rate, algorithm), &counting) {
+            (Ok(limit), _) => Grant::Limits(vec![limit]),
+            (Err(error), Some(counting)) => {
+                counting.refuse(&error, node, spot, problems);
+                return None;
+            }
+            (Err(error), None) => {
+                problems.error(&node.place, spot, error.to_string());
+                return None;
+            }
+        }
+    };
+    let limit = RateLimit {
+        grant,
+        name,
+        replaces,
+    };
+    Some((limit, own))
+}
+
+/// How many requests are granted. More than can be counted is told, and cut: nobody sends as many.
+fn read_count(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<u64> {
+    let count = spot.integer(node, 0, u64::from(u32::MAX), problems)?;
+    if count > MAX_COUNT {
+        let message = format!(
+            "more than {MAX_COUNT} requests cannot be counted, so this is {MAX_COUNT}; for no limit, write `unlimited: true`"
+        );
+        problems.warning(&node.place, spot, message);
+    }
+    Some(count.min(MAX_COUNT))
+}
+
+fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problems) -> Vec<String> {
+    let Some((spot, node)) = list else {
+        return Vec::new();
+    };
+    let mut replaced = Vec::new();
+    for (spot, node) in spot.items(node, problems) {
+        let Some(mut fields) = Fields::of(node, spot.clone(), problems) else {
+            continue;
+        };
+        let other = fields.take("name");
+        fields.done(problems);
+        let other = other.and_then(|(spot, node)| spot.text(node, problems));
+        match other {
+            None | Some("") => {
+                let message = "give the name of the limit that is replaced: `{name: other}`";
+                problems.error(&node.place, &spot, message);
+            }
+            Some(other) if other == name => {
+                let message = "a limit cannot replace itself; give the name of another";
+                problems.error(&node.place, &spot, message);
+            }
+            Some(other) => replaced.push(other.to_owned()),
+        }
+    }
+    replaced
+}
+
+/// Which of our algorithms counts, and what else only we know.
+fn read_own(
+    own: Option<&(Spot, &Node)>,
+    problems: &mut Problems,
+) -> (Own, Option<Counting>, Option<u64>) {
+    let nothing = || (Own::default(), None, None);
+    let Some((spot, node)) = own else {
+        return nothing();
+    };
+    let Some(mut fields) = Fields::of(node, spot.clone(), problems) else {
+        return nothing();
+    };
+    let is_chosen = fields.key("algorithm").is_some();
+    if !is_chosen {
+        let options = [
+            "burst",
+            "anchor",
+            "slots",
+            "strict",
+            "shape",
+            "max_delay",
+            "lease_ttl",
+        ];
+        for option in options {
+            let message = "this is an option of an `algorithm`; say which, for example `algorithm: token_bucket`";
+            fields.refuse(option, message, problems);
+        }
+    }
+    let counting = Counting::read(&mut fields, problems);
+    let (burst, on_failure) = (fields.take("burst"), fields.take("on_store_failure"));
+    let sync_at = fields.take("sync");
+    fields.done(problems);
+    let burst = burst.filter(|_| is_chosen);
+    let burst = burst.and_then(|(spot, node)| spot.integer(node, 1, MAX_COUNT, problems));
+    let own = Own {
+        algorithm: counting.algorithm,
+        max_delay: counting.max_delay,
+        on_store_failure: chosen(on_failure, &ON_STORE_FAILURE, problems),
+        sync: chosen(sync_at.clone(), &SYNCS, problems),
+    };
+    if let (Sync::Leased, Some((spot, node)), Some(algorithm)) = (own.sync, sync_at, own.algorithm)
+        && let Some(why_not) = read_limit::why_not(algorithm)
+    {
+        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
+        problems.error(&node.place, &spot, message);
+    }
+    (own, Some(counting), burst)
+}
+
+fn read_unit(text: &str) -> Result<Window, String> {
+    let lower = text.to_ascii_lowercase();
+    let unit = UNITS.iter().find(|(name, _)| *name == lower);
+    unit.map(|(_, window)| *window).ok_or_else(|| {
+        let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+        let suggestion = crate::document::suggestion(&lower, &names);
+        format!("`{text}` is not a unit{suggestion}; write one of `second`, `minute`, `hour`, `day`, `week`, `month` and `year`")
+    })
+}
