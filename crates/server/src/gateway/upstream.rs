@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
-use prometheus_client::metrics::histogram::Histogram;
 
 use super::health::{Health, Standing};
 use crate::config::UpstreamUrl;
+use crate::telemetry::Timing;
 
 /// Bounds of the buckets for the time to the head of an answer, in seconds.
 const BOUNDS: [f64; 13] = [
@@ -61,7 +61,7 @@ pub(crate) struct Upstream {
     in_flight: AtomicUsize,
     outcomes: [AtomicU64; 6],
     retries: AtomicU64,
-    seconds: Histogram,
+    seconds: Timing,
 }
 
 impl Upstream {
@@ -74,7 +74,7 @@ impl Upstream {
             in_flight: AtomicUsize::new(0),
             outcomes: Default::default(),
             retries: AtomicU64::new(0),
-            seconds: Histogram::new(BOUNDS),
+            seconds: Timing::new(&BOUNDS),
         }
     }
 
@@ -83,7 +83,7 @@ impl Upstream {
     }
 
     pub(super) fn answered_after(&self, took: Duration) {
-        self.seconds.observe(took.as_secs_f64());
+        self.seconds.note(took);
     }
 
     pub(super) fn count_retry(&self) {
@@ -98,7 +98,7 @@ impl Upstream {
         self.retries.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn seconds(&self) -> &Histogram {
+    pub(crate) fn seconds(&self) -> &Timing {
         &self.seconds
     }
 

@@ -124,7 +124,7 @@ pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
     let read = match first {
         Poll::Ready(read) => read?,
         Poll::Pending => {
-            let waited = tokio::time::timeout(PATIENCE, reading).await;
+            let waited = Box::pin(tokio::time::timeout(PATIENCE, reading)).await;
             waited.map_err(|_| too_slow())??
         }
     };

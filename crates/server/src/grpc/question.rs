@@ -40,13 +40,14 @@ pub(super) fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<
             asked.descriptors.len()
         )));
     }
-    let numbered = asked.descriptors.iter().enumerate();
-    numbered
-        .map(|(number, descriptor)| {
-            part(asked, descriptor, as_written)
-                .map_err(|problem| Status::invalid(format!("descriptors[{number}]: {problem}")))
-        })
-        .collect()
+    let mut parts = Parts::new();
+    for (number, descriptor) in asked.descriptors.iter().enumerate() {
+        let part = part(asked, descriptor, as_written);
+        parts.push(
+            part.map_err(|problem| Status::invalid(format!("descriptors[{number}]: {problem}")))?,
+        );
+    }
+    Ok(parts)
 }
 
 fn part<'m>(

@@ -25,7 +25,7 @@ pub(super) async fn answer(
     let parts = question::parts(&asked, rules.is_by_descriptors())?;
 
     let start = Instant::now();
-    let decisions = server.gate.decide_parts(&parts).await;
+    let decisions = server.gate.decide_parts(&rules, &parts).await;
     server.metrics.decided(start.elapsed());
     decisions.count(FrontEnd::Grpc);
     for (decision, part) in decisions.iter().zip(&parts) {

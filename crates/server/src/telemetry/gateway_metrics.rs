@@ -5,9 +5,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::Timing;
 use super::metrics::Labels;
 use crate::gateway::{Gateway, Outcome, Upstream};
 use crate::server::Server;
@@ -63,7 +63,7 @@ fn register_upstreams(registry: &mut Registry, gateway: &Gateway) {
 
 /// The histograms that are there already, by server.
 #[derive(Debug)]
-struct ByUpstream(Vec<(Labels<1>, Histogram)>);
+struct ByUpstream(Vec<(Labels<1>, Timing)>);
 
 impl EncodeMetric for ByUpstream {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {

@@ -8,13 +8,13 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::MemoryStats;
 use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
+use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
 use super::{gateway_metrics, redis_metrics, rule_limits};
 use crate::identity::Refusals;
@@ -43,8 +43,8 @@ pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What is measured as it happens.
 pub(crate) struct Metrics {
-    decision_seconds: Histogram,
-    store_seconds: Histogram,
+    decision_seconds: Timing,
+    store_seconds: Timing,
     store_errors: AtomicU64,
     unmatched: AtomicU64,
     throttled: ThrottledCounts,
@@ -53,8 +53,8 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Self {
         Self {
-            decision_seconds: Histogram::new(BOUNDS),
-            store_seconds: Histogram::new(BOUNDS),
+            decision_seconds: Timing::new(&BOUNDS),
+            store_seconds: Timing::new(&BOUNDS),
             store_errors: AtomicU64::new(0),
             unmatched: AtomicU64::new(0),
             throttled: ThrottledCounts::default(),
@@ -63,12 +63,12 @@ impl Metrics {
 
     /// A decision took so long.
     pub(crate) fn decided(&self, took: Duration) {
-        self.decision_seconds.observe(took.as_secs_f64());
+        self.decision_seconds.note(took);
     }
 
     /// A question to the store took so long.
     pub(crate) fn asked(&self, took: Duration, is_error: bool) {
-        self.store_seconds.observe(took.as_secs_f64());
+        self.store_seconds.note(took);
         if is_error {
             self.store_errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -118,7 +118,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "store",
-            "Time for one question to the store",
+            "Time for one question to Redis",
             Unit::Seconds,
             self.store_seconds.clone(),
         );

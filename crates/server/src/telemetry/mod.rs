@@ -8,6 +8,7 @@ mod plain_text;
 mod redis_metrics;
 mod rule_limits;
 mod throttled;
+mod timing;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
@@ -15,3 +16,4 @@ pub(crate) use measured::Measured;
 pub(crate) use metrics::Metrics;
 pub(crate) use plain_text::plain_text;
 pub(crate) use throttled::Throttled;
+pub(crate) use timing::Timing;

@@ -112,21 +112,24 @@ impl Decisions {
 }
 
 impl<S: Store> Gate<S> {
-    /// Decides a request of several parts.
+    /// Decides a request of several parts, by [rules](Self::rules) that were just asked for.
     ///
     /// By rules, it charges every limit of every part, or none; parts that are about the same state are
     /// charged the sum of their costs. By descriptors, each part is charged on its own.
-    pub async fn decide_parts(&self, parts: &[Part<'_>]) -> Decisions {
-        let rules = self.rules.load_full();
+    pub async fn decide_parts(&self, rules: &Arc<RuleSet>, parts: &[Part<'_>]) -> Decisions {
+        // In boxes, so that one part, which is all that most requests have, does not carry what several need.
         let list = match parts {
             [part] if part.is_plain() => {
                 let now = self.time_of(&part.attributes);
-                let claims = claims(&rules, &part.attributes, now);
+                let claims = claims(rules, &part.attributes, now);
+                let rules = Arc::clone(rules);
                 let decision = self.decide_claims(rules, &claims, &part.attributes, now);
-                std::iter::once(decision.await).collect()
+                let mut list = SmallVec::new();
+                list.push(decision.await);
+                list
             }
-            _ if rules.is_by_descriptors() => self.decide_each(&rules, parts).await,
-            _ => self.decide_together(&rules, parts).await,
+            _ if rules.is_by_descriptors() => Box::pin(self.decide_each(rules, parts)).await,
+            _ => Box::pin(self.decide_together(rules, parts)).await,
         };
         Decisions { list }
     }

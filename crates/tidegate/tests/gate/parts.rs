@@ -37,7 +37,7 @@ fn bringing<'a>(text: &'a str, limit: &str) -> Part<'a> {
 
 /// Which parts are allowed, and what each has left.
 fn ask<S: Store>(gate: &Gate<S>, parts: &[Part<'_>]) -> (bool, Vec<(bool, Option<u64>)>) {
-    let decisions: Decisions = block_on(gate.decide_parts(parts));
+    let decisions: Decisions = block_on(gate.decide_parts(&gate.rules(), parts));
     let one = |decision: &tidegate::gate::Decision| {
         let headline = decision.headline();
         let left = headline.map(|answer| answer.outcome.remaining);
@@ -76,7 +76,7 @@ fn parts_about_one_state_are_charged_the_sum() {
 #[test]
 fn a_shadow_rule_is_charged_once_for_each_part() {
     let gate = gate(RULES);
-    block_on(gate.decide_parts(&[part("user=a", 1), part("user=b", 1)]));
+    block_on(gate.decide_parts(&gate.rules(), &[part("user=a", 1), part("user=b", 1)]));
     assert_eq!(left(&gate, "user=a"), [0]);
     assert_eq!(left(&gate, "user=b"), [0]);
 }
@@ -87,7 +87,7 @@ fn a_part_that_takes_nothing_is_denied_when_nothing_remains() {
     let asks = [part("team=t", 0)];
     assert_eq!(ask(&gate, &asks), (true, vec![(true, Some(5))]));
     assert!(ask(&gate, &[part("team=t", 5)]).0);
-    let decisions = block_on(gate.decide_parts(&asks));
+    let decisions = block_on(gate.decide_parts(&gate.rules(), &asks));
     let headline = decisions.iter().next().unwrap().headline().unwrap();
     assert_eq!(headline.outcome.remaining, 0);
     assert!(matches!(headline.outcome.retry, Retry::After(_)));
@@ -150,7 +150,7 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
     let gate = Gate::new(Switched::default(), rules(list));
     gate.store().switch(State::Away);
     let parts = [part("a=1", 1), part("b=1", 1)];
-    let decisions = block_on(gate.decide_parts(&parts));
+    let decisions = block_on(gate.decide_parts(&gate.rules(), &parts));
     assert!(!decisions.is_allowed() && decisions.is_failed());
     for expected in [true, true, false] {
         assert_eq!(
@@ -175,7 +175,7 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
 fn headers_tell_of_all_parts() {
     let gate = gate(RULES);
     let parts = [part("domain=web user=a", 1), part("team=t", 1)];
-    let decisions = block_on(gate.decide_parts(&parts));
+    let decisions = block_on(gate.decide_parts(&gate.rules(), &parts));
     let headers: Vec<_> = decisions.headers(&HeaderSettings::default()).collect();
     let of = |name: &str| {
         headers
