@@ -28,20 +28,20 @@ fn drive(address: &str, request: &[u8], connections: usize, requests: usize) {
             stream.write_all(request).expect("sent");
         }
         for (stream, replies) in &mut streams {
-            replies.next(stream);
+            assert!(replies.next(stream) > 0, "an answer with a body");
         }
     }
 }
 
 /// Reads answers off one connection.
 #[derive(Default)]
-struct Replies {
+pub struct Replies {
     buffer: Vec<u8>,
 }
 
 impl Replies {
-    /// Reads the next answer. Anything but a 200 with a length ends the benchmark.
-    fn next(&mut self, stream: &mut TcpStream) {
+    /// Reads the next answer. The length of its body: anything but a 200 with one ends the benchmark.
+    pub fn next(&mut self, stream: &mut TcpStream) -> usize {
         let mut chunk = [0_u8; 4096];
         loop {
             if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -54,7 +54,7 @@ impl Replies {
                     .expect("a length");
                 if self.buffer.len() >= end + 4 + length {
                     self.buffer.drain(..end + 4 + length);
-                    return;
+                    return length;
                 }
             }
             let read = stream.read(&mut chunk).expect("an answer");

@@ -6,13 +6,13 @@
 //! Usage: `http PATH-OF-TIDEGATE`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 
 use axum::{Json, Router, routing::post};
 use serde::{Deserialize, Serialize};
+use tidegate_bench::load::{Replies, load};
 use tidegate_bench::{Beside, beside, cpu_micros};
 
 const CONNECTIONS: usize = 64;
@@ -118,20 +118,15 @@ impl Server {
     /// CPU time in microseconds per request, over one turn.
     fn turn(&self) -> f64 {
         let before = cpu_micros(self.process.id());
-        thread::scope(|scope| {
-            // Two threads with half of the connections each, so that the load is no bottleneck.
-            for _ in 0..2 {
-                scope.spawn(|| load(&self.address, CONNECTIONS / 2, REQUESTS / 2));
-            }
-        });
+        let request = request(&self.address);
+        load(&self.address, &request, CONNECTIONS, REQUESTS);
         (cpu_micros(self.process.id()) - before) / REQUESTS as f64
     }
 
     fn answer_length(&self) -> usize {
         let mut stream = TcpStream::connect(&self.address).expect("a connection");
         stream.write_all(&request(&self.address)).expect("sent");
-        let mut reader = Replies::new();
-        reader.next(&mut stream)
+        Replies::default().next(&mut stream)
     }
 }
 
@@ -148,60 +143,6 @@ fn request(address: &str) -> Vec<u8> {
         QUESTION.len()
     )
     .into_bytes()
-}
-
-/// One request in flight on each connection: all are sent, then all answers are read.
-fn load(address: &str, connections: usize, requests: usize) {
-    let request = request(address);
-    let mut streams: Vec<(TcpStream, Replies)> = (0..connections)
-        .map(|_| {
-            let stream = TcpStream::connect(address).expect("a connection");
-            stream.set_nodelay(true).expect("no delay");
-            (stream, Replies::new())
-        })
-        .collect();
-    for _ in 0..requests / connections {
-        for (stream, _) in &mut streams {
-            stream.write_all(&request).expect("sent");
-        }
-        for (stream, replies) in &mut streams {
-            assert!(replies.next(stream) > 0, "an answer with a body");
-        }
-    }
-}
-
-/// Reads answers off one connection.
-struct Replies {
-    buffer: Vec<u8>,
-}
-
-impl Replies {
-    fn new() -> Self {
-        Self { buffer: Vec::new() }
-    }
-
-    /// The length of the next answer's body. Anything but a 200 ends the benchmark.
-    fn next(&mut self, stream: &mut TcpStream) -> usize {
-        let mut chunk = [0_u8; 4096];
-        loop {
-            if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(&self.buffer[..end]).to_lowercase();
-                assert!(head.starts_with("http/1.1 200"), "{head}");
-                let length = head
-                    .lines()
-                    .find_map(|line| line.strip_prefix("content-length: "))
-                    .and_then(|length| length.parse::<usize>().ok())
-                    .expect("a length");
-                if self.buffer.len() >= end + 4 + length {
-                    self.buffer.drain(..end + 4 + length);
-                    return length;
-                }
-            }
-            let read = stream.read(&mut chunk).expect("an answer");
-            assert!(read > 0, "the server closed the connection");
-            self.buffer.extend_from_slice(&chunk[..read]);
-        }
-    }
 }
 
 #[derive(Deserialize)]

@@ -120,3 +120,38 @@ fn a_hangup_without_a_file_is_explained_and_changes_nothing() {
     server.log.wait_for("there is nothing to read again");
     server.ask("POST /v1/check", CHECK).with_status(200);
 }
+
+#[test]
+fn it_serves_also_if_it_cannot_say_where() {
+    let place = Place::new();
+    place.write("rules.yaml", RULES);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    // Nothing can be written there.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "serve",
+            "--grpc",
+            "off",
+            "--http",
+            &address.to_string(),
+            "--rules",
+        ])
+        .arg(place.path("rules.yaml"))
+        .stdout(full.unwrap())
+        .spawn()
+        .unwrap();
+    let mut client = loop {
+        match Client::try_to(address) {
+            Ok(client) => break client,
+            Err(_) => assert!(process.try_wait().unwrap().is_none(), "it has ended"),
+        }
+        std::thread::yield_now();
+    };
+    let reply = client.ask("GET /healthz", "");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    reply.with_status(200);
+}

@@ -327,14 +327,14 @@ fn fields(own: String, entries: Vec<String>, is_one_field: bool) -> Vec<String> 
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
     #[test]
     fn an_address_is_written_as_everybody_writes_it(ip: IpAddr) {
         let mut text = String::from("for=");
         push_address(&mut text, ip);
         prop_assert_eq!(text, format!("for={ip}"));
     }
-
-    #![proptest_config(ProptestConfig::with_cases(4_096))]
 
     #[test]
     fn what_a_client_puts_to_the_left_changes_nothing(

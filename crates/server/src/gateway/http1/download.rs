@@ -179,6 +179,10 @@ fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     /// What a body says that comes in pieces of so many bytes, and what is left behind it.
@@ -189,7 +193,10 @@ mod tests {
             match download.next(&mut bytes)? {
                 Step::Frame(frame) => match frame.into_data() {
                     Ok(data) => said.push_str(str::from_utf8(&data).unwrap()),
-                    Err(frame) => said.push_str(&format!("{:?}", frame.into_trailers().unwrap())),
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap();
+                        write!(said, "{trailers:?}").unwrap();
+                    }
                 },
                 Step::More => match pieces.next() {
                     Some(piece) => bytes.extend_from_slice(piece),
@@ -273,6 +280,23 @@ mod tests {
             &long,
         ] {
             assert!(chunked(text).is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_the_same_in_pieces(parts in prop::collection::vec(
+            prop_oneof![
+                Just("\r\n".to_owned()),
+                Just("0\r\n".to_owned()),
+                Just("3\r\nabc\r\n".to_owned()),
+                Just("1;x=y\r\nz\r\n".to_owned()),
+                Just("a: b\r\n".to_owned()),
+                "[0-9a-f;: \r\n\\x00-\\x7f]{0,4}",
+            ],
+            0..8,
+        )) {
+            let _ = chunked(&parts.concat());
         }
     }
 }

@@ -148,6 +148,8 @@ pub(super) fn keeps_alive(head: &response::Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parts(text: &str) -> response::Parts {
@@ -232,6 +234,20 @@ mod tests {
             ("HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\n\r\n", true),
         ] {
             assert_eq!(keeps_alive(&parts(text)), stays, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_head_or_refused(bytes: Vec<u8>, cut in 0_usize..80, with in any::<u8>()) {
+            let _ = read(&mut BytesMut::from(&bytes[..]));
+            let mut text = *b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\nx: y\r\n\r\n";
+            if let Some(byte) = text.get_mut(cut) {
+                *byte = with;
+            }
+            if let Ok(Some(head)) = read(&mut BytesMut::from(&text[..])) {
+                let _ = (download(&Method::GET, &head), keeps_alive(&head));
+            }
         }
     }
 }
