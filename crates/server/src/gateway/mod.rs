@@ -1,15 +1,17 @@
 //! The gateway: a reverse proxy that decides by the rules before anything goes on.
 //!
 //! The road of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
-//! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`), picks a server
-//! (`upstream.rs`, `health.rs`) and sends it over a connection (`pool.rs`, `connect.rs`, `http1/`) with the headers
-//! that belong on the next leg (`hop.rs`, `forwarded.rs`). `body.rs` carries bodies both ways, `tunnel.rs`
-//! connections that change their protocol, `failure.rs` turns what went wrong into replies.
+//! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server
+//! (`upstream.rs`, `health.rs`), as often as need be; `attempt.rs` sends it over a connection (`pool.rs`,
+//! `connect.rs`, `http1/`) with the headers that belong on the next leg (`hop.rs`, `forwarded.rs`).
+//! `body.rs` carries answers back, `tunnel.rs` connections that change their protocol, and `failure.rs` turns
+//! what went wrong into replies.
 //!
 //! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
 //! connections to the servers behind: no request is handed from thread to thread.
 
 mod alarm;
+mod attempt;
 mod body;
 mod check;
 mod connect;

@@ -82,10 +82,7 @@ async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
             "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
         ),
     ] {
-        let mut client = gateway.connect().await;
-        client.send(GET).await;
-        let mut server = upstream.accept().await;
-        server.head().await;
+        let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
         server.send(answer).await;
         assert!(client.answer().await.ends_with("ok"), "{answer:?}");
         server.send(later).await;
@@ -105,10 +102,7 @@ async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
 async fn an_answer_without_a_length_ends_with_its_connection() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send(GET).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server.send("HTTP/1.1 200 OK\r\n\r\nall ").await;
     client.head().await;
     assert_eq!(client.bytes(9).await, "4\r\nall \r\n");
@@ -127,10 +121,7 @@ async fn an_answer_that_has_begun_is_not_asked_for_twice() {
         "HTTP/1.1 200 OK\r\ncontent-",
         "HTTP/1.1 103 Early Hints\r\n\r\n",
     ] {
-        let mut client = gateway.connect().await;
-        client.send(GET).await;
-        let mut server = upstream.accept().await;
-        server.head().await;
+        let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
         server.send(begun).await;
         drop(server);
         let answer = client.answer().await;
@@ -144,14 +135,12 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
     const LENGTH: usize = 24 << 20;
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client
-        .send(&format!(
-            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {LENGTH}\r\n\r\n"
-        ))
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            &format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {LENGTH}\r\n\r\n"),
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     server
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
         .await;
@@ -182,12 +171,12 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
 async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client
-        .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc")
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nabc",
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     assert_eq!(server.bytes(3).await, b"abc");
     server
         .send("HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig")
@@ -205,15 +194,8 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
 async fn trailers_go_on_if_they_were_announced_and_may_be_trailers() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client
-        .send(
-            "POST / HTTP/1.1\r\nhost: a\r\ntrailer: x-sum, host\r\ntrailer: authorization\r\ntransfer-encoding: chunked\r\n\r\n\
-             1\r\nx\r\n0\r\nx-sum: 7\r\nhost: b\r\nauthorization: c\r\nx-forwarded-for: 1.2.3.4\r\nx-other: d\r\ncontent-length: 9\r\n\r\n",
-        )
-        .await;
-    let mut server = upstream.accept().await;
-    let head = server.head().await;
+    let (mut client, mut server, head) = gateway.begin(&mut upstream, "POST / HTTP/1.1\r\nhost: a\r\ntrailer: x-sum, host\r\ntrailer: authorization\r\ntransfer-encoding: chunked\r\n\r\n\
+             1\r\nx\r\n0\r\nx-sum: 7\r\nhost: b\r\nauthorization: c\r\nx-forwarded-for: 1.2.3.4\r\nx-other: d\r\ncontent-length: 9\r\n\r\n",).await;
     assert_eq!(header(&head, "trailer"), Some("x-sum, host"));
     assert_eq!(server.bytes(6).await, b"1\r\nx\r\n");
     assert_eq!(server.head().await, "0\r\nx-sum: 7\r\n\r\n");
@@ -225,10 +207,7 @@ async fn trailers_go_on_if_they_were_announced_and_may_be_trailers() {
 async fn a_server_that_only_announces_is_given_up() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send(GET).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server
         .send(&"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(200))
         .await;
@@ -240,12 +219,7 @@ async fn a_server_that_only_announces_is_given_up() {
 async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client
-        .send("POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\ncontent-length: 5\r\n\r\nab")
-        .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, "POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\ncontent-length: 5\r\n\r\nab").await;
     assert_eq!(server.bytes(2).await, b"ab");
     server
         .send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n")
@@ -271,10 +245,7 @@ async fn the_length_of_a_body_is_told_once_and_in_one_way() {
         ),
         ("GET http://a?x=1 HTTP/1.1\r\nhost: a\r\n\r\n", None),
     ] {
-        let mut client = gateway.connect().await;
-        client.send(request).await;
-        let mut server = upstream.accept().await;
-        let head = server.head().await;
+        let (mut client, mut server, head) = gateway.begin(&mut upstream, request).await;
         assert_eq!(header(&head, "content-length"), told, "{head}");
         let lines = head
             .lines()

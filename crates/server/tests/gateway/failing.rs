@@ -33,12 +33,12 @@ async fn a_server_that_is_away_is_502_and_soon_there_again() {
     let line = format!("tidegate_upstream_up{{upstream=\"http://{address}\"}}");
     assert_eq!(gateway.metric(&line).await, Some(0));
     let mut upstream = Upstream::start_at(address).await;
-    let mut client = gateway.connect().await;
-    client
-        .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nab")
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nab",
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     server.send_ok("back").await;
     assert!(client.answer().await.ends_with("back"));
     assert_eq!(gateway.metric(&line).await, Some(1));
@@ -113,12 +113,12 @@ async fn a_connection_that_was_closed_meanwhile_is_noticed() {
     );
     let gateway = Gateway::start(&settings, NO_RULES).await;
     for _ in 0..20 {
-        let mut client = gateway.connect().await;
-        client
-            .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+        let (mut client, mut server, _) = gateway
+            .begin(
+                &mut upstream,
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n",
+            )
             .await;
-        let mut server = upstream.accept().await;
-        server.head().await;
         server.send_ok("once").await;
         assert!(client.answer().await.ends_with("once"));
         drop(server);
@@ -141,32 +141,31 @@ async fn nobody_waits_for_ever() {
     let mut silent = upstream.accept().await;
     assert!(silent.rest().await.starts_with("GET / "));
     // No body.
-    let mut client = gateway.connect().await;
-    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     server
         .send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")
         .await;
     client.head().await;
     assert_eq!(client.rest().await, "ab");
     // No body from the client.
-    let mut client = gateway.connect().await;
-    client
-        .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nab")
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nab",
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     let answer = client.rest().await;
     assert_eq!(status(&answer), "408", "{answer}");
     assert_eq!(server.rest().await, "ab");
     // A slow client that goes on sending is waited for.
-    let mut client = gateway.connect().await;
-    client
-        .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n")
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n",
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     for letter in ["h", "e", "l", "l", "o"] {
         tokio::time::sleep(Duration::from_millis(60)).await;
         client.send(letter).await;
@@ -188,12 +187,12 @@ async fn answers_that_are_none_are_502() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
     ] {
-        let mut client = gateway.connect().await;
-        client
-            .send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+        let (mut client, mut server, _) = gateway
+            .begin(
+                &mut upstream,
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n",
+            )
             .await;
-        let mut server = upstream.accept().await;
-        server.head().await;
         server.send(nonsense).await;
         let answer = client.answer().await;
         assert_eq!(status(&answer), "502", "{nonsense:?}: {answer}");
@@ -204,10 +203,9 @@ async fn answers_that_are_none_are_502() {
 async fn who_goes_away_is_not_worked_for() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     drop(client);
     assert_eq!(server.rest().await, "");
     gateway

@@ -79,10 +79,9 @@ async fn headers_of_one_leg_stay_and_the_client_is_named() {
 async fn answers_come_without_what_is_for_one_leg_and_connections_are_used_again() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send("HEAD /head HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "HEAD /head HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     server.send("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\nkeep-alive: timeout=5\r\nconnection: keep-alive, x-hop\r\nx-hop: 1\r\nx-kept: 1\r\n\r\n").await;
     let head = client.head().await;
     assert_eq!(header(&head, "content-length"), Some("1000"));
@@ -180,10 +179,9 @@ async fn a_client_is_told_to_go_on_when_its_body_is_wanted() {
 async fn a_slow_reader_slows_the_server_down_and_fills_no_memory() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     let length = 256 << 20;
     server
         .send(&format!(

@@ -14,12 +14,12 @@ async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
     let rules = "rules:\n  - {id: admin, match: {path: /admin/**}, per: [ip], limit: 1/day}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, rules).await;
-    let mut client = gateway.connect().await;
-    client
-        .send("GET /x/../admin/a HTTP/1.1\r\nhost: a\r\n\r\n")
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "GET /x/../admin/a HTTP/1.1\r\nhost: a\r\n\r\n",
+        )
         .await;
-    let mut server = upstream.accept().await;
-    server.head().await;
     server.send("HTTP/1.1 200 OK\r\nratelimit: \"theirs\";r=9\r\nx-ratelimit-limit: 9\r\ncontent-length: 0\r\n\r\n").await;
     let answer = client.answer().await;
     assert_eq!(answer.matches("ratelimit:").count(), 1, "{answer}");
@@ -94,10 +94,9 @@ async fn a_place_is_held_until_the_body_has_ended() {
     let rules = "rules:\n  - {id: jobs, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, rules).await;
-    let mut client = gateway.connect().await;
-    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
     server
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
         .await;

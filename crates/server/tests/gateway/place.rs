@@ -8,6 +8,7 @@ use tidegate_server::{Config, Handle, Listeners, Outside, Service};
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
+use crate::upstream::{Connection, Upstream};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(20);
@@ -78,6 +79,19 @@ impl Gateway {
         let mut client = self.connect().await;
         client.send(request).await;
         client.answer().await
+    }
+
+    /// A client whose request has come to the server, and the head of it as it came there.
+    pub(crate) async fn begin(
+        &self,
+        upstream: &mut Upstream,
+        request: &str,
+    ) -> (Client, Connection, String) {
+        let mut client = self.connect().await;
+        client.send(request).await;
+        let mut server = upstream.accept().await;
+        let head = server.head().await;
+        (client, server, head)
     }
 
     pub(crate) async fn get(&self, path: &str) -> String {

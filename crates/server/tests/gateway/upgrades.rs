@@ -12,10 +12,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, rules).await;
-    let mut client = gateway.connect().await;
-    client.send(ASKS).await;
-    let mut server = upstream.accept().await;
-    let head = server.head().await;
+    let (mut client, mut server, head) = gateway.begin(&mut upstream, ASKS).await;
     assert_eq!(header(&head, "upgrade"), Some("websocket"));
     assert_eq!(header(&head, "connection"), Some("upgrade"));
     assert_eq!(header(&head, "sec-websocket-key"), Some("k"));
@@ -55,10 +52,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
 async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send(ASKS).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
     server.send_ok("no").await;
     assert!(client.answer().await.ends_with("no"));
     client
@@ -76,10 +70,7 @@ async fn nobody_gets_a_tunnel_who_did_not_ask_for_one() {
         "GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n",
     ] {
-        let mut client = gateway.connect().await;
-        client.send(request).await;
-        let mut server = upstream.accept().await;
-        let head = server.head().await;
+        let (mut client, mut server, head) = gateway.begin(&mut upstream, request).await;
         assert!(
             header(&head, "upgrade").is_none() && header(&head, "http2-settings").is_none(),
             "{head}"
@@ -102,10 +93,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
     let gateway = Gateway::start(&settings, NO_RULES).await;
     let accepts =
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-    let mut client = gateway.connect().await;
-    client.send(ASKS).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
     server.send(accepts).await;
     client.head().await;
     assert_eq!(
@@ -114,10 +102,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
     );
 
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send(ASKS).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
     server.send(accepts).await;
     client.head().await;
     gateway.begin_to_drain();
@@ -136,10 +121,7 @@ async fn bytes_that_come_before_the_change_flood_nobody() {
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, rules).await;
-    let mut client = gateway.connect().await;
-    client.send(&format!("{ASKS}x\n")).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, &format!("{ASKS}x\n")).await;
     server
         .send(
             "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",

@@ -112,10 +112,9 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
 async fn a_client_of_http_1_0_is_answered_without_chunks() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    let mut client = gateway.connect().await;
-    client.send("GET /old HTTP/1.0\r\n\r\n").await;
-    let mut server = upstream.accept().await;
-    let head = server.head().await;
+    let (mut client, mut server, head) = gateway
+        .begin(&mut upstream, "GET /old HTTP/1.0\r\n\r\n")
+        .await;
     assert!(head.starts_with("GET /old HTTP/1.1\r\n"), "{head}");
     assert_eq!(
         header(&head, "host"),
