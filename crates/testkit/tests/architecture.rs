@@ -90,3 +90,51 @@ fn the_crates_depend_on_each_other_as_drawn() {
         assert!(built.contains_key(from), "`{from}` is drawn and not there");
     }
 }
+
+/// What a lock file says that our packages depend on, without versions.
+fn locked(text: &str) -> Edges {
+    let packages = text.split("[[package]]").filter_map(|package| {
+        let name = package
+            .lines()
+            .find_map(|line| line.strip_prefix("name = "))?;
+        let listed = package
+            .split_once("dependencies = [")
+            .map_or("", |(_, list)| list);
+        let listed = listed
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix('"'));
+        let names = listed.filter_map(|line| line.split(['"', ' ']).next());
+        let is_ours = !package.contains("source = ");
+        is_ours.then(|| {
+            let name = name.trim_matches('"').to_owned();
+            (name, names.map(str::to_owned).collect())
+        })
+    });
+    packages.collect()
+}
+
+#[test]
+fn the_lock_file_of_the_benchmarks_is_up_to_date() {
+    let text = std::fs::read_to_string(root().join("bench/Cargo.lock")).expect("it is there");
+    let locked = locked(&text);
+    let (packages, _) = packages();
+    let mut compared = 0;
+    for package in &packages {
+        let name = package["name"].as_str().expect("a name");
+        let Some(known) = locked.get(name) else {
+            continue;
+        };
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let needed = dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev");
+        let names = needed.filter_map(|dependency| dependency["name"].as_str());
+        let needed: BTreeSet<String> = names.map(str::to_owned).collect();
+        assert_eq!(
+            known, &needed,
+            "`{name}` in bench/Cargo.lock; run `cargo metadata` in bench"
+        );
+        compared += 1;
+    }
+    assert!(compared >= 3, "the benchmarks use our crates");
+}
