@@ -88,7 +88,8 @@ impl Errand<'_> {
         is_new: bool,
     ) -> Result<response::Parts, Tried> {
         let host = other_host(&self.head.headers, upstream, self.route);
-        connection.begin(&self.head, host, std::mem::take(&mut self.body));
+        let body = std::mem::take(&mut self.body);
+        connection.begin(&self.head, host, self.told.as_ref(), body);
         let mut alarm = std::mem::take(&mut connection.alarm);
         let answer = self
             .in_time(&mut alarm, |cx| connection.poll_answer(cx))
@@ -123,7 +124,10 @@ impl Errand<'_> {
         upstream: &Upstream,
         is_new: bool,
     ) -> Result<Response<Incoming>, Tried> {
-        let head = self.head.clone();
+        let mut head = self.head.clone();
+        if let Some(told) = &self.told {
+            told.put_into(&mut head.headers);
+        }
         let request = Request::from_parts(head, std::mem::take(&mut self.body));
         let request = for_http2(request, upstream, self.route).map_err(Tried::Failed)?;
         let mut sending = std::pin::pin!(send_http2(&mut sender, request));

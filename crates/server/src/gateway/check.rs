@@ -67,7 +67,7 @@ async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) 
     let status = match connected {
         Connected::Http1(mut connection) => {
             let (head, body) = request.into_parts();
-            connection.begin(&head, None, body);
+            connection.begin(&head, None, None, body);
             let answer = poll_fn(|cx| connection.poll_answer(cx)).await;
             answer.ok().map(|head| head.status)
         }

@@ -13,12 +13,13 @@ use tidegate_tower::Unmeasured;
 use super::attempt::Tried;
 use super::body::AnswerBody;
 use super::failure::Failure;
+use super::forwarded::Told;
+use super::hop;
 use super::lane::Lane;
 use super::request_body::{Progress, RequestBody};
 use super::rewrite::without_prefix;
 use super::route::Route;
 use super::upstream::{Outcome, pick};
-use super::{forwarded, hop};
 use crate::listen::Peer;
 
 /// Whose turn it is among servers that have the same to do.
@@ -44,6 +45,8 @@ pub(super) async fn forward(
 /// A request that is ready to be sent, and what is known about it.
 pub(super) struct Errand<'l> {
     pub(super) head: request::Parts,
+    /// What the server is told of the client.
+    pub(super) told: Option<Told>,
     pub(super) body: RequestBody,
     pub(super) route: &'l Route,
     /// How far its body has come, if it has one.
@@ -70,10 +73,10 @@ impl Lane {
         let (body, progress) = RequestBody::of(body);
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
-        if let Some(Peer(peer)) = peer {
+        let told = peer.map(|Peer(peer)| {
             let gateway = &self.gateway;
-            forwarded::write(headers, peer.ip(), &gateway.trusted_proxies, gateway.is_tls);
-        }
+            Told::of(headers, peer.ip(), &gateway.trusted_proxies, gateway.is_tls)
+        });
         let upgrade = leg
             .upgrade
             .filter(|protocol| head.version == Version::HTTP_11 && !hop::names_http2(protocol));
@@ -87,6 +90,7 @@ impl Lane {
         }
         Ok(Errand {
             head,
+            told,
             body,
             route,
             progress,

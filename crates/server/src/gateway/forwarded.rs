@@ -8,43 +8,72 @@ use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{TrustedProxies, push_address};
 
-const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// How long what is added to a list mostly is.
 const USUAL_LENGTH: usize = 64;
 
-/// Writes what is known of the client, whose `Host` is still there.
-pub(super) fn write(headers: &mut HeaderMap, peer: IpAddr, proxies: &TrustedProxies, is_tls: bool) {
-    let peer = peer.to_canonical();
-    let is_trusted = proxies.is_trusted(peer);
-    let mut chain = Chain::default();
-    if is_trusted {
-        chain = Chain::before(headers, peer, proxies);
-    } else {
-        strip(headers);
-    }
-    let proto = if is_tls { "https" } else { "http" };
-    let host = headers.get(HOST).cloned();
-    let host_text = host.as_ref().and_then(|host| host.to_str().ok());
-    chain.add(peer, host_text, proto);
-    put(headers, FOR, chain.x_forwarded_for);
-    put(headers, FORWARDED, chain.forwarded);
-    if !(is_trusted && headers.contains_key(PROTO)) {
-        headers.insert(PROTO, HeaderValue::from_static(proto));
-    }
-    if let Some(host) = host
-        && !(is_trusted && headers.contains_key(X_HOST))
-    {
-        headers.insert(X_HOST, host);
-    }
+/// What a server is told of the client. Beside the headers and not among them: there, putting it in would cost
+/// more than writing it.
+pub(super) struct Told {
+    chain: Chain,
+    /// Unless a trusted proxy has told it.
+    proto: Option<&'static str>,
+    host: Option<HeaderValue>,
 }
 
-fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
-    // Made of what was a header already, and of addresses.
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.insert(name, value);
+impl Told {
+    /// What is known of the client, whose `Host` is still there. What others have said about it is taken off
+    /// the headers.
+    pub(super) fn of(
+        headers: &mut HeaderMap,
+        peer: IpAddr,
+        proxies: &TrustedProxies,
+        is_tls: bool,
+    ) -> Self {
+        let peer = peer.to_canonical();
+        let is_trusted = proxies.is_trusted(peer);
+        let mut chain = Chain::default();
+        if is_trusted {
+            chain = Chain::before(headers, peer, proxies);
+            headers.remove(&FOR);
+            headers.remove(&FORWARDED);
+        } else {
+            strip(headers);
+        }
+        let proto = if is_tls { "https" } else { "http" };
+        let host = headers.get(HOST);
+        chain.add(peer, host.and_then(|host| host.to_str().ok()), proto);
+        let is_told = |name: &HeaderName| is_trusted && headers.contains_key(name);
+        Self {
+            chain,
+            proto: Some(proto).filter(|_| !is_told(&PROTO)),
+            host: host.filter(|_| !is_told(&X_HOST)).cloned(),
+        }
+    }
+
+    /// The names and values.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        let all = [
+            (&FOR, Some(self.chain.x_forwarded_for.as_bytes())),
+            (&FORWARDED, Some(self.chain.forwarded.as_bytes())),
+            (&PROTO, self.proto.map(str::as_bytes)),
+            (&X_HOST, self.host.as_ref().map(HeaderValue::as_bytes)),
+        ];
+        all.into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// Puts it among headers.
+    pub(super) fn put_into(&self, headers: &mut HeaderMap) {
+        for (name, value) in self.headers() {
+            // Made of what was a header already, and of addresses.
+            if let Ok(value) = HeaderValue::from_bytes(value) {
+                headers.insert(name, value);
+            }
+        }
     }
 }
 
@@ -156,7 +185,8 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         let proxies: TrustedProxies = [parse_network("10.0.0.0/8").unwrap()].into_iter().collect();
-        write(&mut headers, peer.parse().unwrap(), &proxies, false);
+        let told = Told::of(&mut headers, peer.parse().unwrap(), &proxies, false);
+        told.put_into(&mut headers);
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())
         };

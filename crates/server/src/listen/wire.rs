@@ -20,6 +20,9 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 * 1024;
 
+/// How long what is written in one piece may be.
+const SMALL: usize = 1024;
+
 /// The protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
@@ -229,7 +232,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length <= SMALL {
+            // To put a small answer together takes less than to have the kernel do it.
+            let (mut whole, mut end) = ([0; SMALL], 0);
+            for slice in slices {
+                whole[end..end + slice.len()].copy_from_slice(slice);
+                end += slice.len();
+            }
+            Pin::new(&mut self.io).poll_write(cx, &whole[..end])
+        } else {
+            Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        };
         self.stall.note(cx, written)
     }
 

@@ -10,16 +10,19 @@ use smallvec::SmallVec;
 use super::Broken;
 use super::download::{Chunk, Download};
 use super::upload::Framing;
+use crate::gateway::forwarded::Told;
 
 /// The longest head of an answer, and the most headers.
 const LONGEST_HEAD: usize = 256 * 1024;
 const MOST_HEADERS: usize = 128;
 
-/// Writes the head of a request: for `host`, if that is not the one it came for.
+/// Writes the head of a request: for `host`, if that is not the one it came for, and with what is `told` of its
+/// client.
 pub(super) fn write(
     text: &mut Vec<u8>,
     head: &request::Parts,
     host: Option<&HeaderValue>,
+    told: Option<&Told>,
     framing: Option<Framing>,
 ) {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -28,13 +31,16 @@ pub(super) fn write(
     text.extend_from_slice(path.as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
     if let Some(host) = host {
-        write_header(text, &HOST, host);
+        write_header(text, &HOST, host.as_bytes());
     }
     for (name, value) in &head.headers {
         // The length is told once, as the body will be sent.
         if (host.is_none() || name != HOST) && name != CONTENT_LENGTH {
-            write_header(text, name, value);
+            write_header(text, name, value.as_bytes());
         }
+    }
+    for (name, value) in told.into_iter().flat_map(Told::headers) {
+        write_header(text, name, value);
     }
     let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH)
         || head.headers.contains_key(CONTENT_LENGTH);
@@ -51,10 +57,10 @@ pub(super) fn write(
     text.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn write_header(text: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+pub(super) fn write_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     text.extend_from_slice(name.as_str().as_bytes());
     text.extend_from_slice(b": ");
-    text.extend_from_slice(value.as_bytes());
+    text.extend_from_slice(value);
     text.extend_from_slice(b"\r\n");
 }
 

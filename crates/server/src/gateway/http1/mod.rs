@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::task::unconstrained;
 
 use super::alarm::Alarm;
+use super::forwarded::Told;
 use super::request_body::{BrokenBody, RequestBody};
 use download::{Download, Step};
 use upload::{Framing, Out, Upload};
@@ -106,11 +107,13 @@ impl Http1 {
         })
     }
 
-    /// Begins to send a request: for `host`, if that is not the one it came for.
+    /// Begins to send a request: for `host`, if that is not the one it came for, and with what is `told` of its
+    /// client.
     pub(super) fn begin(
         &mut self,
         head: &request::Parts,
         host: Option<&HeaderValue>,
+        told: Option<&Told>,
         body: RequestBody,
     ) {
         let framing = match &body {
@@ -118,7 +121,7 @@ impl Http1 {
             RequestBody::Client { .. } => Some(Framing::of(&head.headers)),
         };
         self.out.begin();
-        head::write(&mut self.out.text, head, host, framing);
+        head::write(&mut self.out.text, head, host, told, framing);
         self.has_body = framing.is_some();
         self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
         self.method.clone_from(&head.method);

@@ -106,7 +106,7 @@ impl Upload {
                 out.text.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.into_iter().flatten() {
                     if self.announced.contains(name) {
-                        write_header(&mut out.text, name, value);
+                        write_header(&mut out.text, name, value.as_bytes());
                     }
                 }
                 out.text.extend_from_slice(b"\r\n");
