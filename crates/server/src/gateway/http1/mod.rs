@@ -1,9 +1,10 @@
 //! HTTP/1.1 to a server behind the gateway: one request at a time on a connection, sent and answered in the
 //! task of whoever waits for it.
 //!
-//! hyper's client hands requests and bodies through channels, to a connection that works by itself; that
-//! took a third of the gateway's time. Heads are parsed by `httparse`, as there. `head.rs` has heads,
-//! `upload.rs` what is sent, `download.rs` the bodies of answers, `stream.rs` the socket.
+//! hyper's client hands requests and bodies through channels, to a connection that works by itself: without
+//! it, the gateway needs a fifth fewer instructions for a small request. Heads are parsed by `httparse`, as
+//! there. `head.rs` has heads, `upload.rs` what is sent, `download.rs` the bodies of answers, `stream.rs` the
+//! socket.
 
 mod download;
 mod head;
