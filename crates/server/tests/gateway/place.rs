@@ -117,6 +117,13 @@ impl Gateway {
         .await;
     }
 
+    /// Waits until a server has nothing more to do for it.
+    pub(crate) async fn leaves_alone(&self, upstream: &Upstream) {
+        let address = upstream.address;
+        let line = format!("tidegate_upstream_in_flight{{upstream=\"http://{address}\"}}");
+        self.metric_is(&line, 0).await;
+    }
+
     pub(crate) fn begin_to_drain(&self) {
         self.handle.shut_down();
     }

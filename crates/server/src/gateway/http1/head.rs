@@ -16,6 +16,9 @@ use crate::gateway::forwarded::Told;
 const LONGEST_HEAD: usize = 256 * 1024;
 const MOST_HEADERS: usize = 128;
 
+/// How many headers are put on an answer on its way: room for them is made at once.
+const MOST_OWN_HEADERS: usize = 6;
+
 /// Writes the head of a request: for `host`, if that is not the one it came for, and with what is `told` of its
 /// client.
 pub(super) fn write(
@@ -102,9 +105,6 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     Ok(Some(head))
 }
 
-/// How many headers are put on an answer on its way: room for them is made at once.
-const MOST_OWN_HEADERS: usize = 6;
-
 /// How the body of an answer to a request with this method is told from what comes after it.
 pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Download, Broken> {
     let has_none = head.status.is_informational()
@@ -116,7 +116,7 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
         return Ok(Download::Ended);
     }
     if head.headers.contains_key(TRANSFER_ENCODING) {
-        // Which codings, and whether there is a length too, was looked at before anything was believed.
+        // Which codings, and whether there is a length too, is looked at before anything of the body is used.
         return match head.version {
             Version::HTTP_11 => Ok(Download::Chunks(Chunk::Size)),
             _ => Err(Broken::Malformed("HTTP/1.0 has no chunks")),
