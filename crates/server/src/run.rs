@@ -11,7 +11,7 @@ use tidegate_redis::RedisStore;
 
 use crate::chores::{follow_clients, follow_rules, settle, sweep};
 use crate::config::Config;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, DataDirError, LockedDir};
 use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
@@ -137,12 +137,14 @@ impl Service {
         let threads = threads.map_err(RunError::Threads)?;
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
+        let data = open_data(config).map_err(OpenError::from)?;
         let store = open_store(config).await;
-        let (book, rules) = open_rules(config, &store)?;
+        let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
+        server.data = data;
         let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
@@ -289,15 +291,55 @@ async fn open_store(config: &Config) -> AnyStore {
     AnyStore::Redis(store)
 }
 
-fn open_rules(config: &Config, store: &AnyStore) -> Result<(RuleBook, RuleSet), OpenError> {
+/// The data directory. A server whose rules come from a file does without it if it must; one that can
+/// only read it serves the rules in it.
+fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
+    let path = &config.data_dir;
+    match LockedDir::open(path) {
+        Ok(directory) => Ok(Some(Arc::new(directory))),
+        Err(error) if config.rules.is_some() => {
+            tracing::warn!("nothing is kept over a restart: {error}");
+            Ok(None)
+        }
+        Err(error @ DataDirError::Denied { .. }) => match LockedDir::open_to_read(path) {
+            Ok(directory) => Ok(Some(Arc::new(directory))),
+            Err(in_use @ DataDirError::InUse { .. }) => Err(in_use),
+            Err(_) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// The versions of the rules in the data directory. Without a version to read, it must be writable.
+fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataDir, DataDirError> {
+    let versions = match data {
+        Some(directory) => DataDir::within(Arc::clone(directory))?,
+        None => DataDir::open(&config.data_dir)?,
+    };
+    let versions = versions.keep(config.history);
+    for warning in versions.warnings() {
+        tracing::warn!("{warning}");
+    }
+    if !versions.is_writable() {
+        let error = DataDirError::read_only(&config.data_dir);
+        if versions.current().is_none() && config.redis.is_none() {
+            return Err(error);
+        }
+        tracing::warn!("the rules can be read and not changed: {error}");
+    }
+    Ok(versions)
+}
+
+fn open_rules(
+    config: &Config,
+    store: &AnyStore,
+    data: Option<&Arc<LockedDir>>,
+) -> Result<(RuleBook, RuleSet), OpenError> {
     let settings = config.rule_settings.clone();
     let (book, rules, problems) = if let Some(file) = &config.rules {
         RuleBook::of_file(file.clone(), settings)?
     } else {
-        let data_dir = DataDir::open(&config.data_dir)?.keep(config.history);
-        for warning in data_dir.warnings() {
-            tracing::warn!("{warning}");
-        }
+        let data_dir = open_versions(config, data)?;
         match store {
             AnyStore::Redis(store) => {
                 RuleBook::of_redis(store.clone(), data_dir, config.history, settings)

@@ -11,6 +11,7 @@ use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate};
 
 use crate::config::Config;
+use crate::data_dir::LockedDir;
 use crate::gateway::Gateway;
 use crate::http::{self, Access};
 use crate::identity::Identity;
@@ -34,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) metrics: Arc<Metrics>,
     /// The gateway, if there is one.
     pub(crate) gateway: Option<Arc<Gateway>>,
+    /// Where small files are kept over restarts, if there is such a place.
+    pub(crate) data: Option<Arc<LockedDir>>,
     denials: DenialLog,
     is_draining: AtomicBool,
 }
@@ -53,6 +56,7 @@ impl Server {
             openapi: http::describe(config.trust_timestamps),
             metrics,
             gateway: None,
+            data: None,
             denials: DenialLog::new(config.key_secret.as_ref()),
             is_draining: AtomicBool::new(false),
         }

@@ -21,6 +21,7 @@ mod logs;
 mod metrics;
 mod mistakes;
 mod random;
+mod read_only;
 mod refusals;
 mod reload;
 mod resp;

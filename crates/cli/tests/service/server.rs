@@ -94,6 +94,33 @@ impl Place {
         Server::start(command).unwrap_or_else(|run| panic!("{}", run.whole()))
     }
 
+    /// A server that the permissions of files hold for, whoever runs the tests.
+    pub(crate) fn serve_unprivileged(&self, arguments: &[&str]) -> Server {
+        Server::start(self.unprivileged(arguments)).unwrap_or_else(|run| panic!("{}", run.whole()))
+    }
+
+    /// What a server says that the permissions of files hold for, and that does not start.
+    pub(crate) fn fail_to_serve_unprivileged(&self, arguments: &[&str]) -> Run {
+        match Server::start(self.unprivileged(arguments)) {
+            Ok(server) => panic!("it started: {}", server.log.text()),
+            Err(run) => run,
+        }
+    }
+
+    fn unprivileged(&self, arguments: &[&str]) -> Command {
+        let program = env!("CARGO_BIN_EXE_tidegate");
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = self.command("setpriv");
+            let dropped = "-dac_override,-dac_read_search";
+            command.args(["--inh-caps", "-all", "--bounding-set", dropped, program]);
+            command
+        } else {
+            self.command(program)
+        };
+        command.args(serve_arguments(arguments));
+        command
+    }
+
     /// What a server says that does not start.
     pub(crate) fn fail_to_serve(&self, arguments: &[&str]) -> Run {
         let mut command = self.command(env!("CARGO_BIN_EXE_tidegate"));

@@ -1,8 +1,8 @@
 //! The data directory itself: opened, read and written by one server at a time.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::Access;
 
 use super::error::DataDirError;
-use super::lock::Lock;
+use super::locked::{LockedDir, make, sync};
 use super::name::{LAST_NUMBER, Name};
 use super::scan::{self, Found, Warning};
 use super::version::{self, NewVersion, Row, Version};
@@ -48,13 +48,14 @@ const DEFAULT_KEEP: usize = 100;
 pub struct DataDir {
     /// The folder of the versions.
     folder: PathBuf,
+    is_writable: bool,
     keep: usize,
     warnings: Vec<Warning>,
     /// The largest number that was given to a version. Held by whoever writes.
     last: Mutex<u64>,
     shown: RwLock<Shown>,
-    /// Let go of last.
-    _lock: Lock,
+    /// Released last.
+    _directory: Arc<LockedDir>,
 }
 
 /// What readers see. Never held while waiting for the disk.
@@ -70,30 +71,39 @@ impl DataDir {
     /// A file that is not what was once written is set aside, and [told of](Self::warnings); the
     /// newest good version is the current one.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
-        make(path)?;
-        let lock = Lock::take(path)?;
-        let folder = path.join("rules");
-        make(&folder)?;
-        rustix::fs::access(
-            &folder,
-            Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
-        )
-        .map_err(|error| DataDirError::new("read and write", &folder, error.into()))?;
+        Self::within(Arc::new(LockedDir::open(path)?))
+    }
+
+    /// The versions in a directory that is locked already. If nothing can be written there, the versions
+    /// are read all the same, and [`write`](Self::write) is an error; nothing is repaired.
+    pub fn within(directory: Arc<LockedDir>) -> Result<Self, DataDirError> {
+        let folder = directory.path().join("rules");
+        if directory.is_writable() {
+            make(&folder)?;
+        }
+        let wanted = Access::READ_OK | Access::EXEC_OK;
+        rustix::fs::access(&folder, wanted)
+            .map_err(|error| DataDirError::new("read and write", &folder, error.into()))?;
+        let is_writable =
+            directory.is_writable() && rustix::fs::access(&folder, Access::WRITE_OK).is_ok();
         let Found {
             current,
             rows,
             last,
             warnings,
         } = scan::scan(&folder)?;
-        // A version whose writer was killed before this step counts from now on.
-        sync(&folder).map_err(|error| DataDirError::new("sync", &folder, error))?;
+        if is_writable {
+            // A version whose writer was killed before this step counts from now on.
+            sync(&folder).map_err(|error| DataDirError::new("sync", &folder, error))?;
+        }
         Ok(Self {
             folder,
+            is_writable,
             keep: DEFAULT_KEEP,
             warnings,
             last: Mutex::new(last),
             shown: RwLock::new(Shown { current, rows }),
-            _lock: lock,
+            _directory: directory,
         })
     }
 
@@ -110,6 +120,11 @@ impl DataDir {
     /// none. If there are some and no [current](Self::current) version, all rules are lost.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Whether versions can be written, as far as it was known when the directory was opened.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     /// The newest version; nothing if none was ever written.
@@ -139,6 +154,9 @@ impl DataDir {
     /// before, here and on the disk, with one exception: if the disk fails after the new file has got
     /// its name, and then fails to remove it, the next start may find the new version.
     pub fn write(&self, new: &NewVersion) -> Result<Arc<Version>, DataDirError> {
+        if !self.is_writable {
+            return Err(DataDirError::read_only(&self.folder));
+        }
         let mut last = self.last.lock();
         let number = *last + 1;
         if number > LAST_NUMBER {
@@ -199,36 +217,6 @@ impl DataDir {
     }
 }
 
-/// Makes a directory, and those above it, and sees to it that they are on the disk.
-fn make(path: &Path) -> Result<(), DataDirError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    make(parent)?;
-    match DirBuilder::new().mode(0o750).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Another server may have been quicker; the lock will tell.
-            if !path.is_dir() {
-                let path = path.to_path_buf();
-                return Err(DataDirError::NotADirectory { path });
-            }
-        }
-        Err(error) => return Err(DataDirError::new("create", path, error)),
-    }
-    match sync(parent) {
-        // To make an entry takes no right to open the directory that it is made in.
-        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
-            Err(DataDirError::new("sync", parent, error))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Writes a file of which nobody knows yet, and waits until it is on the disk.
 fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
@@ -239,9 +227,4 @@ fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
         .open(path)?;
     file.write_all(text)?;
     file.sync_all()
-}
-
-/// Waits until the names in a directory are on the disk.
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }

@@ -111,6 +111,13 @@ impl DataDirError {
     }
 }
 
+impl DataDirError {
+    /// The error for a write to a place that was opened to read only.
+    pub(crate) fn read_only(path: &Path) -> Self {
+        Self::new("write", path, io::ErrorKind::PermissionDenied.into())
+    }
+}
+
 fn in_parentheses(process: Option<u32>) -> String {
     process.map_or_else(String::new, |id| format!(" (process {id})"))
 }

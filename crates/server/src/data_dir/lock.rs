@@ -1,7 +1,7 @@
 //! The lock of a data directory: at most one server at a time.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -25,16 +25,35 @@ impl Lock {
             .mode(0o640)
             .open(&path)
             .map_err(|error| DataDirError::new("open", &path, error))?;
-        match file.try_lock() {
-            Ok(()) => {
-                sign(&mut file);
-                Ok(Self { file })
-            }
-            Err(TryLockError::WouldBlock) => Err(DataDirError::InUse {
-                path: directory.to_path_buf(),
-                process: signer(&file),
-            }),
-            Err(TryLockError::Error(error)) => Err(DataDirError::new("lock", &path, error)),
+        acquire(&file, directory)?;
+        sign(&mut file);
+        Ok(Self { file })
+    }
+
+    /// Takes the lock of a directory in which nothing can be written, or tells who has it. Nothing if
+    /// there is no file to lock: no server that writes is there then either.
+    pub(super) fn take_to_read(directory: &Path) -> Result<Option<Self>, DataDirError> {
+        let path = directory.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(DataDirError::new("open", &path, error)),
+        };
+        acquire(&file, directory)?;
+        Ok(Some(Self { file }))
+    }
+}
+
+fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(DataDirError::InUse {
+            path: directory.to_path_buf(),
+            process: signer(file),
+        }),
+        Err(TryLockError::Error(error)) => {
+            let path = directory.join("lock");
+            Err(DataDirError::new("lock", &path, error))
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The data directory: where a server without a rule file keeps its rules; with Redis, the last ones that it
-//! followed.
+//! followed. Small files of other parts of the server are kept there too, wherever the rules come from.
 //!
 //! One file for each version, written whole or not at all. What a rule says, and whether it may be
 //! changed, is left to the caller; so is comparing versions before a change.
 //!
-//! - `directory`: the directory itself: opening, writing, reading
+//! - `locked`: the directory itself, whatever is kept in it
+//! - `directory`: the versions of the rules: opening, writing, reading
 //! - `version`: a version and the text of its file
 //! - `scan`: what is found in the folder of versions at the start
 //! - `name`: the names of the files in it
@@ -14,6 +15,7 @@
 mod directory;
 mod error;
 mod lock;
+mod locked;
 mod name;
 mod scan;
 #[cfg(test)]
@@ -22,5 +24,6 @@ mod version;
 
 pub use directory::DataDir;
 pub use error::DataDirError;
+pub use locked::LockedDir;
 pub use scan::Warning;
 pub use version::{BadVersion, NewVersion, Row, Version};

@@ -154,6 +154,7 @@ impl From<ChangeError> for Problem {
             ChangeError::NoSuchRule(_) | ChangeError::NoSuchVersion(_) => StatusCode::NOT_FOUND,
             ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
             ChangeError::NotKept(DataDirError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            ChangeError::NotKept(DataDirError::Denied { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             ChangeError::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, with_source(&error))

@@ -46,8 +46,9 @@ impl Gateway {
         );
         std::fs::write(&rule_file, rules).unwrap();
         let yaml = format!(
-            "http: 127.0.0.1:0\ngrpc: off\ngateway: 127.0.0.1:0\nrules: {}\ndrain_timeout: 1s\n{settings}",
-            rule_file.display()
+            "http: 127.0.0.1:0\ngrpc: off\ngateway: 127.0.0.1:0\nrules: {}\ndata_dir: {}\ndrain_timeout: 1s\n{settings}",
+            rule_file.display(),
+            folder.path().join("data").display()
         );
         std::fs::write(&config, yaml).unwrap();
         let outside = Outside {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod killed;
+mod locked;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
