@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Deref;
 
 use ipnet::{IpNet, Ipv4Net};
+use smallvec::SmallVec;
 
 #[cfg(test)]
 mod tests;
@@ -84,6 +85,11 @@ pub enum AddressError {
         /// What was read, shortened when long.
         text: String,
     },
+    /// Trusted proxies name two clients.
+    #[error(
+        "`X-Forwarded-For` and `Forwarded` name different clients; the proxy must write one of them and remove the other, and the setting `forwarded_header` can say which one"
+    )]
+    TwoClients,
 }
 
 /// The key that requests from `ip` count on: IPv4 addresses whole, IPv6 addresses by their first
@@ -180,7 +186,7 @@ impl fmt::Write for Text {
 ///     "10.0.0.1".parse()?,
 ///     ["6.6.6.6, 203.0.113.7, 10.0.0.2"],
 ///     [""; 0],
-/// );
+/// )?;
 /// assert_eq!(client.to_string(), "203.0.113.7");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -214,33 +220,36 @@ impl TrustedProxies {
     /// to the right of it, or the peer.
     ///
     /// A proxy writes one of the two headers and may pass on the other as the client sent it. When
-    /// both are there and name different clients, neither can be believed, and the answer is the
-    /// peer. A trusted proxy must write at least one of them.
+    /// both are there and name different clients, neither can be believed:
+    /// [`AddressError::TwoClients`]. A header with nothing in it is a missing one. A trusted proxy must
+    /// write at least one of the two.
     pub fn client_address<'h, X, F>(
         &self,
         peer: IpAddr,
         x_forwarded_for: impl IntoIterator<Item = &'h X, IntoIter: DoubleEndedIterator>,
         forwarded: impl IntoIterator<Item = &'h F, IntoIter: DoubleEndedIterator>,
-    ) -> IpAddr
+    ) -> Result<IpAddr, AddressError>
     where
         X: AsRef<[u8]> + ?Sized + 'h,
         F: AsRef<[u8]> + ?Sized + 'h,
     {
         let peer = canonical(peer);
         if !self.is_trusted(peer) {
-            return peer;
+            return Ok(peer);
         }
-        let fields = x_forwarded_for.into_iter().rev().map(AsRef::as_ref);
-        let entries = fields.flat_map(|field| field.rsplit(|byte| *byte == b','));
+        let fields = written(x_forwarded_for.into_iter().rev().map(AsRef::as_ref));
+        let entries = fields
+            .iter()
+            .flat_map(|field| field.rsplit(|byte| *byte == b','));
         let by_x = self.nearest_untrusted(peer, entries.map(parse_node));
 
-        let fields = forwarded.into_iter().rev().map(AsRef::as_ref);
-        let elements = fields.flat_map(|field| rsplit_unquoted(field, b','));
+        let fields = written(forwarded.into_iter().rev().map(AsRef::as_ref));
+        let elements = fields.iter().flat_map(|field| rsplit_unquoted(field, b','));
         let by_forwarded = self.nearest_untrusted(peer, elements.map(parse_element));
 
         match (by_x, by_forwarded) {
-            (Some(one), Some(other)) if one != other => peer,
-            (one, other) => one.or(other).unwrap_or(peer),
+            (Some(one), Some(other)) if one != other => Err(AddressError::TwoClients),
+            (one, other) => Ok(one.or(other).unwrap_or(peer)),
         }
     }
 
@@ -262,6 +271,15 @@ impl TrustedProxies {
         }
         client
     }
+}
+
+/// The fields of a header, or none if there is nothing in any of them.
+fn written<'h>(fields: impl Iterator<Item = &'h [u8]>) -> SmallVec<[&'h [u8]; 2]> {
+    let mut fields: SmallVec<[&[u8]; 2]> = fields.collect();
+    if fields.iter().all(|field| field.trim_ascii().is_empty()) {
+        fields.clear();
+    }
+    fields
 }
 
 /// `network` without the bits after its prefix, as IPv4 if all of it is IPv4-mapped.

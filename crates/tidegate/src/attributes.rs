@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
-use crate::address;
+use crate::address::{self, AddressError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
+use crate::value::{AttributeValue, are_credentials, credentials};
 
 /// How many attributes a request may have.
 pub const MAX_ATTRIBUTES: usize = 128;
@@ -18,9 +19,10 @@ pub const MAX_VALUE: usize = 8_192;
 
 /// What is known of a request: named texts, its cost, and its time if it brings one.
 ///
-/// Four names have a meaning and are brought into one form: `ip` is an address, `path` is
-/// normalised, `host` is lower-case and without a port, `method` is upper-case. The names of
-/// `header.*` are lower-case. An empty attribute is a missing one.
+/// Some names have a meaning and are brought into one form: `ip` is an address, `path` is
+/// normalised, `host` is lower-case and without a port, `method` is upper-case, `authorization` and
+/// `header.authorization` are [credentials]. The names of `header.*` are lower-case. An empty
+/// attribute is a missing one. Values need not be text: see [`AttributeValue`].
 ///
 /// ```
 /// use tidegate::Attributes;
@@ -67,6 +69,17 @@ pub enum AttributeError {
         /// Its name.
         name: String,
     },
+    /// Different values of one attribute, in places that the client writes.
+    #[error(
+        "the request gives two different values for `{name}`, in headers, parameters of the query or cookies; send one"
+    )]
+    Contradiction {
+        /// Its name.
+        name: String,
+    },
+    /// The client's address is not known.
+    #[error(transparent)]
+    Address(#[from] AddressError),
     /// A value that is too long.
     #[error("attribute `{name}` is {length} bytes long; give at most {MAX_VALUE}")]
     TooLong {
@@ -116,7 +129,7 @@ impl<'a> Attributes<'a> {
     pub fn insert(
         &mut self,
         name: impl Into<Cow<'a, str>>,
-        value: impl Into<Cow<'a, str>>,
+        value: impl Into<AttributeValue<'a>>,
     ) -> Result<(), AttributeError> {
         self.insert_with(name.into(), value.into(), EncodedSlashes::Decode)
     }
@@ -124,11 +137,17 @@ impl<'a> Attributes<'a> {
     fn insert_with(
         &mut self,
         name: Cow<'a, str>,
-        value: Cow<'a, str>,
+        value: AttributeValue<'a>,
         slashes: EncodedSlashes,
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name);
         check_name(&name)?;
+        let value = match name.as_ref() {
+            "path" => value.into_text().map_err(|bytes| PathError::NotUtf8 {
+                path: shortened(&bytes.into_form()),
+            })?,
+            _ => value.into_form(),
+        };
         if value.len() > MAX_VALUE {
             return Err(AttributeError::TooLong {
                 name: name.into_owned(),
@@ -151,6 +170,7 @@ impl<'a> Attributes<'a> {
             "path" => normal_path(value, slashes)?,
             "host" => normal_host(value),
             "method" => upper_case(value),
+            name if are_credentials(name) => credentials(value),
             _ => value,
         };
         if !value.is_empty() {
@@ -159,10 +179,15 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Adds an entry of a descriptor as it is: in no other form, also if it is empty or its name was
-    /// there before. For rules that are written as descriptors, which go by the order of entries.
+    /// Adds an entry of a descriptor as it is: in no other form but for [`credentials`], also if it is empty
+    /// or its name was there before. For rules that are written as descriptors, which go by the order of
+    /// entries.
     pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
-        self.entries.push((name.into(), value.into()));
+        let (name, mut value) = (name.into(), value.into());
+        if are_credentials(&name) {
+            value = credentials(value);
+        }
+        self.entries.push((name, value));
     }
 
     /// Adds the address of the client.
@@ -186,7 +211,7 @@ impl<'a> Attributes<'a> {
         path: impl Into<Cow<'a, str>>,
         slashes: EncodedSlashes,
     ) -> Result<(), AttributeError> {
-        self.insert_with("path".into(), path.into(), slashes)
+        self.insert_with("path".into(), path.into().into(), slashes)
     }
 
     /// Adds what is known under `name`, in place of what was known before. An empty value removes it.
@@ -203,7 +228,7 @@ impl<'a> Attributes<'a> {
     pub fn set(
         &mut self,
         name: impl Into<Cow<'a, str>>,
-        value: impl Into<Cow<'a, str>>,
+        value: impl Into<AttributeValue<'a>>,
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name.into());
         self.entries.retain(|(known, _)| *known != name);
@@ -335,6 +360,9 @@ mod tests {
             ("method",      "get",                  Some("GET")),
             ("path",        "users",                Some("/users")),
             ("header.X-A",  "Red",                  Some("Red")),
+            ("header.Authorization", "Bearer  T",   Some("bearer T")),
+            ("authorization", "BASIC\tdTpw ",       Some("basic dTpw")),
+            ("authorization", "  ",                 None),
             ("user_id",     "",                     None),
             ("user_id",     "U1",                   Some("U1")),
         ];
@@ -345,6 +373,23 @@ mod tests {
                 "{name} {value}"
             );
         }
+    }
+
+    #[test]
+    fn values_that_are_not_utf8_do_not_collide() {
+        let of = |value: &'static [u8]| {
+            let mut attributes = Attributes::new();
+            attributes.insert("api_key", value).unwrap();
+            attributes.get("api_key").unwrap().to_owned()
+        };
+        assert_eq!(of(b"k\xff"), "k\u{fffd}FF");
+        assert_ne!(of(b"k\xff"), of(b"k\xfe"));
+        assert_ne!(of(b"k\xff"), of("k\u{fffd}".as_bytes()));
+        assert_ne!(of(b"k\xff"), of("k\u{fffd}FF".as_bytes()));
+        let mut attributes = Attributes::new();
+        let path = attributes.insert("path", &b"/\xff"[..]);
+        assert!(matches!(path, Err(AttributeError::Path(_))), "{path:?}");
+        assert!(attributes.insert("ip", &b"\xff"[..]).is_err());
     }
 
     #[test]

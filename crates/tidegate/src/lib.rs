@@ -33,6 +33,7 @@ pub mod gate;
 mod limiter;
 pub mod path;
 pub mod rules;
+mod value;
 
 pub use acquire::{AcquireError, Permit};
 pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
@@ -41,6 +42,7 @@ pub use clock::TokioClock;
 pub use decision::Decision;
 pub use gate::Gate;
 pub use limiter::{Limiter, LimiterBuilder};
+pub use value::{AttributeValue, credentials};
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,

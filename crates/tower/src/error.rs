@@ -12,6 +12,21 @@ pub enum RequestError {
     /// Several `Host` headers, of which nobody knows which one counts.
     #[error("the request has more than one `Host` header; send one")]
     SeveralHosts,
+    /// A header by which clients are counted, several times with different values: servers do not agree
+    /// on which one counts.
+    #[error("the header `{name}` is there several times with different values; send it once")]
+    DifferentValues {
+        /// Its name.
+        name: String,
+    },
+    /// A header that some servers take for another, which is read here.
+    #[error(
+        "some servers take the header `{name}` for the one with `-` in the place of `_`, and the other way round; leave it out"
+    )]
+    UnderscoreHeader {
+        /// Its name.
+        name: String,
+    },
     /// A `Host` that is not text.
     #[error("the `Host` header is not printable ASCII")]
     UnreadableHost,

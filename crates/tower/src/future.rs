@@ -67,7 +67,7 @@ impl<S: Store> Road<S> {
         R::Data: From<Bytes>,
     {
         let (mut parts, body) = request.into_parts();
-        let decided = if let Some(decided) = self.decide_at_once(&parts) {
+        let decided = if let Some(decided) = self.decide_at_once(&mut parts) {
             decided
         } else {
             let decided;
@@ -116,12 +116,13 @@ impl<S: Store> Road<S> {
     }
 
     /// Decides where the store never waits for anything.
-    fn decide_at_once(&self, parts: &request::Parts) -> Option<Result<Receipt, RequestError>> {
+    fn decide_at_once(&self, parts: &mut request::Parts) -> Option<Result<Receipt, RequestError>> {
         if !self.gate.store().answers_at_once() {
             return None;
         }
         let rules = self.gate.rules();
-        let attributes = match question::of(parts, &self.settings, &rules) {
+        let screened = self.settings.screen(&mut parts.headers, &rules);
+        let attributes = match screened.and_then(|()| question::of(parts, &self.settings, &rules)) {
             Ok(attributes) => attributes,
             Err(error) => return Some(Err(error)),
         };
@@ -131,11 +132,12 @@ impl<S: Store> Road<S> {
     }
 
     /// Decides, and gives back what it needed for that.
-    async fn decide(&self, parts: request::Parts) -> Decided {
+    async fn decide(&self, mut parts: request::Parts) -> Decided {
         let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
         let deciding = async move {
             let rules = gate.rules();
-            let decided = match question::of(&parts, &settings, &rules) {
+            let screened = settings.screen(&mut parts.headers, &rules);
+            let decided = match screened.and_then(|()| question::of(&parts, &settings, &rules)) {
                 Ok(attributes) => {
                     let receipt = gate.decide_with_receipt(&attributes).await;
                     settings.note(receipt.decision(), &attributes);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{request, response};
+use http::{HeaderName, request, response};
 use tidegate::address::TrustedProxies;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
@@ -13,9 +13,11 @@ use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
+use crate::question::ForwardedHeader;
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
+use crate::twins::UnderscoreHeaders;
 
 /// Puts a [`Gate`] before a service: decided first, and called only if it may go on.
 ///
@@ -53,6 +55,44 @@ impl<S> RateLimitLayer<S> {
     #[must_use]
     pub fn trusted_proxies(self, proxies: TrustedProxies) -> Self {
         self.with(|settings| settings.trusted_proxies = proxies)
+    }
+
+    /// In which header trusted proxies name the client. By default either: if both are there and name
+    /// different clients, the client gets 400. With one of them, the other is not read, and is removed
+    /// from the request.
+    #[must_use]
+    pub fn forwarded_header(self, header: ForwardedHeader) -> Self {
+        self.with(|settings| settings.forwarded_header = header)
+    }
+
+    /// What happens to a request with a header that differs from one that is read only in `_` for `-`,
+    /// such as `X_Api_Key` where a rule asks about `header.x-api-key`: some services take the two for
+    /// the same. By default that header is removed before the request is decided and the service is
+    /// called. Headers that the rules ask about are read, those of the framing, those in which proxies
+    /// describe the client, and those named by [`reads_headers`](Self::reads_headers).
+    #[must_use]
+    pub fn underscore_headers(self, action: UnderscoreHeaders) -> Self {
+        self.with(|settings| settings.underscore_headers = action)
+    }
+
+    /// Names headers that [`attributes`](Self::attributes) reads, for
+    /// [`underscore_headers`](Self::underscore_headers). May be given several times.
+    #[must_use]
+    pub fn reads_headers(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.with(|settings| settings.read_headers.extend(names))
+    }
+
+    /// Where the client's address is found, in place of the peer and what trusted proxies say. If it
+    /// fails, the client gets 400.
+    #[must_use]
+    pub fn client_address(
+        self,
+        client: impl Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.with(|settings| settings.client = Some(Arc::new(client)))
     }
 
     /// Where the address of the peer is found, by default in the extension

@@ -29,8 +29,8 @@
 //! });
 //! ```
 //!
-//! `layer.rs` has the settings, `future.rs` the road of a request, `question.rs` what is asked of the
-//! gate and `reply.rs` what is answered in place of the service.
+//! `layer.rs` has the settings, `future.rs` the road of a request, `twins.rs` which headers are removed
+//! first, `question.rs` what is asked of the gate and `reply.rs` what is answered in place of the service.
 
 mod body;
 mod error;
@@ -41,6 +41,7 @@ mod question;
 mod reply;
 mod service;
 mod settings;
+mod twins;
 mod undo;
 mod watch;
 
@@ -48,7 +49,8 @@ pub use body::ResponseBody;
 pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
-pub use question::{PeerAddress, client_address};
+pub use question::{ForwardedHeader, PeerAddress, client_address};
 pub use reply::{Protocol, denied, insert_headers, refused};
 pub use service::RateLimit;
+pub use twins::UnderscoreHeaders;
 pub use watch::{MeasuredFrom, Unmeasured};

@@ -4,22 +4,45 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
-use http::header::{FORWARDED, HOST};
+use http::header::{COOKIE, FORWARDED, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::Attributes;
-use tidegate::address::TrustedProxies;
+use tidegate::address::{AddressError, TrustedProxies};
 use tidegate::rules::RuleSet;
+use tidegate::{AttributeError, AttributeValue, Attributes};
 
 use crate::error::RequestError;
 use crate::settings::Settings;
 
 /// What the name of an attribute begins with that is a header of the request.
-const HEADER: &str = "header.";
+pub(crate) const HEADER: &str = "header.";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 static NO_PEER: Once = Once::new();
+
+/// In which header trusted proxies name the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardedHeader {
+    /// In either; if both are there, they must agree.
+    #[default]
+    Both,
+    /// In `X-Forwarded-For`.
+    XForwardedFor,
+    /// In `Forwarded`.
+    Forwarded,
+}
+
+impl ForwardedHeader {
+    /// The header that is neither read nor passed on.
+    pub fn removed(self) -> Option<HeaderName> {
+        match self {
+            Self::Both => None,
+            Self::XForwardedFor => Some(FORWARDED),
+            Self::Forwarded => Some(X_FORWARDED_FOR),
+        }
+    }
+}
 
 /// The address that a connection came from, as an extension of its requests: for servers that have no
 /// other way to tell it.
@@ -48,15 +71,12 @@ pub(crate) fn of<'r>(
         attributes.insert("method", request.method.as_str())?;
         attributes.insert_path(request.uri.path(), settings.encoded_slashes)?;
         attributes.insert("host", host(request)?)?;
-        match (settings.peer)(request) {
-            Some(peer) => {
-                let client = client_address(&request.headers, peer, &settings.trusted_proxies);
-                attributes.insert_address(client)?;
-            }
+        match client_of(request, settings)? {
+            Some(client) => attributes.insert_address(client)?,
             None => warn_of_missing_peer(rules),
         }
         for name in rules.header_attributes() {
-            if let Some(value) = header(&request.headers, &name[HEADER.len()..]) {
+            if let Some(value) = header(&request.headers, name, rules)? {
                 attributes.insert(name.clone(), value)?;
             }
         }
@@ -81,25 +101,79 @@ fn host(request: &Parts) -> Result<&str, RequestError> {
     text.map_err(|_| RequestError::UnreadableHost)
 }
 
-/// Whose request with these headers it is: the peer's, or that of whom trusted proxies name in
-/// `X-Forwarded-For` or `Forwarded`.
-pub fn client_address(headers: &HeaderMap, peer: IpAddr, proxies: &TrustedProxies) -> IpAddr {
-    // Collected, because a header's values cannot be read from behind as they are.
-    let values = |name: HeaderName| -> Vec<&HeaderValue> { headers.get_all(name).iter().collect() };
-    if !proxies.is_trusted(peer) {
-        return peer.to_canonical();
+fn client_of(request: &Parts, settings: &Settings) -> Result<Option<IpAddr>, AttributeError> {
+    if let Some(client) = &settings.client {
+        return client(request);
     }
+    let Some(peer) = (settings.peer)(request) else {
+        return Ok(None);
+    };
+    let (proxies, header) = (&settings.trusted_proxies, settings.forwarded_header);
+    Ok(Some(client_address(
+        &request.headers,
+        peer,
+        proxies,
+        header,
+    )?))
+}
+
+/// Whose request with these headers it is: the peer's, or that of the client that trusted proxies name
+/// in `X-Forwarded-For` or `Forwarded`.
+pub fn client_address(
+    headers: &HeaderMap,
+    peer: IpAddr,
+    proxies: &TrustedProxies,
+    header: ForwardedHeader,
+) -> Result<IpAddr, AddressError> {
+    if !proxies.is_trusted(peer) {
+        return Ok(peer.to_canonical());
+    }
+    let removed = header.removed();
+    // Collected, because a header's values cannot be read from behind as they are.
+    let values = |name: HeaderName| -> Vec<&HeaderValue> {
+        if removed.as_ref() == Some(&name) {
+            return Vec::new();
+        }
+        headers.get_all(name).iter().collect()
+    };
     proxies.client_address(peer, values(X_FORWARDED_FOR), values(FORWARDED))
 }
 
-/// The values of a header as one text. Bytes that are no text are replaced, so that they cannot make
-/// the header a missing one.
-fn header<'r>(headers: &'r HeaderMap, name: &str) -> Option<Cow<'r, str>> {
-    let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    let first = String::from_utf8_lossy(values.next()?);
-    Some(values.fold(first, |all, value| {
-        Cow::Owned(format!("{all}, {}", String::from_utf8_lossy(value)))
-    }))
+/// The values of the header that an attribute `header.*` is about, as one, without the white space around
+/// each of them, which HTTP does not count. Cookies may come in pieces. If clients are counted by the
+/// header, its values must be the same: of several, servers take the first, the last or all.
+fn header<'r>(
+    headers: &'r HeaderMap,
+    attribute: &str,
+    rules: &RuleSet,
+) -> Result<Option<AttributeValue<'r>>, RequestError> {
+    let name = &attribute[HEADER.len()..];
+    let values = headers.get_all(name).iter();
+    let mut values = values.map(|value| value.as_bytes().trim_ascii());
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    let mut all = Cow::Borrowed(first);
+    let is_cookie = name == COOKIE.as_str();
+    let separator: &[u8] = if is_cookie { b"; " } else { b", " };
+    let counts = || {
+        rules
+            .iter()
+            .any(|rule| rule.per().iter().any(|per| per == attribute))
+    };
+    for value in values {
+        if !is_cookie && counts() {
+            if value != first {
+                let name = name.to_owned();
+                return Err(RequestError::DifferentValues { name });
+            }
+            continue;
+        }
+        let joined = all.to_mut();
+        joined.extend_from_slice(separator);
+        joined.extend_from_slice(value);
+    }
+    Ok(Some(AttributeValue::from(all)))
 }
 
 fn warn_of_missing_peer(rules: &RuleSet) {

@@ -3,18 +3,21 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{request, response};
+use http::{HeaderMap, HeaderName, request, response};
 use tidegate::address::TrustedProxies;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::FrontEnd;
+use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{AttributeError, Attributes};
 
-use crate::question::peer_in_extensions;
+use crate::error::RequestError;
+use crate::question::{ForwardedHeader, peer_in_extensions};
 use crate::reply::Protocol;
+use crate::twins::{self, UnderscoreHeaders};
 
 type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
+type Client = dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> + Send + Sync;
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
@@ -27,7 +30,13 @@ pub(crate) struct Settings {
     pub(crate) headers: HeaderSettings,
     pub(crate) encoded_slashes: EncodedSlashes,
     pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) forwarded_header: ForwardedHeader,
+    pub(crate) underscore_headers: UnderscoreHeaders,
+    /// Headers that are read beside those of the rules.
+    pub(crate) read_headers: Vec<HeaderName>,
     pub(crate) peer: Arc<Peer>,
+    /// Where the client's address is found, if not by the peer and the trusted proxies.
+    pub(crate) client: Option<Arc<Client>>,
     /// Whether a request is described by the closures alone.
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,
@@ -42,6 +51,18 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Removes headers that the service must not see, or refuses the request.
+    pub(crate) fn screen(
+        &self,
+        headers: &mut HeaderMap,
+        rules: &RuleSet,
+    ) -> Result<(), RequestError> {
+        if let Some(removed) = self.forwarded_header.removed() {
+            headers.remove(removed);
+        }
+        twins::screen(headers, self, rules)
+    }
+
     /// Counts a decision, and shows it to whoever wants to see it.
     pub(crate) fn note(&self, decision: &Decision, attributes: &Attributes<'_>) {
         decision.count(self.front_end);
@@ -62,7 +83,11 @@ impl Default for Settings {
             headers: HeaderSettings::default(),
             encoded_slashes: EncodedSlashes::default(),
             trusted_proxies: TrustedProxies::default(),
+            forwarded_header: ForwardedHeader::default(),
+            underscore_headers: UnderscoreHeaders::default(),
+            read_headers: Vec::new(),
             peer: Arc::new(peer_in_extensions),
+            client: None,
             is_bare: false,
             describe: Vec::new(),
             front_end: FrontEnd::Library,

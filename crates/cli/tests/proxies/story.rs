@@ -101,6 +101,22 @@ pub(crate) fn tell(setup: &Setup, proxy: &Proxy, manners: &Manners) {
         let refused = get(3, "/v1/items", &headers);
         assert!(refused.status >= 400, "{headers:?} {refused:?}");
     }
+    // A second identity, in the same header or in one that some services take for it.
+    let two = [("x-api-key", "k7"), ("x-api-key", "k8")];
+    get(6, "/v1/items", &two).with_status(400);
+    let twin = [("x-api-key", "k7"), ("X_Api_Key", "k8")];
+    let twin = get(6, "/v1/twin", &twin);
+    // A proxy that drops such names passes the request on without it.
+    let heads = setup.upstream.heads("/v1/twin");
+    assert!(matches!(twin.status, 200 | 400), "{twin:?}");
+    assert_eq!(heads.len(), usize::from(twin.status == 200), "{twin:?}");
+    assert!(
+        heads.iter().all(|head| !head.contains("x_api_key")),
+        "{heads:?}"
+    );
+    // The header that the proxy does not write is not read.
+    let other = [("x-api-key", "k9"), ("forwarded", "for=203.0.113.9")];
+    get(6, "/v1/items", &other).with_status(200);
     let body = ask_with_body(proxy);
     assert_eq!((body.status, body.body.as_str()), (200, "served"));
 }

@@ -36,13 +36,14 @@ impl Upstream {
 fn serve(stream: TcpStream, remembered: &Mutex<Vec<String>>) {
     let mut stream = BufReader::new(stream);
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if !stream.read_line(&mut head).is_ok_and(|length| length > 0) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let read = stream.read_until(b'\n', &mut head);
+            if !read.is_ok_and(|length| length > 0) {
                 return;
             }
         }
-        let head = head.to_lowercase();
+        let head = String::from_utf8_lossy(&head).to_lowercase();
         let length = head.split("content-length: ").nth(1);
         let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];

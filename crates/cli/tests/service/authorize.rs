@@ -137,6 +137,34 @@ fn questions_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_refused_question_has_the_status_that_the_proxy_understands() {
+    let place = Place::new();
+    let settings =
+        format!("{TRUSTING}identify: {{api_key: [{{header: x-api-key}}, {{query: api_key}}]}}\n");
+    let server = serve(&place, &settings, LOGIN);
+    let table: [&[(&str, &str)]; 5] = [
+        &[("x-api-key", "junk"), ("x-forwarded-uri", "/?api_key=k")],
+        &[("x_api_key", "k")],
+        &[("x-forwarded-for", "1.2.3.4"), ("forwarded", "for=5.6.7.8")],
+        &[("x-forwarded-uri", "/a"), ("x-original-uri", "/b")],
+        &[("x-forwarded-uri", "/%zz")],
+    ];
+    for headers in table {
+        for status in [401, 403] {
+            let call = format!("GET /v1/authorize?deny_status={status}");
+            let refused = server.ask_with(&call, headers, "").with_status(status);
+            assert_eq!(refused.header("x-ratelimit-status"), Some("400"));
+            assert_eq!(refused.json()["status"], 400, "{headers:?}");
+        }
+        for call in ["GET /v1/authorize", "GET /v1/authorize?deny_status=429"] {
+            let refused = server.ask_with(call, headers, "").with_status(400);
+            assert_eq!(refused.header("x-ratelimit-status"), None);
+            refused.detail();
+        }
+    }
+}
+
+#[test]
 fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
     let place = Place::new();
     place.write(

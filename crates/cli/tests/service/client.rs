@@ -57,7 +57,11 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, text: &str) -> io::Result<()> {
-        self.stream.get_mut().write_all(text.as_bytes())
+        self.send_bytes(text.as_bytes())
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
     /// The next reply; an error if the connection ends before it is whole.

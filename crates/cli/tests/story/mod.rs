@@ -5,8 +5,11 @@
 //! 1. write a file like `resp.rs`: how it is opened for a [`Scenario`], and its [`Ask`];
 //! 2. give it a variant in [`Door`], and an arm in [`Door::open`];
 //! 3. give it a test at the end of this file.
+//!
+//! `escapes.rs` plays another one, for the doors that read the client's own headers, query and cookies.
 
 mod carried;
+mod escapes;
 mod grpc;
 mod http;
 mod library;

@@ -40,7 +40,7 @@ impl Ask for Resp {
         if let Some(cost) = step.cost {
             words.extend(["COST".to_owned(), cost.to_string()]);
         }
-        let Value::Array(told) = self.client.ask(&words.join(" ")) else {
+        let Value::Array(told) = self.client.ask_words(&words) else {
             panic!("`{}` is answered by a list", words.join(" "));
         };
         let told = |key: &str| {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use tidegate::address::TrustedProxies;
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
+use tidegate_tower::{ForwardedHeader, UnderscoreHeaders};
 
 use super::Outside;
 use super::jwt::{self, JwtSettings};
@@ -14,7 +15,7 @@ use super::read::{attribute_name, parsed};
 /// Where what is known of a client comes from.
 #[derive(Debug, Clone, Default)]
 pub struct IdentifySettings {
-    /// For each attribute its sources; the first that there is wins.
+    /// For each attribute its sources, of which the first that is there counts.
     pub attributes: Vec<(String, Vec<Source>)>,
     /// Headers in which trusted proxies say the client's address.
     pub ip: Vec<HeaderName>,
@@ -22,6 +23,10 @@ pub struct IdentifySettings {
     pub jwt: Option<JwtSettings>,
     /// The table of what belongs to a key.
     pub clients_file: Option<PathBuf>,
+    /// What happens to headers that some servers take for others that are read.
+    pub underscore_headers: UnderscoreHeaders,
+    /// In which header trusted proxies name the client.
+    pub forwarded_header: ForwardedHeader,
 }
 
 /// Where one thing comes from.
@@ -55,6 +60,21 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> IdentifySettings {
     let mut settings = IdentifySettings::default();
+    let words = [
+        ("drop", UnderscoreHeaders::Drop),
+        ("refuse", UnderscoreHeaders::Refuse),
+    ];
+    let action = fields.take("underscore_headers");
+    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    settings.underscore_headers = action.unwrap_or_default();
+    let words = [
+        ("both", ForwardedHeader::Both),
+        ("x-forwarded-for", ForwardedHeader::XForwardedFor),
+        ("forwarded", ForwardedHeader::Forwarded),
+    ];
+    let header = fields.take("forwarded_header");
+    let header = header.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    settings.forwarded_header = header.unwrap_or_default();
     let clients_file = fields.take("clients_file");
     if let Some(file) = clients_file.and_then(|(spot, node)| spot.text(node, problems)) {
         settings.clients_file = Some(PathBuf::from(file));

@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 46] = [
+pub const SETTINGS: [Setting; 48] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -214,6 +214,18 @@ pub const SETTINGS: [Setting; 46] = [
         Some("TIDEGATE_TRUSTED_PROXIES"),
         None,
         "networks whose word about a client and its request counts; []",
+    ),
+    setting(
+        "forwarded_header",
+        Some("TIDEGATE_FORWARDED_HEADER"),
+        None,
+        "in which header trusted proxies name the client: `both`, `x-forwarded-for` or `forwarded`; both",
+    ),
+    setting(
+        "underscore_headers",
+        Some("TIDEGATE_UNDERSCORE_HEADERS"),
+        None,
+        "what happens to `X_Api_Key` where `X-Api-Key` is read: `drop` or `refuse`; drop",
     ),
     setting(
         "identify",

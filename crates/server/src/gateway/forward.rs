@@ -13,7 +13,7 @@ use tidegate_tower::Unmeasured;
 use super::attempt::Tried;
 use super::body::AnswerBody;
 use super::failure::Failure;
-use super::forwarded::Told;
+use super::forwarded::{Forwarding, Told};
 use super::hop;
 use super::lane::Lane;
 use super::request_body::{Progress, RequestBody};
@@ -75,7 +75,12 @@ impl Lane {
         let leg = hop::strip(headers);
         let told = peer.map(|Peer(peer)| {
             let gateway = &self.gateway;
-            Told::of(headers, peer.ip(), &gateway.trusted_proxies, gateway.is_tls)
+            let forwarding = Forwarding {
+                trusted_proxies: &gateway.trusted_proxies,
+                header: gateway.forwarded_header,
+                is_tls: gateway.is_tls,
+            };
+            Told::of(headers, peer.ip(), &forwarding)
         });
         let upgrade = leg
             .upgrade

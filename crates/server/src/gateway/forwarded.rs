@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{TrustedProxies, push_address};
+use tidegate_tower::{ForwardedHeader, client_address};
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -15,10 +16,20 @@ static X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// How long what is added to a list mostly is.
 const USUAL_LENGTH: usize = 64;
 
+/// How the client of a request is found and named.
+pub(super) struct Forwarding<'g> {
+    pub(super) trusted_proxies: &'g TrustedProxies,
+    /// Which lists are read and written.
+    pub(super) header: ForwardedHeader,
+    /// Whether clients come over TLS.
+    pub(super) is_tls: bool,
+}
+
 /// What a server is told of the client. Beside the headers and not among them: there, putting it in would cost
 /// more than writing it.
 pub(super) struct Told {
     chain: Chain,
+    header: ForwardedHeader,
     /// Unless a trusted proxy has told it.
     proto: Option<&'static str>,
     host: Option<HeaderValue>,
@@ -27,28 +38,27 @@ pub(super) struct Told {
 impl Told {
     /// What is known of the client, whose `Host` is still there. What others have said about it is taken off
     /// the headers.
-    pub(super) fn of(
-        headers: &mut HeaderMap,
-        peer: IpAddr,
-        proxies: &TrustedProxies,
-        is_tls: bool,
-    ) -> Self {
+    pub(super) fn of(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let peer = peer.to_canonical();
-        let is_trusted = proxies.is_trusted(peer);
+        let is_trusted = forwarding.trusted_proxies.is_trusted(peer);
         let mut chain = Chain::default();
         if is_trusted {
-            chain = Chain::before(headers, peer, proxies);
+            if let Some(name) = forwarding.header.removed() {
+                headers.remove(name);
+            }
+            chain = Chain::before(headers, peer, forwarding);
             headers.remove(&FOR);
             headers.remove(&FORWARDED);
         } else {
             strip(headers);
         }
-        let proto = if is_tls { "https" } else { "http" };
+        let proto = if forwarding.is_tls { "https" } else { "http" };
         let host = headers.get(HOST);
         chain.add(peer, host.and_then(|host| host.to_str().ok()), proto);
         let is_told = |name: &HeaderName| is_trusted && headers.contains_key(name);
         Self {
             chain,
+            header: forwarding.header,
             proto: Some(proto).filter(|_| !is_told(&PROTO)),
             host: host.filter(|_| !is_told(&X_HOST)).cloned(),
         }
@@ -56,9 +66,14 @@ impl Told {
 
     /// The names and values.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        let chain = &self.chain;
+        let x_forwarded_for =
+            (self.header != ForwardedHeader::Forwarded).then_some(chain.x_forwarded_for.as_bytes());
+        let forwarded =
+            (self.header != ForwardedHeader::XForwardedFor).then_some(chain.forwarded.as_bytes());
         let all = [
-            (&FOR, Some(self.chain.x_forwarded_for.as_bytes())),
-            (&FORWARDED, Some(self.chain.forwarded.as_bytes())),
+            (&FOR, x_forwarded_for),
+            (&FORWARDED, forwarded),
             (&PROTO, self.proto.map(str::as_bytes)),
             (&X_HOST, self.host.as_ref().map(HeaderValue::as_bytes)),
         ];
@@ -115,14 +130,16 @@ struct Chain {
 impl Chain {
     /// What a trusted peer says. If it writes only one of the two lists, the other gets the client that
     /// the first one names, so that they agree.
-    fn before(headers: &HeaderMap, peer: IpAddr, proxies: &TrustedProxies) -> Self {
+    fn before(headers: &HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let mut chain = Self {
             x_forwarded_for: joined(headers, &FOR),
             forwarded: joined(headers, &FORWARDED),
         };
         if chain.x_forwarded_for.is_empty() != chain.forwarded.is_empty() {
-            let values = |name| -> Vec<&HeaderValue> { headers.get_all(name).iter().collect() };
-            let client = proxies.client_address(peer, values(&FOR), values(&FORWARDED));
+            let proxies = forwarding.trusted_proxies;
+            let client = client_address(headers, peer, proxies, forwarding.header);
+            // There is one list only, which cannot contradict itself.
+            let client = client.unwrap_or(peer);
             if client != peer && chain.forwarded.is_empty() {
                 chain.push_node(client);
             } else if client != peer {
@@ -180,12 +197,25 @@ mod tests {
     use super::*;
 
     fn written(peer: &str, sent: &[(&'static str, &'static str)]) -> Vec<(String, String)> {
+        written_in(ForwardedHeader::Both, peer, sent)
+    }
+
+    fn written_in(
+        header: ForwardedHeader,
+        peer: &str,
+        sent: &[(&'static str, &'static str)],
+    ) -> Vec<(String, String)> {
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
         let proxies: TrustedProxies = [parse_network("10.0.0.0/8").unwrap()].into_iter().collect();
-        let told = Told::of(&mut headers, peer.parse().unwrap(), &proxies, false);
+        let forwarding = Forwarding {
+            trusted_proxies: &proxies,
+            header,
+            is_tls: false,
+        };
+        let told = Told::of(&mut headers, peer.parse().unwrap(), &forwarding);
         told.put_into(&mut headers);
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())
@@ -260,6 +290,28 @@ mod tests {
             "x-forwarded-for".to_owned(),
             "203.0.113.7, 10.0.0.1".to_owned()
         )));
+    }
+
+    #[test]
+    fn the_header_that_proxies_do_not_write_is_neither_read_nor_sent() {
+        let sent = [
+            ("forwarded", "for=198.51.100.1"),
+            ("x-forwarded-for", "203.0.113.7"),
+        ];
+        let proto = ("x-forwarded-proto", "http");
+        assert_eq!(
+            written_in(ForwardedHeader::XForwardedFor, "10.0.0.1", &sent),
+            pairs(&[("x-forwarded-for", "203.0.113.7, 10.0.0.1"), proto])
+        );
+        let element = "for=198.51.100.1, for=10.0.0.1;proto=http";
+        assert_eq!(
+            written_in(ForwardedHeader::Forwarded, "10.0.0.1", &sent),
+            pairs(&[("forwarded", element), proto])
+        );
+        assert_eq!(
+            written_in(ForwardedHeader::XForwardedFor, "203.0.113.9", &sent),
+            pairs(&[("x-forwarded-for", "203.0.113.9"), proto])
+        );
     }
 
     #[test]

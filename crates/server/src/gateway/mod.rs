@@ -42,7 +42,7 @@ use std::time::Duration;
 use tidegate::address::TrustedProxies;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
-use tidegate_tower::RateLimitLayer;
+use tidegate_tower::{ForwardedHeader, RateLimitLayer};
 use tokio::net::TcpListener;
 use tower::Layer as _;
 
@@ -63,6 +63,7 @@ pub(crate) struct Gateway {
     connector: Connector,
     health: Option<HealthConfig>,
     trusted_proxies: TrustedProxies,
+    forwarded_header: ForwardedHeader,
     /// None: paths with an encoded slash are refused.
     encoded_slashes: Option<EncodedSlashes>,
     /// Whether clients come over TLS.
@@ -79,6 +80,7 @@ impl Gateway {
             connector: Connector::new(gateway.upstream_ca.as_deref())?,
             health: gateway.health.clone(),
             trusted_proxies: config.trusted_proxies.clone(),
+            forwarded_header: config.identify.forwarded_header,
             encoded_slashes: gateway.encoded_slashes,
             is_tls: gateway.tls.is_some() || config.tls.is_some(),
         })
@@ -157,13 +159,19 @@ pub(crate) async fn serve(
 /// How requests are put to the gate.
 fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<AnyStore>> {
     let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
-    RateLimitLayer::new(Arc::clone(&server.gate))
+    let layer = RateLimitLayer::new(Arc::clone(&server.gate));
+    server
+        .identity
+        .screening(layer)
         .front_end(FrontEnd::Gateway)
         .headers(server.headers)
         .encoded_slashes(gateway.encoded_slashes.unwrap_or_default())
-        .peer_address(move |request| {
-            let Peer(peer) = request.extensions.get()?;
-            Some(finding.identity.client_address(peer.ip(), &request.headers))
+        .client_address(move |request| {
+            let Some(Peer(peer)) = request.extensions.get() else {
+                return Ok(None);
+            };
+            let client = finding.identity.client_address(peer.ip(), &request.headers);
+            client.map(Some)
         })
         .attributes(move |request, attributes| {
             let query = request.uri.query();

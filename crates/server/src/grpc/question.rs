@@ -9,7 +9,8 @@ use tidegate::gate::Part;
 use tidegate::limit::MAX_COUNT;
 use tidegate::rules::Grant;
 use tidegate::{
-    Algorithm, AttributeError, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE, Micros, Rate, Window,
+    Algorithm, AttributeError, AttributeValue, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE,
+    Micros, Rate, Window,
 };
 
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
@@ -17,6 +18,9 @@ use super::status::Status;
 
 /// How much is kept of a value that is too long; a digest of the whole stands for the rest.
 const KEPT: usize = 1_024;
+
+/// How many bytes the form of one byte has at the most.
+const LONGEST_FORM: usize = 5;
 
 /// How many descriptors one call may have.
 const MAX_DESCRIPTORS: usize = 256;
@@ -100,7 +104,7 @@ fn entries_as_written<'m>(
         if entry.key.len() > MAX_VALUE {
             return Err(format!("a key has more than {MAX_VALUE} bytes"));
         }
-        attributes.push(&entry.key, value(&entry.value));
+        attributes.push(&entry.key, value(&entry.value).into_form());
     }
     Ok(attributes)
 }
@@ -131,14 +135,16 @@ fn named_entries<'m>(
     Ok(Some(attributes))
 }
 
-/// A value as text, whatever a client has put there.
-fn value(bytes: &[u8]) -> Cow<'_, str> {
-    if bytes.len() <= MAX_VALUE / 3 {
-        return String::from_utf8_lossy(bytes);
+/// A value as text, whatever a client has put there: bytes that are not UTF-8 in the form that
+/// [`AttributeValue`] gives them.
+fn value(bytes: &[u8]) -> AttributeValue<'_> {
+    let value = AttributeValue::from(bytes);
+    if bytes.len() <= MAX_VALUE / LONGEST_FORM {
+        return value;
     }
-    let text = String::from_utf8_lossy(bytes);
+    let text = value.clone().into_form();
     if text.len() <= MAX_VALUE {
-        return text;
+        return value;
     }
     let kept = text.floor_char_boundary(KEPT);
     let mut short = format!("{}…", &text[..kept]);
@@ -146,7 +152,7 @@ fn value(bytes: &[u8]) -> Cow<'_, str> {
         // Writing to a String cannot fail.
         let _ = write!(short, "{byte:02x}");
     }
-    Cow::Owned(short)
+    AttributeValue::from(short)
 }
 
 /// What a limit grants that comes with the call.

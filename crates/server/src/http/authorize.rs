@@ -14,8 +14,8 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Incoming};
 use tidegate::rules::FrontEnd;
-use tidegate::{AttributeError, Attributes};
-use tidegate_tower::{Protocol, RateLimit, RateLimitLayer};
+use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
@@ -58,24 +58,31 @@ impl Service<Request<()>> for Allowed {
 impl Authorize {
     pub(crate) fn new(server: &Arc<Server>) -> Self {
         let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
-        let limits = RateLimitLayer::new(Arc::clone(&server.gate))
+        let limits = RateLimitLayer::new(Arc::clone(&server.gate));
+        let limits = server
+            .identity
+            .screening(limits)
+            // The proxy passes on what is only dropped here.
+            .underscore_headers(UnderscoreHeaders::Refuse)
             .headers(server.headers)
             .front_end(FrontEnd::Authorize)
             // A proxy goes by the status, whatever its client speaks.
             .protocol(Protocol::Http)
             .leave_leases()
-            .peer_address(move |request| {
-                let client = finding
-                    .identity
-                    .client_address(peer(request)?, &request.headers);
-                Some(client)
+            .client_address(move |request| {
+                let Some(peer) = peer(request) else {
+                    return Ok(None);
+                };
+                let client = finding.identity.client_address(peer, &request.headers);
+                client.map(Some)
             })
             .attributes(move |request, attributes| describe(&describing, request, attributes))
             .on_decision(move |decision, attributes| observing.observe(decision, attributes));
         Self(limits.layer(Allowed))
     }
 
-    /// Answers a proxy: 200, 429 or what it wants instead, 503 if it cannot be told.
+    /// Answers a proxy: 200, 429 or what it wants instead, 400 for a request that could mean two things,
+    /// 503 if it cannot be decided.
     pub(crate) async fn answer(
         &self,
         server: &Server,
@@ -84,23 +91,43 @@ impl Authorize {
     ) -> Result<Reply, Problem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
         super::need_rules(server)?;
+        let reply = match self.decide(server, parts).await {
+            Ok(reply) => reply,
+            Err(problem) => problem.reply(),
+        };
+        discard(body).await;
+        Ok(as_asked(reply, deny_status))
+    }
+
+    async fn decide(&self, server: &Server, parts: Parts) -> Result<Reply, Problem> {
+        let header = server.identity.forwarded_header();
         let original = match peer(&parts) {
-            Some(peer) if server.identity.trusts(peer) => Original::of(&parts.headers)?,
+            Some(peer) if server.identity.trusts(peer) => Original::of(&parts.headers, header)?,
             _ => Original::default(),
         };
         let mut request = Request::from_parts(parts, ());
         request.extensions_mut().insert(original);
         let Ok(reply) = self.0.clone().oneshot(request).await;
-        discard(body).await;
-        let (mut head, body) = reply.into_parts();
-        if head.status == StatusCode::TOO_MANY_REQUESTS && deny_status != head.status {
-            head.status = deny_status;
-            let meant = HeaderValue::from_static("429");
-            head.headers.insert(X_RATELIMIT_STATUS, meant);
-        }
+        let (head, body) = reply.into_parts();
         let Ok(body) = body.collect().await;
         Ok(Response::from_parts(head, Full::from(body.to_bytes())))
     }
+}
+
+/// The answer with the status that the proxy understands. What is denied or refused says in a header what
+/// the client should get.
+fn as_asked(mut reply: Reply, deny_status: StatusCode) -> Reply {
+    let meant = match reply.status() {
+        StatusCode::TOO_MANY_REQUESTS => "429",
+        StatusCode::BAD_REQUEST => "400",
+        _ => return reply,
+    };
+    if deny_status != StatusCode::TOO_MANY_REQUESTS {
+        *reply.status_mut() = deny_status;
+        let meant = HeaderValue::from_static(meant);
+        reply.headers_mut().insert(X_RATELIMIT_STATUS, meant);
+    }
+    reply
 }
 
 /// What is known of the request that a proxy asks about, in place of what is known of its question.
@@ -130,7 +157,9 @@ fn peer(request: &Parts) -> Option<IpAddr> {
 
 /// The status that a proxy wants to get for a request that is denied.
 fn deny_status(query: &str) -> Result<StatusCode, Problem> {
-    match identity::parameter(query, "deny_status")
+    let given = identity::parameter(query, "deny_status");
+    match given
+        .map(|status| status.map(AttributeValue::into_form))
         .as_ref()
         .map(Option::as_deref)
     {

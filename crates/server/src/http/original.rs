@@ -9,6 +9,7 @@ use std::sync::Once;
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderValue};
 use tidegate::address;
+use tidegate_tower::ForwardedHeader;
 
 use super::problem::Problem;
 
@@ -28,8 +29,9 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// What the headers of a trusted proxy say.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+    /// What the headers of a trusted proxy say. `Forwarded` is not read where proxies write the other
+    /// header.
+    pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, Problem> {
         let mut original = Self::default();
         for name in METHOD {
             for value in values(headers, name)? {
@@ -43,7 +45,12 @@ impl Original {
             }
             agree(&mut original.host, value, HOST)?;
         }
-        for value in headers.get_all(FORWARDED) {
+        let reads_forwarded = header.removed() != Some(FORWARDED);
+        for value in headers
+            .get_all(FORWARDED)
+            .iter()
+            .filter(|_| reads_forwarded)
+        {
             let host = address::forwarded_parameter(value.as_bytes(), "host");
             if let Some(host) = host.map(text).transpose()? {
                 agree(&mut original.host, host, "forwarded")?;
@@ -133,7 +140,7 @@ mod tests {
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
             headers.append(HeaderName::from_static(name), value);
         }
-        Original::of(&headers)
+        Original::of(&headers, ForwardedHeader::Both)
     }
 
     #[test]
@@ -193,7 +200,7 @@ mod tests {
             if let Ok(value) = HeaderValue::from_bytes(&value) {
                 headers.append(HeaderName::from_static(name), value);
             }
-            let _ = Original::of(&headers);
+            let _ = Original::of(&headers, ForwardedHeader::Both);
         }
     }
 }

@@ -57,7 +57,7 @@ impl Clients {
         self.by_key.len()
     }
 
-    pub(super) fn find(&self, key: &str) -> Option<Client> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<Client> {
         self.by_key.get(&hash(key)).cloned()
     }
 }
@@ -113,14 +113,14 @@ fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> Client {
     Client(columns.into())
 }
 
-fn hash(key: &str) -> Hash {
-    Sha256::digest(key.as_bytes()).into()
+fn hash(key: &[u8]) -> Hash {
+    Sha256::digest(key).into()
 }
 
 /// The hash of a key as it is written in a table.
 fn hash_of(written: &str) -> Option<Hash> {
     let Some(digits) = written.strip_prefix(HASHED) else {
-        return Some(hash(written));
+        return Some(hash(written.as_bytes()));
     };
     if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -148,17 +148,21 @@ mod tests {
         let text = "clients:\n  k1: {user_id: u1, tier: pro, seats: 007}\n  k3:\n";
         let clients = read(text).unwrap();
         assert_eq!(clients.len(), 2);
-        let client = clients.find("k1").unwrap();
+        let client = clients.find(b"k1").unwrap();
         assert_eq!(client.column("user_id"), Some("u1"));
         assert_eq!(client.column("seats"), Some("007"));
         assert_eq!(client.column("plan"), None);
-        assert!(clients.find("k3").unwrap().column("tier").is_none());
-        assert!(clients.find("made-up").is_none());
+        assert!(clients.find(b"k3").unwrap().column("tier").is_none());
+        assert!(clients.find(b"made-up").is_none());
         // What `printf %s k2 | sha256sum` says.
         let hashed = "015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e";
         let clients = read(&format!("clients:\n  sha256:{hashed}: {{tier: free}}\n")).unwrap();
-        assert_eq!(clients.find("k2").unwrap().column("tier"), Some("free"));
-        assert!(clients.find(&format!("sha256:{hashed}")).is_none());
+        assert_eq!(clients.find(b"k2").unwrap().column("tier"), Some("free"));
+        assert!(
+            clients
+                .find(format!("sha256:{hashed}").as_bytes())
+                .is_none()
+        );
         assert_eq!(read("clients:\n").unwrap().len(), 0);
     }
 

@@ -1,13 +1,15 @@
 //! Who a client is: where its address, its key, its name and its tier come from, for every front end
 //! that is asked on behalf of others.
 //!
-//! `source.rs` finds what a request says, `tokens.rs` believes what is signed, `clients.rs` knows what
-//! belongs to a key. What is not asked for in the setting `identify` is not known.
+//! `source.rs` finds what a request says, in the one form that `spelling.rs` reads; `tokens.rs` believes
+//! what is signed, `clients.rs` knows what belongs to a key. What is not asked for in the setting
+//! `identify` is not known.
 
 mod clients;
 mod error;
 mod keys;
 mod source;
+mod spelling;
 mod tokens;
 
 use std::borrow::Cow;
@@ -19,7 +21,8 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 use tidegate::address::{self, TrustedProxies};
-use tidegate::{AttributeError, Attributes};
+use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate_tower::{ForwardedHeader, RateLimitLayer, UnderscoreHeaders};
 
 use crate::config::{IdentifySettings, Source};
 use clients::{Client, Clients};
@@ -40,6 +43,8 @@ pub(crate) struct Identity {
     others: Vec<(Cow<'static, str>, Vec<Source>)>,
     address_headers: Vec<HeaderName>,
     trusted_proxies: TrustedProxies,
+    forwarded_header: ForwardedHeader,
+    underscore_headers: UnderscoreHeaders,
     tokens: Option<Tokens>,
     clients: Option<Table>,
 }
@@ -88,15 +93,37 @@ impl Identity {
             others,
             address_headers: settings.ip.clone(),
             trusted_proxies,
+            forwarded_header: settings.forwarded_header,
+            underscore_headers: settings.underscore_headers,
             tokens,
             clients,
         })
     }
 
+    /// A layer that screens the headers of a request by what is read of them here.
+    pub(crate) fn screening<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+        layer
+            .forwarded_header(self.forwarded_header)
+            .underscore_headers(self.underscore_headers)
+            .reads_headers(self.headers())
+    }
+
+    /// The headers that are read beside those of the rules.
+    fn headers(&self) -> Vec<HeaderName> {
+        let others = self.others.iter().flat_map(|(_, sources)| sources);
+        let token = self.tokens.iter().map(Tokens::from);
+        let sources = self.api_key.iter().chain(others).chain(token);
+        let names = sources.filter_map(|source| match source {
+            Source::Header(name) => Some(name),
+            _ => None,
+        });
+        names.chain(&self.address_headers).cloned().collect()
+    }
+
     /// Adds what is known of the client that sent a request with these headers and this query.
     ///
-    /// Fails for a request that says two different things where one is looked for: nobody can tell which
-    /// of them the upstream will go by.
+    /// Fails for a request that says two different things where one is looked for: the service behind may
+    /// use either of them.
     pub(crate) fn describe<'r>(
         &self,
         headers: &'r HeaderMap,
@@ -111,7 +138,8 @@ impl Identity {
             claims: None,
         };
         if let Some(key) = known.first(API_KEY, &self.api_key)? {
-            known.client = self.clients.as_ref().and_then(|table| table.find(&key));
+            let table = self.clients.as_ref();
+            known.client = table.and_then(|table| table.find(key.as_bytes()));
             // With a table, a key that is made up is no key: each would have a whole limit of its own.
             if self.clients.is_none() || known.client.is_some() {
                 attributes.set(API_KEY, key)?;
@@ -130,28 +158,44 @@ impl Identity {
         self.trusted_proxies.is_trusted(peer)
     }
 
-    /// Whose request it is that came from `peer` with these headers: the peer's own, unless it is a
-    /// trusted proxy that names somebody.
-    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// Which of the headers that name a client is read.
+    pub(crate) fn forwarded_header(&self) -> ForwardedHeader {
+        self.forwarded_header
+    }
+
+    /// The address of the client whose request came from `peer` with these headers: the peer's own, unless
+    /// it is a trusted proxy that names another.
+    pub(crate) fn client_address(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<IpAddr, AttributeError> {
         if !self.trusts(peer) {
-            return address::canonical(peer);
+            return Ok(address::canonical(peer));
         }
-        for name in &self.address_headers {
-            let mut values = headers.get_all(name).iter();
-            let Some(first) = values.next() else {
-                continue;
-            };
-            let address = first
-                .to_str()
-                .ok()
-                .and_then(|text| address::parse(text.trim()));
-            let is_one = values.all(|value| value == first);
-            // What is no address, or several, cannot be believed.
-            return address
-                .filter(|_| is_one)
-                .unwrap_or_else(|| address::canonical(peer));
+        let mut values = self
+            .address_headers
+            .iter()
+            .flat_map(|name| headers.get_all(name))
+            .map(|value| value.as_bytes().trim_ascii())
+            .filter(|value| !value.is_empty());
+        let Some(first) = values.next() else {
+            let (proxies, header) = (&self.trusted_proxies, self.forwarded_header);
+            let client = tidegate_tower::client_address(headers, peer, proxies, header)?;
+            return Ok(client);
+        };
+        let parsed = |value: &[u8]| str::from_utf8(value).ok().and_then(address::parse);
+        let address = parsed(first);
+        let is_same = |value: &[u8]| match (address, parsed(value)) {
+            (Some(one), Some(other)) => one == other,
+            _ => value == first,
+        };
+        if !values.all(is_same) {
+            let name = "ip".to_owned();
+            return Err(AttributeError::Contradiction { name });
         }
-        tidegate_tower::client_address(headers, peer, &self.trusted_proxies)
+        // What is not an address names no client.
+        Ok(address.unwrap_or_else(|| address::canonical(peer)))
     }
 
     /// Reads the files again. What cannot be used leaves what was there before. Waits for the disk.
@@ -182,30 +226,41 @@ impl Identity {
 }
 
 impl Table {
-    fn find(&self, key: &str) -> Option<Client> {
+    fn find(&self, key: &[u8]) -> Option<Client> {
         self.clients.load().find(key)
     }
 }
 
 impl<'r> Known<'_, 'r> {
-    /// The first of the sources that there is.
+    /// The first of the sources that is there. Those that the client writes must agree, whichever of
+    /// them is first: one that is not used here may be the one that the service goes by.
     fn first(
         &mut self,
         name: &str,
         sources: &[Source],
-    ) -> Result<Option<Cow<'r, str>>, AttributeError> {
+    ) -> Result<Option<AttributeValue<'r>>, AttributeError> {
+        let mut first: Option<AttributeValue<'r>> = None;
+        let mut written: Option<AttributeValue<'r>> = None;
         for source in sources {
             let value = match source {
-                Source::Jwt(claim) => self.claim(claim)?.map(Cow::Owned),
-                Source::Client(column) => self.column(column).map(Cow::Owned),
-                given => source::find(given, self.headers, self.query)
-                    .map_err(|source::Several| twice(name))?,
+                Source::Jwt(_) | Source::Client(_) if first.is_some() => continue,
+                Source::Jwt(claim) => self.claim(claim)?.map(AttributeValue::from),
+                Source::Client(column) => self.column(column).map(AttributeValue::from),
+                Source::Header(_) | Source::Query(_) | Source::Cookie(_) => {
+                    let value = source::find(source, self.headers, self.query)
+                        .map_err(|source::Several| twice(name))?
+                        .filter(|value| !value.is_empty());
+                    if value.is_some() && written.is_some() && value != written {
+                        let name = name.to_owned();
+                        return Err(AttributeError::Contradiction { name });
+                    }
+                    written = value.clone().or(written);
+                    value
+                }
             };
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                return Ok(Some(value));
-            }
+            first = first.or(value.filter(|value| !value.is_empty()));
         }
-        Ok(None)
+        Ok(first)
     }
 
     fn column(&self, column: &str) -> Option<String> {
@@ -233,5 +288,7 @@ fn twice(name: &str) -> AttributeError {
     }
 }
 
+#[cfg(test)]
+mod readers;
 #[cfg(test)]
 mod tests;

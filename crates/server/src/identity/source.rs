@@ -1,17 +1,20 @@
-//! Finds in a request what it says about its client. Nothing here is verified.
+//! Finds in a request what it says about its client, decoded as services decode it. Nothing here is
+//! verified.
 
 use std::borrow::Cow;
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate::{AttributeValue, credentials};
 
+use super::spelling::{cookie_value, decoded};
 use crate::config::Source;
 
 /// A request says several things where one was looked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Several;
 
-pub(crate) type Found<'r> = Result<Option<Cow<'r, str>>, Several>;
+pub(crate) type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
 /// What a request says in a header, its query or a cookie.
 pub(super) fn find<'r>(
@@ -27,54 +30,49 @@ pub(super) fn find<'r>(
     }
 }
 
-/// The token of a request: without `Bearer` before it, which `Authorization` has to have.
-pub(super) fn find_token<'r>(source: &Source, headers: &'r HeaderMap) -> Found<'r> {
+/// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
+/// are not text are no token.
+pub(super) fn find_token<'r>(
+    source: &Source,
+    headers: &'r HeaderMap,
+) -> Result<Option<Cow<'r, str>>, Several> {
     let Some(value) = find(source, headers, None)? else {
         return Ok(None);
     };
-    let Source::Header(name) = source else {
-        return Ok(Some(value));
-    };
-    if name == AUTHORIZATION {
-        // What is not a bearer's has its scheme before it still.
-        let is_token = !value.contains(' ');
-        return Ok(Some(value).filter(|_| is_token));
-    }
-    Ok(Some(without_bearer(value)))
+    let value = value.into_form();
+    Ok(match source {
+        // What is not a bearer's still has its scheme in front of it.
+        Source::Header(name) if name == AUTHORIZATION => {
+            Some(value).filter(|value| !value.contains(' '))
+        }
+        Source::Header(_) => Some(without_bearer(credentials(value))),
+        _ => Some(value),
+    })
 }
 
 fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Found<'r> {
     let values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    let value = one(values.map(|value| String::from_utf8_lossy(value.trim_ascii())))?;
-    if name == AUTHORIZATION {
-        return Ok(value.map(credentials));
+    let values = values.map(|value| AttributeValue::from(value.trim_ascii()));
+    if name != AUTHORIZATION {
+        return one(values);
     }
-    Ok(value)
-}
-
-/// Credentials in one form, so that nobody has two by writing the scheme another way: a bearer's token
-/// alone, else the scheme in lower case, a space, and the rest.
-fn credentials(value: Cow<'_, str>) -> Cow<'_, str> {
-    let Some((scheme, rest)) = value.split_once(' ') else {
-        return value;
+    // The bearer's token alone, so that it is the same as in another header.
+    let token = |value: AttributeValue<'r>| match str::from_utf8(value.as_bytes()) {
+        Ok(_) => AttributeValue::from(without_bearer(credentials(value.into_form()))),
+        Err(_) => value,
     };
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return without_bearer(value);
-    }
-    Cow::Owned(format!("{} {}", scheme.to_ascii_lowercase(), rest.trim()))
+    one(values.map(token))
 }
 
-fn without_bearer(value: Cow<'_, str>) -> Cow<'_, str> {
-    let has_scheme = value
-        .split_once(' ')
-        .is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    if !has_scheme {
-        return value;
-    }
-    let token = |text: &str| text.split_once(' ').map_or(0, |(scheme, _)| scheme.len());
-    match value {
-        Cow::Borrowed(text) => Cow::Borrowed(text[token(text)..].trim()),
-        Cow::Owned(text) => Cow::Owned(text[token(&text)..].trim().to_owned()),
+/// Credentials without their scheme, if that is `bearer`.
+fn without_bearer(credentials: Cow<'_, str>) -> Cow<'_, str> {
+    const BEARER: &str = "bearer ";
+    match credentials {
+        Cow::Borrowed(text) => Cow::Borrowed(text.strip_prefix(BEARER).unwrap_or(text)),
+        Cow::Owned(text) => match text.strip_prefix(BEARER) {
+            Some(token) => Cow::Owned(token.to_owned()),
+            None => Cow::Owned(text),
+        },
     }
 }
 
@@ -84,12 +82,8 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
     let values = pairs.filter_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = pair.split_at(equals);
-        let value = value[1..].trim_ascii();
-        let unquoted = value
-            .strip_prefix(b"\"")
-            .and_then(|value| value.strip_suffix(b"\""));
-        (name.trim_ascii() == wanted.as_bytes())
-            .then(|| String::from_utf8_lossy(unquoted.unwrap_or(value)))
+        let is_it = name.trim_ascii() == wanted.as_bytes();
+        is_it.then(|| AttributeValue::from(cookie_value(value[1..].trim_ascii())))
     });
     one(values)
 }
@@ -98,13 +92,14 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
 pub(crate) fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
     let values = query.split('&').filter_map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name) == wanted).then(|| decoded(value))
+        let is_it = *decoded(name.as_bytes()) == *wanted.as_bytes();
+        is_it.then(|| AttributeValue::from(decoded(value.as_bytes())))
     });
     one(values)
 }
 
 /// The one value that all are.
-fn one<'r>(mut values: impl Iterator<Item = Cow<'r, str>>) -> Found<'r> {
+fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> Found<'r> {
     let Some(first) = values.next() else {
         return Ok(None);
     };
@@ -113,32 +108,6 @@ fn one<'r>(mut values: impl Iterator<Item = Cow<'r, str>>) -> Found<'r> {
     } else {
         Err(Several)
     }
-}
-
-/// A part of a query as text: a plus is a space, escapes are decoded, and what is none stays.
-fn decoded(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(|byte| matches!(byte, b'+' | b'%')) {
-        return Cow::Borrowed(text);
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'+', _) => bytes.push(b' '),
-            (b'%', [high, low, behind @ ..]) if let Some(byte) = escaped(*high, *low) => {
-                bytes.push(byte);
-                rest = behind;
-            }
-            _ => bytes.push(*first),
-        }
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn escaped(high: u8, low: u8) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 #[cfg(test)]
@@ -175,7 +144,7 @@ mod tests {
             ("cookie", "b=2; b=3"),
         ]);
         let query = Some("key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag");
-        let text = |text: &'static str| Ok(Some(text.into()));
+        let text = |text: &'static str| Ok(Some(AttributeValue::from(text)));
         let table = [
             (of_header("x-key"), text("k1")),
             (of_header("x-none"), Ok(None)),
@@ -200,16 +169,35 @@ mod tests {
     }
 
     #[test]
-    fn credentials_have_one_form() {
+    fn authorization_has_one_form() {
         for (written, form) in [
             ("Basic dTpw", "basic dTpw"),
             ("BASIC   dTpw", "basic dTpw"),
             ("Bearer t", "t"),
             ("bearer   t", "t"),
+            ("BEARER\tt", "t"),
             ("t", "t"),
         ] {
-            assert_eq!(credentials(written.into()), form, "{written}");
+            let headers = headers(&[("authorization", written)]);
+            let found = find(&Source::Header(AUTHORIZATION), &headers, None);
+            assert_eq!(found, Ok(Some(form.into())), "{written}");
         }
+    }
+
+    #[test]
+    fn values_that_are_not_utf8_stay_apart() {
+        let of = |bytes: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.append("x-key", HeaderValue::from_bytes(bytes).unwrap());
+            let source = Source::Header(HeaderName::from_static("x-key"));
+            let found = find(&source, &headers, None).unwrap().unwrap();
+            found.into_form().into_owned()
+        };
+        assert_eq!(of(b"k\xff"), "k\u{fffd}FF");
+        assert_eq!(of(b"k\xfe"), "k\u{fffd}FE");
+        let query = |query| parameter(query, "key").unwrap().unwrap().into_form();
+        assert_eq!(query("key=k%ff"), "k\u{fffd}FF");
+        assert_eq!(query("key=k%FE"), "k\u{fffd}FE");
     }
 
     #[test]
@@ -219,12 +207,13 @@ mod tests {
             ("Bearer t", Some("t")),
             ("Basic dTpw", None),
             ("Bearer", Some("Bearer")),
+            ("bearer\tt", Some("t")),
         ] {
             let headers = headers(&[("authorization", written)]);
             let found = find_token(&source, &headers).unwrap();
             assert_eq!(found.as_deref(), token, "{written}");
         }
-        let headers = headers(&[("x-token", "bearer t"), ("x-raw", "t")]);
+        let headers = headers(&[("x-token", "bearer \tt"), ("x-raw", "t")]);
         for name in ["x-token", "x-raw"] {
             let source = Source::Header(HeaderName::from_static(name));
             assert_eq!(find_token(&source, &headers).unwrap().unwrap(), "t");

@@ -14,11 +14,14 @@ use crate::{Config, Outside};
 
 const SECRET: &str = "a secret that is long enough for everybody";
 
+/// Headers of a request.
+type Said = &'static [(&'static str, &'static str)];
+
 /// A folder with files, and an identity that is set up there.
-struct Place(TempDir);
+pub(super) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -27,7 +30,7 @@ impl Place {
     }
 
     /// Settings in which `@` stands for the folder.
-    fn open(&self, yaml: &str) -> Result<Identity, String> {
+    pub(super) fn open(&self, yaml: &str) -> Result<Identity, String> {
         let yaml = yaml.replace('@', &format!("{}/", self.0.path().display()));
         self.write("tidegate.yaml", &yaml);
         let file = self.0.path().join("tidegate.yaml");
@@ -102,7 +105,7 @@ fn alice() -> Value {
 }
 
 #[test]
-fn the_first_source_that_is_there_wins() {
+fn the_first_source_that_is_there_counts() {
     let place = Place::new();
     let identity = place
         .open(
@@ -110,7 +113,7 @@ fn the_first_source_that_is_there_wins() {
         )
         .unwrap();
     assert_eq!(
-        known(&identity, &[("x-api-key", "k1")], "api_key=k2"),
+        known(&identity, &[("x-api-key", "k1")], "api_key=k1"),
         "api_key=k1"
     );
     assert_eq!(
@@ -129,6 +132,115 @@ fn the_first_source_that_is_there_wins() {
         ""
     );
     assert_eq!(known(&Identity::default(), &[("x-api-key", "k1")], ""), "");
+}
+
+#[test]
+fn two_identities_that_a_client_writes_are_refused() {
+    let place = Place::new();
+    place.write("clients.yaml", "clients:\n  real: {tier: pro}\n");
+    let sources = "[{header: x-api-key}, {query: api_key}, {cookie: key}]";
+    for table in ["", "clients_file: @clients.yaml\n"] {
+        let identity = place
+            .open(&format!("identify: {{api_key: {sources}}}\n{table}"))
+            .unwrap();
+        let refused: [(Said, &str); 5] = [
+            (&[("x-api-key", "junk")], "api_key=real"),
+            (&[("x-api-key", "real")], "api_key=junk"),
+            (&[("cookie", "key=junk")], "api_key=real"),
+            (&[("x-api-key", "real"), ("cookie", "key=junk")], ""),
+            (
+                &[("x-api-key", "real"), ("cookie", "key=junk")],
+                "api_key=real",
+            ),
+        ];
+        for (list, query) in refused {
+            let said = known(&identity, list, query);
+            let expected = "the request gives two different values for `api_key`";
+            assert!(said.starts_with(expected), "{list:?} {query}: {said}");
+        }
+        let same: [(Said, &str); 5] = [
+            (&[("x-api-key", "real")], "api_key=%72eal"),
+            (&[("x-api-key", " real ")], "api_key="),
+            (&[("x-api-key", "")], "api_key=real"),
+            (&[("cookie", "key=\"\\162eal\"")], "api_key=real"),
+            (
+                &[("x-api-key", "real"), ("cookie", "key=real; key=%72eal")],
+                "",
+            ),
+        ];
+        for (list, query) in same {
+            assert_eq!(
+                known(&identity, list, query),
+                "api_key=real",
+                "{list:?} {query}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_verified_or_looked_up_never_conflicts_and_is_taken_in_order() {
+    let place = Place::new();
+    place.write("clients.yaml", "clients:\n  k1: {user_id: from-table}\n");
+    let open = |sources: &str| {
+        let yaml = format!(
+            "identify: {{api_key: {{header: x-api-key}}, user_id: {sources}}}\nclients_file: @clients.yaml\njwt: {{secret_env: JWT_SECRET}}"
+        );
+        place.open(&yaml).unwrap()
+    };
+    let token = format!("Bearer {}", secret_token(&alice()));
+    let all = [
+        ("x-api-key", "k1"),
+        ("authorization", token.as_str()),
+        ("x-user", "written"),
+    ];
+    #[rustfmt::skip]
+    let table = [
+        ("[{jwt: sub}, {client: user_id}, {header: x-user}]",   "alice"),
+        ("[{client: user_id}, {jwt: sub}, {header: x-user}]",   "from-table"),
+        ("[{header: x-user}, {client: user_id}, {jwt: sub}]",   "written"),
+        ("[{jwt: none}, {header: x-user}, {client: user_id}]",  "written"),
+    ];
+    for (sources, user) in table {
+        let said = known(&open(sources), &all, "");
+        assert_eq!(said, format!("api_key=k1 user_id={user}"), "{sources}");
+    }
+    // What the client writes must agree, also where something else comes first.
+    let identity = open("[{jwt: sub}, {header: x-user}, {query: user}]");
+    let said = known(&identity, &all, "user=other");
+    assert!(
+        said.starts_with("the request gives two different"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_cookie_in_another_spelling_is_the_same_identity() {
+    let identity = Place::new()
+        .open("identify: {session: {cookie: session}}")
+        .unwrap();
+    for written in [
+        "session=abcdef",
+        "session=%61bcdef",
+        "session=a%62c%64ef",
+        "session=\"abcdef\"",
+        "session=\"\\141bcdef\"",
+        "session=\"%61\\142cdef\"",
+        "a=1;session= abcdef ; b=2",
+        "session=abcdef; session=%61bcdef",
+    ] {
+        let said = known(&identity, &[("cookie", written)], "");
+        assert_eq!(said, "session=abcdef", "{written}");
+    }
+    // In pieces, as over HTTP/2.
+    let pieces = [("cookie", "a=1"), ("cookie", "session=%61bcdef")];
+    assert_eq!(known(&identity, &pieces, ""), "session=abcdef");
+    for written in ["session=%zz", "session=\\1", "session=%4"] {
+        let said = known(&identity, &[("cookie", written)], "");
+        assert_eq!(said, written, "nothing is refused for its spelling");
+    }
+    let twice = known(&identity, &[("cookie", "session=a; session=b")], "");
+    assert_eq!(twice, "attribute `session` is given twice");
 }
 
 #[test]
@@ -359,9 +471,6 @@ fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
 const CF: &str = "cf-connecting-ip";
 const XFF: &str = "x-forwarded-for";
 
-/// Headers of a request.
-type Said = &'static [(&'static str, &'static str)];
-
 #[test]
 fn an_address_is_taken_from_a_header_of_trusted_proxies_only() {
     let identity = Place::new()
@@ -372,15 +481,54 @@ fn an_address_is_taken_from_a_header_of_trusted_proxies_only() {
         ("10.0.0.1",        &[(CF, "203.0.113.7")],                         "203.0.113.7"),
         ("10.0.0.1",        &[(CF, "2001:db8::7"), (XFF, "6.6.6.6")],       "2001:db8::7"),
         ("10.0.0.1",        &[(XFF, "6.6.6.6, 203.0.113.8")],               "203.0.113.8"),
-        ("10.0.0.1",        &[(CF, "203.0.113.7"), (CF, "203.0.113.8")],    "10.0.0.1"),
+        ("10.0.0.1",        &[(CF, "203.0.113.7"), (CF, "203.0.113.8")],    "refused"),
         ("10.0.0.1",        &[(CF, "nonsense"), (XFF, "203.0.113.8")],      "10.0.0.1"),
         ("10.0.0.1",        &[],                                            "10.0.0.1"),
         ("::ffff:10.0.0.1", &[(CF, "203.0.113.7")],                         "203.0.113.7"),
         ("192.0.2.1",       &[(CF, "203.0.113.7"), (XFF, "203.0.113.7")],   "192.0.2.1"),
     ];
     for (peer, list, expected) in table {
-        let client = identity.client_address(peer.parse().unwrap(), &headers(list));
-        assert_eq!(client.to_string(), expected, "{peer} {list:?}");
+        let client = client(&identity, peer, list);
+        assert_eq!(client, expected, "{peer} {list:?}");
+    }
+}
+
+/// The address that is known of a client, or `refused`.
+fn client(identity: &Identity, peer: &str, list: Said) -> String {
+    let client = identity.client_address(peer.parse().unwrap(), &headers(list));
+    client.map_or_else(|_| "refused".to_owned(), |ip| ip.to_string())
+}
+
+#[test]
+fn forwarded_and_x_forwarded_for_must_agree_or_one_of_them_is_read() {
+    const FORWARDED: &str = "forwarded";
+    let open = |setting: &str| {
+        let yaml = format!("trusted_proxies: [10.0.0.0/8]\n{setting}");
+        Place::new().open(&yaml).unwrap()
+    };
+    let identities = [
+        open(""),
+        open("forwarded_header: both"),
+        open("forwarded_header: x-forwarded-for"),
+        open("forwarded_header: forwarded"),
+    ];
+    let differ: Said = &[(XFF, "203.0.113.7"), (FORWARDED, "for=198.51.100.1")];
+    let agree: Said = &[(XFF, "203.0.113.7"), (FORWARDED, "for=203.0.113.7")];
+    let x_only: Said = &[(XFF, "203.0.113.7")];
+    let forwarded_only: Said = &[(FORWARDED, "for=203.0.113.7")];
+    #[rustfmt::skip]
+    let table = [
+        // headers          none given      both            x-forwarded-for     forwarded
+        (differ,            ["refused",     "refused",      "203.0.113.7",      "198.51.100.1"]),
+        (agree,             ["203.0.113.7"; 4]),
+        (x_only,            ["203.0.113.7", "203.0.113.7",  "203.0.113.7",      "10.0.0.1"]),
+        (forwarded_only,    ["203.0.113.7", "203.0.113.7",  "10.0.0.1",         "203.0.113.7"]),
+    ];
+    for (list, expected) in table {
+        for (identity, expected) in identities.iter().zip(expected) {
+            assert_eq!(client(identity, "10.0.0.1", list), expected, "{list:?}");
+            assert_eq!(client(identity, "192.0.2.1", list), "192.0.2.1", "{list:?}");
+        }
     }
 }
 
@@ -416,6 +564,8 @@ fn settings_that_cannot_be_right_are_told() {
         ("identify: {user_id: {jwt: sub}}\njwt: {key_file: @empty}",        "is not the PEM form"),
         ("identify: {user_id: {jwt: sub}}\njwt: {secret_file: @empty}",     "it is empty"),
         ("identify: {a: {header: x}}\nclients_file: @absent",               "cannot read `"),
+        ("underscore_headers: keep",                            "`drop`"),
+        ("forwarded_header: x-real-ip",                         "`x-forwarded-for`"),
     ];
     for (yaml, expected) in table {
         let problem = place.open(yaml).err().unwrap_or_default();

@@ -24,9 +24,9 @@ pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> 
     }
     let mut attributes = Attributes::new().with_cost(cost);
     for place in (1..end).step_by(2) {
-        let (name, value) = (text(command, place)?, text(command, place + 1)?);
+        let value = command.get(place + 1).to_vec();
         attributes
-            .insert(name, value)
+            .insert(text(command, place)?, value)
             .map_err(|error| error.to_string())?;
     }
     Ok(attributes)
@@ -36,7 +36,7 @@ fn text(command: Command<'_>, place: usize) -> Result<String, String> {
     let bytes = command.get(place);
     String::from_utf8(bytes.to_vec()).map_err(|_| {
         let given = super::quoted(bytes);
-        format!("attributes and their values are UTF-8 text, and `{given}` is none")
+        format!("the name of an attribute is UTF-8 text, not `{given}`")
     })
 }
 

@@ -13,6 +13,7 @@ use super::{RuleSettings, read_adaptive, read_match, warnings, write};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::attributes::{self, Attributes};
 use crate::document::{Fields, Node, Problems, Spot, Value};
+use crate::value::AttributeValue;
 
 /// One rule. What is wrong with it is added to `problems`; then the rule, if there is one, is of no use.
 pub(super) fn rule(
@@ -314,7 +315,7 @@ fn moving(adaptive: Adaptive, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
 fn tier_name(name: &str) -> Result<String, String> {
     match name {
         "" => Err("the name of a tier cannot be empty".into()),
-        _ => Ok(name.to_owned()),
+        _ => Ok(AttributeValue::from(name).into_form().into_owned()),
     }
 }
 

@@ -8,6 +8,7 @@ use super::RuleSet;
 use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
 use crate::adaptive::Adaptive;
 use crate::document::{Entry, Node, ScalarKind, Value as Written};
+use crate::value::text_of_form;
 
 impl RuleSet {
     /// The rules as a JSON list, as they were written.
@@ -117,7 +118,8 @@ impl Rule {
         }
         let mut places: Vec<(&String, &usize)> = named.iter().collect();
         places.sort_by_key(|(_, place)| **place);
-        let entry = |(name, place): (&String, &usize)| (name.clone(), grant(&self.grants[*place]));
+        let entry =
+            |(name, place): (&String, &usize)| (text_of_form(name), grant(&self.grants[*place]));
         Value::Object(places.into_iter().map(entry).collect())
     }
 }
@@ -135,7 +137,10 @@ impl Match {
         put("host", self.host.iter().map(ToString::to_string).collect());
         put("ip", self.ip.iter().map(ToString::to_string).collect());
         if !self.attributes.is_empty() {
-            let entry = |(name, values): &(String, Vec<String>)| (name.clone(), json!(values));
+            let entry = |(name, values): &(String, Vec<String>)| {
+                let texts = values.iter().map(|value| text_of_form(value));
+                (name.clone(), json!(texts.collect::<Vec<_>>()))
+            };
             let attributes = self.attributes.iter().map(entry).collect();
             map.insert("attributes".to_owned(), Value::Object(attributes));
         }

@@ -5,7 +5,7 @@ use axum::body::Body;
 use http::Request;
 use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::path::EncodedSlashes;
-use tidegate_tower::{PeerAddress, RateLimitLayer};
+use tidegate_tower::{ForwardedHeader, PeerAddress, RateLimitLayer, UnderscoreHeaders};
 
 use super::{app, from, gate, request, send, status, text};
 
@@ -144,7 +144,8 @@ async fn headers_that_rules_ask_about_are_read() {
     assert_eq!(status(&app, with("/team", "x-team", &[b"red"])).await, 429);
     assert_eq!(
         status(&app, with("/team", "x-team", &[b"red", b"x"])).await,
-        200
+        400,
+        "servers do not agree on which of the two counts"
     );
     assert_eq!(status(&app, with("/team", "x-team", &[b"\xff"])).await, 200);
     assert_eq!(
@@ -244,4 +245,144 @@ async fn the_peer_may_be_found_elsewhere() {
     assert_eq!(status(&app, of("203.0.113.7:1")).await, 200);
     assert_eq!(status(&app, of("203.0.113.7:2")).await, 429);
     assert_eq!(status(&app, of("203.0.113.8:1")).await, 200);
+}
+
+/// A request with these headers, which need not be text.
+fn with(path: &str, headers: &[(&'static str, &[u8])]) -> Request<Body> {
+    let mut request = request(path);
+    for (name, value) in headers {
+        let value = http::HeaderValue::from_bytes(value).unwrap();
+        request.headers_mut().append(*name, value);
+    }
+    request
+}
+
+#[tokio::test]
+async fn authorization_counts_in_one_form() {
+    let list = "
+- {id: a, per: [header.authorization], limit: 1/minute, overrides: {'BEARER  vip': unlimited}}
+- {id: b, match: {attributes: {header.authorization: 'Bearer   bad'}}, per: [], limit: blocked}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    let asks = |value: &'static str| with("/", &[("authorization", value.as_bytes())]);
+    assert_eq!(status(&app, asks("Bearer t")).await, 200);
+    for value in [
+        "bearer t",
+        "BEARER t",
+        "Bearer   t",
+        "Bearer\tt",
+        " bearer t ",
+    ] {
+        assert!(counts_as(&app, asks(value)).await, "{value:?}");
+    }
+    assert!(!counts_as(&app, asks("Bearer T")).await, "another token");
+    for value in ["Bearer vip", "bearer vip", "bearer \t vip"] {
+        assert_eq!(status(&app, asks(value)).await, 200, "{value:?}");
+    }
+    assert_eq!(status(&app, asks("BEARER bad")).await, 429);
+    // Express goes by the first of two, others by both.
+    let two = [("authorization", &b"Bearer t"[..]), ("authorization", b"x")];
+    assert_eq!(status(&app, with("/", &two)).await, 400);
+}
+
+#[tokio::test]
+async fn headers_that_are_not_utf8_do_not_collide() {
+    let list = "- {id: a, per: [header.x-key], limit: 1/minute}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    for value in [
+        &b"k\xff"[..],
+        b"k\xfe",
+        "k\u{fffd}".as_bytes(),
+        "k\u{fffd}FF".as_bytes(),
+        b"k",
+    ] {
+        let asks = || with("/", &[("x-key", value)]);
+        assert_eq!(status(&app, asks()).await, 200, "{value:?}");
+        assert!(counts_as(&app, asks()).await, "{value:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_clients_are_counted_by_has_one_value() {
+    let list = "
+- {id: a, match: {path: /a}, per: [header.x-key], limit: 1/minute}
+- {id: c, match: {path: /c}, per: [header.cookie], limit: 1/minute}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    assert_eq!(status(&app, with("/a", &[("x-key", b"k")])).await, 200);
+    let same = [("x-key", &b"k"[..]), ("x-key", b" k ")];
+    assert!(counts_as(&app, with("/a", &same)).await);
+    let different = [("x-key", &b"k"[..]), ("x-key", b"junk")];
+    assert_eq!(status(&app, with("/a", &different)).await, 400);
+    // Cookies may come in pieces.
+    let whole = with("/c", &[("cookie", b"a=1; b=2")]);
+    assert_eq!(status(&app, whole).await, 200);
+    let pieces = [("cookie", &b"a=1"[..]), ("cookie", b"b=2")];
+    assert!(counts_as(&app, with("/c", &pieces)).await);
+}
+
+/// A service that answers with the names of the headers that it got.
+fn showing(layer: RateLimitLayer<tidegate::MemoryStore>) -> Router {
+    let names = async |headers: http::HeaderMap| {
+        let names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
+        names.join(" ")
+    };
+    Router::new()
+        .fallback(axum::routing::any(names))
+        .layer(layer)
+}
+
+#[tokio::test]
+async fn an_underscore_twin_of_a_header_that_is_read_is_dropped_or_refused() {
+    let list = "- {id: a, per: [header.x-api-key], missing: deny, limit: 1/minute}";
+    let layer = RateLimitLayer::new(gate(list)).reads_headers(["x-user-id".parse().unwrap()]);
+    let dropping = showing(layer.clone());
+    let twins = [
+        ("x-api-key", &b"k"[..]),
+        ("x_api_key", b"other"),
+        ("x-user_id", b"u"),
+        ("content_length", b"9"),
+        ("x_team", b"red"),
+    ];
+    let answer = send(&dropping, with("/", &twins)).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(text(answer).await, "x-api-key x_team");
+    let alone = with("/", &[("x_api_key", b"k2")]);
+    assert_eq!(status(&dropping, alone).await, 429, "it is missing");
+
+    let refusing = showing(layer.underscore_headers(UnderscoreHeaders::Refuse));
+    for name in ["x_api_key", "x-user_id", "transfer_encoding"] {
+        let refused = send(&refusing, with("/", &[(name, b"k")])).await;
+        assert_eq!(refused.status(), 400, "{name}");
+        let detail = text(refused).await;
+        assert!(detail.contains(&format!("`{name}`")), "{detail}");
+    }
+    let other = with("/", &[("x-api-key", b"k9"), ("x_team", b"red")]);
+    assert_eq!(status(&refusing, other).await, 200);
+}
+
+#[tokio::test]
+async fn two_headers_that_name_different_clients_are_refused_or_one_is_read() {
+    let proxies: TrustedProxies = [parse_network("203.0.113.0/24").unwrap()]
+        .into_iter()
+        .collect();
+    let layer = || RateLimitLayer::new(gate(LOGIN)).trusted_proxies(proxies.clone());
+    let both = [
+        ("x-forwarded-for", &b"198.51.100.1"[..]),
+        ("forwarded", b"for=198.51.100.2"),
+    ];
+    let refusing = showing(layer());
+    assert_eq!(status(&refusing, with("/login", &both)).await, 400);
+    let same = [
+        ("x-forwarded-for", &b"198.51.100.1"[..]),
+        ("forwarded", b"for=198.51.100.1"),
+    ];
+    assert_eq!(status(&refusing, with("/login", &same)).await, 200);
+    for (header, kept, value) in [
+        (ForwardedHeader::XForwardedFor, "x-forwarded-for", both[0].1),
+        (ForwardedHeader::Forwarded, "forwarded", both[1].1),
+    ] {
+        let app = showing(layer().forwarded_header(header));
+        let answer = send(&app, with("/login", &both)).await;
+        assert_eq!(text(answer).await, kept);
+        assert!(counts_as(&app, with("/login", &[(kept, value)])).await);
+    }
 }

@@ -76,3 +76,29 @@ fn keys_are_bytes() {
         assert_eq!(throttle(key), Value::Integer(8), "{key:?}");
     }
 }
+
+#[test]
+fn values_of_attributes_are_bytes_and_do_not_collide() {
+    let place = Place::new();
+    place.write(
+        "rules.yaml",
+        "rules: [{id: key, per: [api_key], missing: deny, limit: 1/day}]",
+    );
+    let server = serve(&place, &["--rules", "rules.yaml"]);
+    let mut client = Client::to(&server);
+    let mut check = |key: &[u8]| match client.ask_words(&[&b"TG.CHECK"[..], b"api_key", key]) {
+        Value::Array(told) => told[1].clone(),
+        other => panic!("{other:?}"),
+    };
+    let replaced = "k\u{fffd}".as_bytes();
+    let form = "k\u{fffd}FF".as_bytes();
+    for key in [&b"k\xff"[..], b"k\xfe", replaced, form, b"k"] {
+        assert_eq!(check(key), Value::Integer(1), "{key:?}");
+        assert_eq!(check(key), Value::Integer(0), "{key:?}");
+    }
+    let name = client.ask_words(&[&b"TG.CHECK"[..], b"\xff", b"1"]);
+    let error = name.error();
+    assert!(error.contains("the name of an attribute"), "{error}");
+    let path = client.ask_words(&[&b"TG.CHECK"[..], b"path", b"/\xff"]);
+    assert!(path.error().contains("attribute `path`"));
+}

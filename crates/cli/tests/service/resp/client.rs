@@ -64,6 +64,12 @@ impl Client {
         self.reply()
     }
 
+    /// The same with words that may have spaces in them, or be no text.
+    pub(crate) fn ask_words(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
+        self.send(&command_of(words));
+        self.reply()
+    }
+
     #[track_caller]
     pub(crate) fn reply(&mut self) -> Value {
         self.try_reply().unwrap()
@@ -112,9 +118,15 @@ impl Client {
 /// A line of words as clients send it.
 pub(crate) fn command(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let mut bytes = format!("*{}\r\n", words.len());
-    for word in words {
-        bytes.push_str(&["$", &word.len().to_string(), "\r\n", word, "\r\n"].concat());
+    command_of(&words)
+}
+
+fn command_of(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words.iter().map(AsRef::as_ref) {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
     }
-    bytes.into_bytes()
+    bytes
 }

@@ -129,3 +129,29 @@ async fn a_limit_that_comes_with_a_call_replaces_nothing() {
     assert!(client.told(brought.clone()).await.0);
     assert!(!client.told(brought).await.0, "the other limit is used up");
 }
+
+#[tokio::test]
+async fn values_have_a_counter_each_and_credentials_have_one() {
+    let of_envoy = "domain: web\ndescriptors:\n  - key: authorization\n    rate_limit: {unit: day, requests_per_unit: 1}\n  - key: authorization\n    value: 'Bearer  root'\n    rate_limit: {unlimited: true}\n";
+    let native = "rules:\n- {id: a, per: [authorization], limit: 1/day, overrides: {'Bearer  root': unlimited}}\n";
+    for rules in [of_envoy, native] {
+        let server = start(rules).await;
+        let mut client = server.client().await;
+        let mut may = async |value: &[u8]| {
+            let mut asked = request(&["authorization=x"]);
+            asked.descriptors[0].entries[0].value = value.to_vec().into();
+            client.told(asked).await.0
+        };
+        for value in [&b"k\xff"[..], b"k\xfe", "k\u{fffd}".as_bytes(), b"Bearer t"] {
+            assert!(may(value).await, "{value:?}");
+            assert!(!may(value).await, "{value:?}");
+        }
+        for value in [&b"bearer t"[..], b"BEARER  t", b"Bearer\tt "] {
+            assert!(!may(value).await, "{value:?}");
+        }
+        for value in [&b"bearer root"[..], b"BEARER root", b"Bearer root"] {
+            assert!(may(value).await, "{value:?}");
+        }
+        server.end().await;
+    }
+}

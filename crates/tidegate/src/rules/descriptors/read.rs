@@ -1,5 +1,6 @@
 //! Reads descriptors as they are written, and says everything that is wrong with them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 use crate::rules::rule::{Grant, Mode, Rule, Sync};
 use crate::rules::{RuleSet, RuleSettings, write};
+use crate::value::{are_credentials, credentials};
 
 /// Whether the first document is of this form.
 pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
@@ -187,13 +189,17 @@ impl Reader<'_> {
             Some((spot, node)) => spot.text(node, self.problems)?,
             None => "",
         };
-        let wanted = match Wildcard::parse(value) {
+        let mut value = Cow::Borrowed(value);
+        if are_credentials(key) {
+            value = credentials(value);
+        }
+        let wanted = match Wildcard::parse(&value) {
             Some(wildcard) => Wanted::Fitting {
                 wildcard,
                 is_shared,
             },
             None if value.is_empty() => Wanted::Any,
-            None => Wanted::Text(value.to_owned()),
+            None => Wanted::Text(value.into_owned()),
         };
         if let (true, Some((spot, node))) = (is_shared, shared_at)
             && !matches!(wanted, Wanted::Fitting { .. })

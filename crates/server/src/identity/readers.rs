@@ -1,0 +1,342 @@
+//! Services read identities in their own ways. Two requests that one of them takes for the same client
+//! must never have two counters: models of WSGI, Express and nginx read what is passed on to them.
+
+use std::convert::Infallible;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body_util::Full;
+use proptest::prelude::*;
+use tidegate::document::Source;
+use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::{Gate, MemoryStore};
+use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
+use tower::{Layer as _, ServiceExt as _};
+
+use super::Identity;
+use super::tests::Place;
+
+/// Identities that the service knows.
+const KNOWN: [&str; 4] = ["abcdef", "A1-b_c.9~", "k/+=:x", "é9"];
+
+/// One place where a request names its client.
+#[derive(Debug, Clone)]
+enum Claim {
+    Header(&'static str, Vec<u8>),
+    Query(&'static str, Vec<u8>),
+    Cookie(Vec<u8>),
+}
+
+/// What a service got: its headers, and its query.
+type Got = (HeaderMap, String);
+
+type Reader = fn(&Got, Spot) -> Option<String>;
+
+/// Where a service looks for an identity.
+#[derive(Debug, Clone, Copy)]
+enum Spot {
+    Header,
+    Query,
+    Cookie,
+}
+
+const ORDERS: [[Spot; 3]; 3] = [
+    [Spot::Header, Spot::Query, Spot::Cookie],
+    [Spot::Query, Spot::Cookie, Spot::Header],
+    [Spot::Cookie, Spot::Header, Spot::Query],
+];
+
+const READERS: [(&str, Reader); 4] = [
+    ("WSGI, the first parameter", wsgi_first),
+    ("WSGI, the last parameter", wsgi_last),
+    ("Express", express),
+    ("nginx", nginx),
+];
+
+/// Headers and cookies as most servers hand them on: bytes as the first 256 characters.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn header_values(headers: &HeaderMap, is_it: impl Fn(&str) -> bool) -> Vec<String> {
+    let of_name = headers.iter().filter(|(name, _)| is_it(name.as_str()));
+    of_name
+        .map(|(_, value)| latin1(value.as_bytes().trim_ascii()))
+        .collect()
+}
+
+/// The pairs of the cookies, as text.
+fn cookie_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+    let fields = header_values(headers, |name| name == "cookie").join("; ");
+    let pairs = fields.split(';').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+/// `%XX` and, in a query, `+` decoded; none if that is not UTF-8 or an escape is malformed and must not be.
+fn percent_decoded(text: &str, plus: bool, is_strict: bool) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let escape = rest.strip_prefix('%').and_then(|digits| digits.get(..2));
+        let escape = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        rest = &rest[character.len_utf8()..];
+        match (character, escape) {
+            ('%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &rest[2..];
+            }
+            ('%', None) if is_strict => return None,
+            ('+', _) if plus => bytes.push(b' '),
+            _ => bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn query_values(query: &str, wanted: &str) -> Vec<String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let decoded = |text| percent_decoded(text, true, false).unwrap_or_default();
+    pairs
+        .filter(|(name, _)| decoded(name) == wanted)
+        .map(|(_, value)| decoded(value))
+        .collect()
+}
+
+fn wsgi_first(got: &Got, place: Spot) -> Option<String> {
+    wsgi(got, place, |values| values.first().cloned())
+}
+
+fn wsgi_last(got: &Got, place: Spot) -> Option<String> {
+    wsgi(got, place, |values| values.last().cloned())
+}
+
+/// Names of headers have `_` for `-`, several values are joined; cookies are read by `http.cookies`.
+fn wsgi(
+    (headers, query): &Got,
+    place: Spot,
+    pick: fn(&[String]) -> Option<String>,
+) -> Option<String> {
+    match place {
+        Spot::Header => {
+            let environ = |name: &str| name.replace('-', "_") == "x_api_key";
+            Some(header_values(headers, environ).join(","))
+        }
+        Spot::Query => pick(&query_values(query, "api_key")),
+        Spot::Cookie => {
+            let pairs = cookie_pairs(headers);
+            let found = pairs.iter().rev().find(|(name, _)| name == "key");
+            found.map(|(_, value)| python_unquoted(value))
+        }
+    }
+}
+
+/// `http.cookies._unquote`.
+fn python_unquoted(value: &str) -> String {
+    let inside = value.strip_prefix('"');
+    let Some(inside) = inside.and_then(|inside| inside.strip_suffix('"')) else {
+        return value.to_owned();
+    };
+    let mut text = String::new();
+    let mut rest = inside;
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        let octal = rest
+            .get(..3)
+            .filter(|digits| matches!(digits.as_bytes(), [b'0'..=b'3', b'0'..=b'7', b'0'..=b'7']));
+        match (character, octal, rest.chars().next()) {
+            ('\\', Some(digits), _) => {
+                text.extend(u8::from_str_radix(digits, 8).map(char::from));
+                rest = &rest[3..];
+            }
+            ('\\', None, Some(escaped)) => {
+                text.push(escaped);
+                rest = &rest[escaped.len_utf8()..];
+            }
+            _ => text.push(character),
+        }
+    }
+    text
+}
+
+/// cookie-parser 1.4.6: what begins with a quote loses its first and last character, and is decoded if
+/// it can be.
+fn express((headers, query): &Got, place: Spot) -> Option<String> {
+    match place {
+        Spot::Header => Some(header_values(headers, |name| name == "x-api-key").join(", ")),
+        Spot::Query => Some(query_values(query, "api_key").join(",")),
+        Spot::Cookie => {
+            let pairs = cookie_pairs(headers);
+            let (_, value) = pairs.iter().find(|(name, _)| name == "key")?;
+            let mut inside = value.chars();
+            let value = if value.starts_with('"') {
+                inside.next();
+                inside.next_back();
+                inside.as_str()
+            } else {
+                value
+            };
+            Some(percent_decoded(value, false, true).unwrap_or_else(|| value.to_owned()))
+        }
+    }
+}
+
+/// `$http_…`, `$arg_…` and `$cookie_…`: nothing is decoded, the first counts, and names with `_` are
+/// dropped.
+fn nginx((headers, query): &Got, place: Spot) -> Option<String> {
+    match place {
+        Spot::Header => header_values(headers, |name| name == "x-api-key")
+            .first()
+            .cloned(),
+        Spot::Query => {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let found = pairs.find(|(name, _)| *name == "api_key");
+            // A plus is one to nginx alone.
+            let found = found.filter(|(_, value)| !value.contains('+'));
+            found.map(|(_, value)| value.to_owned())
+        }
+        Spot::Cookie => {
+            let pairs = cookie_pairs(headers);
+            let found = pairs.into_iter().find(|(name, _)| name == "key");
+            found.map(|(_, value)| value)
+        }
+    }
+}
+
+/// An identity in some spelling: characters as they are, as `%XX` or in octal digits, in quotes or not.
+fn any_spelling() -> impl Strategy<Value = Vec<u8>> {
+    let ways = proptest::collection::vec(0..6_u8, 12);
+    let around = prop_oneof![
+        3 => Just(("", "")),
+        2 => Just(("\"", "\"")),
+        1 => Just((" ", " ")),
+        1 => Just(("\"", "x")),
+        1 => Just(("\"", "")),
+    ];
+    (prop::sample::select(&KNOWN[..]), ways, around).prop_map(|(known, ways, (before, after))| {
+        let mut spelled = before.as_bytes().to_vec();
+        for (byte, way) in known.bytes().zip(ways.into_iter().cycle()) {
+            match way {
+                0 => spelled.extend(format!("%{byte:02x}").bytes()),
+                1 => spelled.extend(format!("%{byte:02X}").bytes()),
+                2 => spelled.extend(format!("\\{byte:03o}").bytes()),
+                3 => spelled.extend([b'\\', byte]),
+                _ => spelled.push(byte),
+            }
+        }
+        spelled.extend(after.bytes());
+        spelled
+    })
+}
+
+fn any_claim() -> impl Strategy<Value = Claim> {
+    let names = vec!["x-api-key", "x_api_key", "x-api_key", "x_api-key"];
+    let parameters = vec!["api_key", "api%5fkey", "%61pi_key", "other"];
+    prop_oneof![
+        (prop::sample::select(names), any_spelling())
+            .prop_map(|(name, value)| Claim::Header(name, value)),
+        (prop::sample::select(parameters), any_spelling())
+            .prop_map(|(name, value)| Claim::Query(name, value)),
+        any_spelling().prop_map(Claim::Cookie),
+    ]
+}
+
+fn request(claims: &[Claim]) -> Option<Request<()>> {
+    let mut headers = HeaderMap::new();
+    let mut query: Vec<String> = Vec::new();
+    for claim in claims {
+        match claim {
+            Claim::Header(name, value) => {
+                headers.append(*name, HeaderValue::from_bytes(value).ok()?);
+            }
+            Claim::Query(name, value) => {
+                let value = latin1(value).replace(' ', "%20");
+                query.push(format!("{name}={value}"));
+            }
+            Claim::Cookie(value) => {
+                let cookie = [b"key=", value.as_slice()].concat();
+                let name = HeaderName::from_static("cookie");
+                headers.append(name, HeaderValue::from_bytes(&cookie).ok()?);
+            }
+        }
+    }
+    let mut request = Request::builder().uri(format!("/?{}", query.join("&")));
+    request.headers_mut()?.extend(headers);
+    request.body(()).ok()
+}
+
+/// What a service got behind a layer, and by which key the request was counted. None if it was refused.
+fn passed_on(
+    identity: &Arc<Identity>,
+    mode: UnderscoreHeaders,
+    request: Request<()>,
+) -> Option<(Got, Option<String>)> {
+    static GATE: LazyLock<Arc<Gate<MemoryStore>>> = LazyLock::new(|| {
+        let text = "rules:\n- {id: k, per: [api_key], limit: 1000000/s}\n";
+        let (rules, _) = RuleSet::read(&Source::new("rules", text), &RuleSettings::default());
+        Arc::new(Gate::new(MemoryStore::new(), rules.unwrap()))
+    });
+    let gate = Arc::clone(&GATE);
+    let key = Arc::new(Mutex::new(None));
+    let (describing, seen) = (Arc::clone(identity), Arc::clone(&key));
+    let layer = identity
+        .screening(RateLimitLayer::new(gate))
+        .underscore_headers(mode)
+        .attributes(move |request, attributes| {
+            describing.describe(&request.headers, request.uri.query(), attributes)
+        })
+        .on_decision(move |_, attributes| {
+            *seen.lock().unwrap() = attributes.get("api_key").map(str::to_owned);
+        });
+    let got = Arc::new(Mutex::new(None));
+    let getting = Arc::clone(&got);
+    let service = layer.layer(tower::service_fn(move |request: Request<()>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        *getting.lock().unwrap() = Some((request.headers().clone(), query));
+        std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+    }));
+    let answer = service.oneshot(request).now_or_never().unwrap().unwrap();
+    let got = got.lock().unwrap().take();
+    assert_eq!(got.is_none(), answer.status() == 400, "{answer:?}");
+    let key = key.lock().unwrap().take();
+    Some((got?, key))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// Whatever a client writes: if a service knows it by an identity, then that is what it is counted by.
+    #[test]
+    fn requests_of_one_client_to_wsgi_express_or_nginx_are_never_two_counters(
+        claims in proptest::collection::vec(any_claim(), 1..4),
+        refuses in any::<bool>(),
+    ) {
+        static IDENTITY: LazyLock<Arc<Identity>> = LazyLock::new(|| {
+            let sources = "[{header: x-api-key}, {query: api_key}, {cookie: key}]";
+            let identity = Place::new().open(&format!("identify: {{api_key: {sources}}}"));
+            Arc::new(identity.unwrap())
+        });
+        let mode = if refuses { UnderscoreHeaders::Refuse } else { UnderscoreHeaders::Drop };
+        let Some(request) = request(&claims) else {
+            return Ok(());
+        };
+        let Some((got, key)) = passed_on(&IDENTITY, mode, request) else {
+            return Ok(());
+        };
+        for (name, reader) in READERS {
+            for order in ORDERS {
+                let mut found = order.iter().filter_map(|place| reader(&got, *place));
+                let client = found.find(|value| !value.is_empty());
+                if let Some(client) = client.filter(|client| KNOWN.contains(&client.as_str())) {
+                    prop_assert_eq!(
+                        key.as_deref(), Some(client.as_str()),
+                        "{} takes {:?} for {:?}, looking in {:?}", name, &claims, &client, order
+                    );
+                }
+            }
+        }
+    }
+}
