@@ -234,12 +234,20 @@ pub enum StoreError {
     /// The connection was lost on the way. The charge may have happened.
     #[error("the connection to the store was lost")]
     Lost(#[source] Box<dyn Error + Send + Sync>),
-    /// The answer was not of the agreed form: a bug here, or a foreign value there.
+    /// What the store has in the place of a limit's state is none, so nothing was charged.
+    #[error("the store has a value that is not the state of this limit")]
+    BadState(#[source] Box<dyn Error + Send + Sync>),
+    /// The answer was not of the agreed form.
     #[error("the store gave an unreadable answer")]
     BadReply(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl StoreError {
+    /// Whether it is certain that nothing was charged.
+    pub fn left_nothing(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::BadState(_))
+    }
+
     /// Whether trying again could help without any change by the operator.
     pub fn is_transient(&self) -> bool {
         matches!(

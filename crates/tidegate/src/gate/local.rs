@@ -86,6 +86,7 @@ impl Local {
                     share: Arc::clone(charge.share),
                     amount: charge.cost,
                     at: request.at,
+                    not_before: None,
                 };
                 owed.add(charge.key, debt);
             }
@@ -128,6 +129,7 @@ impl Local {
             share: Arc::clone(charge.share),
             amount: charge.cost,
             at,
+            not_before: None,
         };
         owed.add(charge.key, debt);
         self.waiting.store(owed.len(), Ordering::Release);

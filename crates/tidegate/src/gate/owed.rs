@@ -17,6 +17,8 @@ pub(super) struct Debt {
     pub(super) amount: u64,
     /// The time of the last request, if it brought its own.
     pub(super) at: Option<Timestamp>,
+    /// When the store may have room for it, if it had none the last time.
+    pub(super) not_before: Option<Timestamp>,
 }
 
 /// Names the states of a rule's limit, whatever its count: scope and shape.
@@ -117,6 +119,7 @@ mod tests {
             share: Arc::new(share),
             amount,
             at: None,
+            not_before: None,
         }
     }
 

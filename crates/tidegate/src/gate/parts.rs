@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item};
-use tidegate_core::{Charge, Outcome, Store, StoreError, Timestamp};
+use tidegate_core::{Charge, Outcome, Store, Timestamp};
 
 use super::decision::Slot;
 use super::local::{LocalCharge, is_concurrency};
@@ -288,7 +288,7 @@ impl<S: Store> Gate<S> {
                     }
                 }
             }
-            Err(StoreError::Unreachable(_)) => {
+            Err(error) if error.left_nothing() => {
                 for (place, charge) in &asked {
                     self.settle_locally(asking, &slots[*place], charge);
                 }

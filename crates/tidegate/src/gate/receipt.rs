@@ -220,7 +220,7 @@ impl<S: Store> Gate<S> {
             lease: None,
         };
         let answer = self.store.settle(&request).await;
-        if let Err(StoreError::Unreachable(_)) = answer {
+        if answer.as_ref().is_err_and(StoreError::left_nothing) {
             let rules = receipt.decision.rules();
             let shares = rules.shares(self.instances());
             let is_local = |line: &&Line<'_>| {

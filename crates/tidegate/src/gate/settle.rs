@@ -1,7 +1,8 @@
 //! Tells the store, once it is back, what was admitted without it.
 //!
 //! What is told is forgotten here first, so that it is told once at the most. Only if the store says
-//! that it heard nothing is it remembered again.
+//! that it heard nothing is it remembered again; and so is what did not fit into a bucket, until it has
+//! flowed back.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -9,13 +10,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Request, Store, StoreError, Timestamp};
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Charge, Micros, Outcome, Request, Retry, Store, StoreError, Timestamp};
 
 use super::Gate;
 use super::owed::Debt;
 
 /// How many keys are settled at the same time.
 const AT_ONCE: usize = 32;
+
+/// How soon a store that had no room is asked again.
+const SHORTEST: Micros = Micros::new(5_000);
 
 /// What of the counters of this instance alone the store should hear of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +87,11 @@ impl<S: Store> Gate<S> {
         if cost == 0 {
             return Ok(());
         }
+        let now = self.clock.now();
+        if debt.not_before.is_some_and(|time| now < time) {
+            self.local.put_back(key, debt);
+            return Ok(());
+        }
         let charge = Charge {
             scope: &debt.share.scope,
             limit: &debt.share.whole,
@@ -93,12 +103,46 @@ impl<S: Store> Gate<S> {
             at,
             lease: None,
         };
-        let answer = self.store.settle(&request).await;
-        if let Err(StoreError::Unreachable(_)) = answer {
-            self.local.put_back(key, debt.clone());
+        match self.store.settle(&request).await {
+            Ok(outcomes) => {
+                let left = outcomes
+                    .first()
+                    .and_then(|outcome| left_over(&charge, outcome));
+                if let Some((amount, wait)) = left.filter(|_| at.is_none()) {
+                    let not_before = Some(now + wait);
+                    let debt = Debt {
+                        amount,
+                        not_before,
+                        ..debt.clone()
+                    };
+                    self.local.put_back(key, debt);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if error.left_nothing() {
+                    self.local.put_back(key, debt.clone());
+                }
+                Err(error)
+            }
         }
-        answer.map(drop)
     }
+}
+
+/// What of a charge did not fit into a bucket that is full, and how long the bucket takes to have room for
+/// one more. Of other limits nothing: what does not fit into a window is never asked for in the next.
+fn left_over(charge: &Charge<'_>, outcome: &Outcome) -> Option<(u64, Micros)> {
+    let (Form::Bucket(form), Retry::After(wait), false) =
+        (charge.limit.form(), outcome.retry, outcome.allowed)
+    else {
+        return None;
+    };
+    let window = u128::from(form.window().get()).max(1);
+    let units = (u128::from(wait.get()) * u128::from(form.count())).div_ceil(window);
+    let units = u64::try_from(units).unwrap_or(u64::MAX).min(charge.cost);
+    let one = form.window().get() / form.count().max(1);
+    let wait = Micros::new(one).clamp(SHORTEST, Micros::SECOND);
+    (units > 0).then_some((units, wait))
 }
 
 /// Lets all of them run at the same time; what each came to, in their order.

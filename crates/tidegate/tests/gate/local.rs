@@ -391,3 +391,53 @@ fn no_thread_comes_before_what_the_store_last_said() {
         assert_eq!(all, 3);
     }
 }
+
+#[test]
+fn what_was_granted_over_a_damaged_counter_is_reconciled_when_it_is_healed() {
+    let gate = gate(WINDOW);
+    gate.store().switch(State::Damaged);
+    assert_eq!(admitted(&gate, 4, Some(NOW)), 4);
+    assert_eq!(gate.store().settled(), [], "it heard nothing of them");
+    gate.store().switch(State::Up);
+    assert_eq!(admitted(&gate, 20, Some(NOW)), 6, "4 of 10 were used");
+    assert_eq!(gate.store().settled(), [("u".to_owned(), 4)]);
+    assert_eq!(gate.unsettled().waiting, 0);
+}
+
+/// Three instances at three times the limit, over a store that each of them loses again and again.
+#[test]
+fn a_store_that_flaps_grants_nothing_twice_of_a_bucket() {
+    const RATE: u64 = 50;
+    let clock = ManualClock::new(NOW);
+    let shared = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
+    let list = format!("- {{id: r, per: [user_id], limit: {RATE}/second}}");
+    let gates: Vec<Gate<Switched>> = (0..3)
+        .map(|_| {
+            let store = Switched::over(Arc::clone(&shared));
+            store.remembers.store(true, Ordering::Relaxed);
+            Gate::with_clock(store, rules(&list), clock.clone()).with_instances(3)
+        })
+        .collect();
+    // By the millisecond: when each instance asks, and which of them has lost the store.
+    let (mut all, mut worst) = (0, 0);
+    for milli in 0..6_000_u64 {
+        clock.advance(Micros::new(1_000));
+        for (index, gate) in gates.iter().enumerate() {
+            let index = index as u64;
+            // The connections come back one after the other.
+            let is_away = milli % 100 < 15 + 5 * index;
+            gate.store()
+                .switch(if is_away { State::Away } else { State::Up });
+            if milli % 100 == 50 {
+                block_on(gate.settle_back());
+            }
+            if milli % 20 == 6 * index {
+                all += admitted(gate, 1, None);
+            }
+        }
+        let allowed = RATE + RATE * (milli + 1) / 1_000;
+        worst = worst.max(i64::try_from(all).unwrap() - i64::try_from(allowed).unwrap());
+    }
+    assert!(worst <= 3, "{worst} more than the limit");
+    assert!(all >= RATE * 5, "{all}: it is used");
+}

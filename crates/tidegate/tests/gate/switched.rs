@@ -15,6 +15,8 @@ pub(super) enum State {
     Away,
     /// It is done, and nobody hears of it.
     Silent,
+    /// Nothing is done, because it has something else in the place of a state.
+    Damaged,
 }
 
 pub(super) struct Switched {
@@ -66,6 +68,7 @@ impl Switched {
         match *self.state.lock().unwrap() {
             State::Up => Ok(answer(&self.store)),
             State::Away => Err(StoreError::Unreachable("switched off".into())),
+            State::Damaged => Err(StoreError::BadState("a list".into())),
             State::Silent => {
                 answer(&self.store);
                 Err(StoreError::TimedOut(Duration::from_millis(15)))
