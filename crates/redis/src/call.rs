@@ -7,6 +7,7 @@ use tidegate_core::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::monotonic::now;
 use crate::url::Node;
 use crate::wire::{Answer, Step, StepError};
 
@@ -15,8 +16,47 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     /// Whether the server is to answer for a slot that it is about to get.
     pub(crate) is_asking: bool,
+    /// Since when it waits.
+    pub(crate) asked_at: Instant,
     pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<Result<Reply, CallError>>,
+    /// Nothing once it was answered.
+    reply: Option<oneshot::Sender<Result<Reply, CallError>>>,
+}
+
+impl Job {
+    /// A question that waits from now on, and where its answer will be.
+    pub(crate) fn new(
+        work: Work,
+        is_asking: bool,
+        deadline: Instant,
+    ) -> (Self, oneshot::Receiver<Result<Reply, CallError>>) {
+        let (reply, answer) = oneshot::channel();
+        let job = Self {
+            work,
+            is_asking,
+            asked_at: now(),
+            deadline,
+            reply: Some(reply),
+        };
+        (job, answer)
+    }
+
+    /// Answers it, unless that was done already.
+    pub(crate) fn answer(&mut self, answer: Result<Reply, CallError>) {
+        if let Some(reply) = self.reply.take() {
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Whether an answer is still waited for.
+    pub(crate) fn is_open(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    /// Whether it was answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.reply.is_none()
+    }
 }
 
 /// What is asked.

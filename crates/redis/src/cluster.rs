@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 use crate::call::{CallError, Reply, Work};
 use crate::dial::{Dialer, Role, within};
 
-use crate::link::{Link, LinkSettings, Target};
+use crate::link::{Link, LinkSettings, NOT_YET, Target};
 use crate::monotonic::now;
 use crate::stats::Stats;
 use crate::url::Node;
@@ -65,7 +65,7 @@ impl Cluster {
         let map = Map {
             owners: vec![None; SLOTS],
             masters: Vec::new(),
-            problem: "it has not been reached yet".to_owned(),
+            problem: NOT_YET.to_owned(),
         };
         let inner = Arc::new(Inner {
             dialer,

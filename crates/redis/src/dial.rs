@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -10,8 +11,16 @@ use redis::{
     IntoConnectionInfo, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+use crate::arrivals::{Arrivals, Watched};
 use crate::settings::RedisSettings;
 use crate::url::Node;
+
+/// How a server is described that neither answers nor refuses.
+pub(crate) const NO_ANSWER: &str = "no answer within";
 
 /// Makes connections as the settings say. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -26,6 +35,22 @@ pub(crate) enum Role {
     Server,
     /// A sentinel, with a login of its own and no databases.
     Sentinel,
+}
+
+/// A connection, and what is known of what has arrived on it.
+pub(crate) struct Connected {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) arrivals: Arc<Arrivals>,
+    /// Reads and writes, where that is not the library's.
+    driver: Option<JoinHandle<()>>,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
 }
 
 impl Dialer {
@@ -46,14 +71,56 @@ impl Dialer {
         node: &Node,
         role: Role,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.settings.connect_timeout))
-            // Whoever asks has a deadline of their own.
-            .set_response_timeout(None);
-        let dialing = self.client(node, role)?;
+        let (dialing, config) = (self.client(node, role)?, self.config());
         let dialing = dialing.get_multiplexed_async_connection_with_config(&config);
         // The library's own timeout does not cover the login.
         within(self.settings.connect_timeout, dialing).await
+    }
+
+    /// A connection to a server with data, of which is known what has arrived on it. With TLS it is not.
+    pub(crate) async fn dial_watched(&self, node: &Node) -> Result<Connected, RedisError> {
+        if self.settings.url.is_tls {
+            return Ok(Connected {
+                connection: self.dial(node, Role::Server).await?,
+                arrivals: Arrivals::unknown(),
+                driver: None,
+            });
+        }
+        let dialing = async {
+            match node {
+                Node::Unix(path) => {
+                    let (stream, arrivals) = Watched::new(UnixStream::connect(path).await?)?;
+                    self.log_in(stream, arrivals).await
+                }
+                Node::Tcp { host, port } => {
+                    let (stream, arrivals) = Watched::new(reach(host, *port).await?)?;
+                    self.log_in(stream, arrivals).await
+                }
+            }
+        };
+        within(self.settings.connect_timeout, dialing).await
+    }
+
+    async fn log_in(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        arrivals: Arc<Arrivals>,
+    ) -> Result<Connected, RedisError> {
+        let login = self.login(Role::Server);
+        let logging_in = MultiplexedConnection::new_with_config(&login, stream, self.config());
+        let (connection, driver) = logging_in.await?;
+        Ok(Connected {
+            connection,
+            arrivals,
+            driver: Some(tokio::spawn(driver)),
+        })
+    }
+
+    fn config(&self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.settings.connect_timeout))
+            // Callers have deadlines of their own.
+            .set_response_timeout(None)
     }
 
     /// A connection that hears messages.
@@ -74,26 +141,9 @@ impl Dialer {
             },
             Node::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
         };
-        let mut login = RedisConnectionInfo::default();
-        let (user, password) = match role {
-            Role::Server => (settings.user(), settings.password()),
-            Role::Sentinel => (
-                settings.sentinel_user.as_deref(),
-                settings.sentinel_password.as_deref(),
-            ),
-        };
-        if let Some(user) = user {
-            login = login.set_username(user);
-        }
-        if let Some(password) = password {
-            login = login.set_password(password);
-        }
-        if role == Role::Server {
-            login = login.set_db(settings.url.database);
-        }
         let info: ConnectionInfo = addr.into_connection_info()?;
         let info = info
-            .set_redis_settings(login.set_lib_name("tidegate", env!("CARGO_PKG_VERSION")))
+            .set_redis_settings(self.login(role))
             .set_tcp_settings(TcpSettings::default().set_nodelay(true));
         if !settings.url.is_tls {
             return Client::open(info);
@@ -111,6 +161,43 @@ impl Dialer {
         };
         Client::build_with_tls(info, certificates)
     }
+
+    fn login(&self, role: Role) -> RedisConnectionInfo {
+        let settings = &self.settings;
+        let mut login = RedisConnectionInfo::default();
+        let (user, password) = match role {
+            Role::Server => (settings.user(), settings.password()),
+            Role::Sentinel => (
+                settings.sentinel_user.as_deref(),
+                settings.sentinel_password.as_deref(),
+            ),
+        };
+        if let Some(user) = user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = password {
+            login = login.set_password(password);
+        }
+        if role == Role::Server {
+            login = login.set_db(settings.url.database);
+        }
+        login.set_lib_name("tidegate", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// A connection to whichever of the host's addresses answers first.
+async fn reach(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let addresses = tokio::net::lookup_host((host, port)).await?;
+    let reaching: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if reaching.is_empty() {
+        let problem = format!("`{host}` has no address");
+        return Err(std::io::Error::new(std::io::ErrorKind::NotFound, problem));
+    }
+    let (stream, _) = select_ok(reaching).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// The future's result, or an error if it takes longer.
@@ -122,7 +209,7 @@ pub(crate) async fn within<T>(
         Ok(done) => done,
         Err(_) => Err(RedisError::from(std::io::Error::new(
             std::io::ErrorKind::TimedOut,
-            format!("no answer within {timeout:?}"),
+            format!("{NO_ANSWER} {timeout:?}"),
         ))),
     }
 }

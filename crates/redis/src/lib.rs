@@ -4,6 +4,7 @@
 //! Every decision is made by one script (`lua/`), which mirrors the algorithms of `tidegate-core`
 //! function by function.
 
+mod arrivals;
 mod backoff;
 mod call;
 mod cluster;

@@ -1,6 +1,17 @@
 //! The time of deadlines and pauses: monotonic, this process's own, and never that of a decision.
+//!
+//! A deadline that passes while this process does not run, because it was stopped or got no processor, says
+//! nothing about who was waited for. Timers that fire late tell.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// How late a timer may fire before this process counts as stalled. Timers are exact to a millisecond.
+pub(crate) const PUNCTUAL: Duration = Duration::from_millis(3);
+
+/// How long it takes at the most, in a process that runs, to read what has arrived.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(2);
 
 /// The present instant. Tests hold it with the runtime's clock.
 #[expect(
@@ -9,4 +20,46 @@ use tokio::time::Instant;
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The future's output, unless the deadline passes first. What has arrived by then is given a moment to
+/// be read, and after a stall of this process, `again`.
+pub(crate) async fn until<F: Future>(
+    deadline: Instant,
+    again: Duration,
+    future: F,
+) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    if let Ok(output) = tokio::time::timeout_at(deadline, future.as_mut()).await {
+        return Some(output);
+    }
+    let is_stalled = now() > deadline + PUNCTUAL;
+    let again = if is_stalled { again } else { A_MOMENT };
+    tokio::time::timeout(again, future).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIFTEEN: Duration = Duration::from_millis(15);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_arrives_during_a_stall_is_in_time() {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let waiting = tokio::spawn(until(now() + FIFTEEN, FIFTEEN, answered));
+        tokio::task::yield_now().await;
+        // The clock goes on and nothing runs.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::task::yield_now().await;
+        answer.send(7).unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap().unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_arrives_is_given_up() {
+        let (start, never) = (now(), std::future::pending::<()>());
+        assert_eq!(until(start + FIFTEEN, FIFTEEN, never).await, None);
+        assert!(start.elapsed() < FIFTEEN + FIFTEEN);
+    }
 }

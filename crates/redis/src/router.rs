@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::call::{CallError, Reply, StepReply, Work};
 use crate::cluster::Cluster;
-use crate::dial::{Dialer, Role};
+use crate::dial::{Dialer, NO_ANSWER, Role};
 use crate::keys::slot_of;
-use crate::link::{Link, LinkSettings, Target};
-use crate::monotonic::now;
+use crate::link::{Link, LinkSettings, NOT_YET, Target};
+use crate::monotonic::{now, until};
 use crate::sentinel::{self, Sentinels};
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
@@ -90,6 +90,11 @@ impl Router {
     /// When a question that is asked now has to be answered.
     pub(crate) fn deadline(&self) -> Instant {
         now() + self.deadline
+    }
+
+    /// The future's output, unless the deadline passes first.
+    pub(crate) async fn until<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
+        until(deadline, self.deadline, future).await
     }
 
     /// Takes a step where its keys are. All of them share a slot.
@@ -196,6 +201,12 @@ impl Router {
     }
 
     /// How many questions wait to be sent.
+    /// Whether it has neither answered nor refused so far.
+    pub(crate) fn is_slow(&self) -> bool {
+        let problem = self.problem();
+        problem.is_some_and(|problem| problem.contains(NOT_YET) || problem.contains(NO_ANSWER))
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         match &self.servers {
             Servers::One { link, .. } => link.waiting(),

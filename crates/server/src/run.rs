@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::MemoryStore;
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
+use tidegate::{Clock as _, MemoryStore, SystemClock};
 use tidegate_redis::RedisStore;
 
 use crate::chores::{follow_clients, follow_rules, settle, sweep};
@@ -28,6 +28,9 @@ use crate::watch::Watch;
 
 /// How long a start waits for Redis, so that a server that can have it does not begin without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+
+/// How much longer, for a Redis that neither answers nor refuses: it may be this machine that is busy.
+const SLOW_FIRST_CONNECTION: Duration = Duration::from_secs(2);
 
 /// How long the end of a server may take to leave things in order in Redis.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -103,6 +106,7 @@ impl Service {
         for note in &config.notes {
             tracing::warn!("{note}");
         }
+        start_clocks();
         let addresses = [Some(config.http), config.grpc, config.resp];
         let addresses = addresses.into_iter().flatten();
         for address in addresses.filter(|address| !address.ip().is_loopback()) {
@@ -273,6 +277,12 @@ async fn check_upstreams(server: Arc<Server>) {
     }
 }
 
+/// Reads the clocks that decisions read. The first reading measures how fast they go, which takes longer
+/// than a decision may.
+fn start_clocks() {
+    let _ = (SystemClock.now(), quanta::Instant::now());
+}
+
 /// The store. One in Redis is there whether Redis answers or not, and heals by itself.
 async fn open_store(config: &Config) -> AnyStore {
     let Some(settings) = &config.redis else {
@@ -280,7 +290,11 @@ async fn open_store(config: &Config) -> AnyStore {
         return AnyStore::Memory(store);
     };
     let store = RedisStore::open(settings.clone());
-    match store.connected(FIRST_CONNECTION).await {
+    let mut connected = store.connected(FIRST_CONNECTION).await;
+    if connected.is_err() && store.is_slow() {
+        connected = store.connected(SLOW_FIRST_CONNECTION).await;
+    }
+    match connected {
         Ok(()) => tracing::info!(redis = %settings.url, "state is shared in Redis"),
         Err(problem) => tracing::warn!(
             redis = %settings.url,

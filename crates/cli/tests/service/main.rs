@@ -30,6 +30,7 @@ mod server;
 mod shared;
 mod shared_rules;
 mod signals;
+mod starts;
 #[path = "../story/mod.rs"]
 mod story;
 mod timelines;

@@ -1,7 +1,5 @@
 //! Cluster slots: which one a key is in, and a short key for each.
 
-use std::sync::LazyLock;
-
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
 
@@ -21,36 +19,40 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 
 /// A short text whose slot is `slot`.
 pub(super) fn tag_of(slot: u16) -> &'static str {
-    TAGS.get(usize::from(slot % SLOTS)).map_or("", |tag| tag)
+    let tag = &TAGS[usize::from(slot % SLOTS)];
+    let length = tag.iter().position(|byte| *byte == 0).unwrap_or(LONGEST);
+    // All of it is digits and letters.
+    std::str::from_utf8(&tag[..length]).unwrap_or_default()
 }
 
-static TAGS: LazyLock<Vec<Box<str>>> = LazyLock::new(|| {
-    let mut tags: Vec<Option<Box<str>>> = vec![None; usize::from(SLOTS)];
-    let mut missing = tags.len();
-    let mut number: u64 = 0;
+/// How long a tag is at the most.
+const LONGEST: usize = 4;
+const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// The tag of every slot, zeros behind it: the first number, in base 36 with the lowest digit first, that
+/// is in the slot. Part of the program, because it takes longer to make than a decision may.
+static TAGS: [[u8; LONGEST]; SLOTS as usize] = {
+    let mut tags = [[0; LONGEST]; SLOTS as usize];
+    let mut missing = SLOTS;
+    let mut number: usize = 0;
     while missing > 0 {
-        let tag = base_36(number);
-        let place = &mut tags[usize::from(crc16(tag.as_bytes()) % SLOTS)];
-        if place.is_none() {
-            *place = Some(tag.into());
+        let (mut tag, mut length, mut rest, mut crc) = ([0; LONGEST], 0, number, 0_u16);
+        while length == 0 || rest > 0 {
+            let digit = DIGITS[rest % 36];
+            tag[length] = digit;
+            crc = (crc << 8) ^ TABLE[((crc >> 8) as u8 ^ digit) as usize];
+            rest /= 36;
+            length += 1;
+        }
+        let slot = (crc % SLOTS) as usize;
+        if tags[slot][0] == 0 {
+            tags[slot] = tag;
             missing -= 1;
         }
         number += 1;
     }
-    tags.into_iter().flatten().collect()
-});
-
-fn base_36(mut number: u64) -> String {
-    let mut digits = String::new();
-    loop {
-        let digit = u32::try_from(number % 36).unwrap_or(0);
-        digits.extend(char::from_digit(digit, 36));
-        number /= 36;
-        if number == 0 {
-            return digits;
-        }
-    }
-}
+    tags
+};
 
 /// CRC-16/XMODEM, by which a cluster assigns slots.
 fn crc16(bytes: &[u8]) -> u16 {
@@ -110,5 +112,15 @@ mod tests {
             assert!((1..=4).contains(&tag.len()), "{tag}");
             assert_eq!(slot_of(&format!("tg:{{{tag}}}:lease:0")), slot);
         }
+    }
+
+    /// Other versions find leases under these names.
+    #[test]
+    fn tags_stay_as_they_are() {
+        let some = [0, 1, 2, 12_182, SLOTS - 1].map(tag_of);
+        assert_eq!(some, ["la2", "emj", "sd7", "foo", "hia"]);
+        let all: Vec<&str> = (0..SLOTS).map(tag_of).collect();
+        let all = sha1_smol::Sha1::from(all.join(",")).digest().to_string();
+        assert_eq!(all, "9f39908912526f470fce6aa41d0592b114596064");
     }
 }

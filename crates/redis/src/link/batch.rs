@@ -38,6 +38,11 @@ pub(super) fn ping() -> Batch {
     }
 }
 
+/// Why a question was not sent.
+pub(super) fn too_late() -> CallError {
+    CallError::Down("it could not be answered in time".to_owned())
+}
+
 /// Takes jobs from the head of the queue: as many as fit into one call, or in a cluster into one call for
 /// each slot. Jobs that could not be answered before their deadline are told so instead.
 pub(super) fn take(
@@ -49,16 +54,15 @@ pub(super) fn take(
     let mut slots: Vec<Option<u16>> = Vec::new();
     let mut taken = 0;
     while taken < BATCH
-        && let Some(job) = queue.pop_front()
+        && let Some(mut job) = queue.pop_front()
     {
         if job.deadline < earliest_answer {
-            let late = CallError::Down("it could not be answered in time".to_owned());
-            let _ = job.reply.send(Err(late));
+            job.answer(Err(too_late()));
             continue;
         }
         // A charge that nobody waits for is not made; what is owed is paid all the same.
         let is_owed = matches!(&job.work, Work::Step(step) if step.is_owed());
-        if job.reply.is_closed() && !is_owed {
+        if !job.is_open() && !is_owed {
             continue;
         }
         taken += 1;

@@ -1,6 +1,8 @@
 //! One call: sent, waited for, and its answers handed to those who asked.
+//!
+//! The link's task says when it is too late (`serve.rs`): it alone knows what has arrived and was not read
+//! yet.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +15,31 @@ use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
 use crate::monotonic::now;
 use crate::wire::{self, Step};
 
-/// What came of a call by the deadline of those who asked.
-pub(super) enum Flight {
-    /// It has ended, after so long.
-    Landed(End, Duration),
-    /// They have gone; whether an answer still comes shows if the server is alive.
-    Late(Pin<Box<dyn Future<Output = End> + Send>>),
+/// A call under way.
+pub(super) struct Flight {
+    id: u64,
+    question: Arc<Question>,
+    jobs: Vec<Job>,
+    sent_at: Instant,
+    /// From when on it counts as a failure.
+    late_at: Instant,
+    /// Until when an answer is waited for.
+    silent_at: Instant,
+    is_late: bool,
+    /// When it is to be looked at next.
+    due: Instant,
+    /// The time in which this process did not run.
+    stalled: Duration,
+}
+
+/// What a look at a call found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// It has just become late.
+    Late,
+    /// The server has been silent for too long.
+    Silent,
 }
 
 /// What a call tells about the connection.
@@ -29,51 +50,164 @@ pub(super) enum End {
     ReadOnly,
     /// It works, and the server does not do what it is asked.
     Refused(String),
-    /// No answer came.
-    Silent,
     /// It does not work any more.
     Lost(String),
 }
 
-/// Sends a batch and answers its jobs. An answer that takes longer than `deadline` is late, and is still
-/// waited for until the server has been silent for `silence`: some jobs have more patience than decisions.
-pub(super) async fn fly(
-    connection: MultiplexedConnection,
-    batch: Batch,
-    (deadline, silence): (Duration, Duration),
-) -> Flight {
-    let sent_at = now();
-    let Batch { question, jobs } = batch;
-    let question = Arc::new(question);
-    let mut answering = Box::pin(ask(connection, Arc::clone(&question)));
-    let Ok(answer) = tokio::time::timeout_at(sent_at + deadline, answering.as_mut()).await else {
-        return Flight::Late(Box::pin(async move {
-            match tokio::time::timeout_at(sent_at + silence, answering).await {
-                Ok(answer) => land(answer, &question, jobs, sent_at),
-                Err(_) => End::Silent,
-            }
-        }));
-    };
-    let end = land(answer, &question, jobs, sent_at);
-    Flight::Landed(end, sent_at.elapsed())
-}
+impl Flight {
+    /// A call that is sent now. An answer that takes longer than `deadline` is late, and is still waited
+    /// for until the server has been silent for `silence`: some jobs have more patience than decisions.
+    pub(super) fn new(id: u64, batch: Batch, (deadline, silence): (Duration, Duration)) -> Self {
+        let sent_at = now();
+        let late_at = sent_at + deadline;
+        let mut flight = Self {
+            id,
+            question: Arc::new(batch.question),
+            jobs: batch.jobs,
+            sent_at,
+            late_at,
+            silent_at: sent_at + silence,
+            is_late: false,
+            due: late_at,
+            stalled: Duration::ZERO,
+        };
+        flight.due = flight.next_due();
+        flight
+    }
 
-/// Answers the jobs, and tells what the answer says about the server.
-fn land(
-    answer: Result<Value, RedisError>,
-    question: &Question,
-    jobs: Vec<Job>,
-    sent_at: Instant,
-) -> End {
-    match answer {
-        Ok(value) => hand_out(value, question, jobs, sent_at),
-        Err(error) => {
-            let end = end_of(&error, question);
-            let error = CallError::from(&error);
-            for job in jobs {
-                let _ = job.reply.send(Err(error.clone()));
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// When it is to be looked at next.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    pub(super) fn question(&self) -> Arc<Question> {
+        Arc::clone(&self.question)
+    }
+
+    /// For how long it has been under way, without the time in which this process did not run.
+    pub(super) fn took(&self) -> Duration {
+        self.sent_at.elapsed().saturating_sub(self.stalled)
+    }
+
+    /// Gives it more time.
+    pub(super) fn extend(&mut self, by: Duration) {
+        for job in &mut self.jobs {
+            job.deadline += by;
+        }
+        self.late_at += by;
+        self.silent_at += by;
+        self.due += by;
+        self.stalled += by;
+    }
+
+    /// Tells those whose deadline has passed, and whether the call itself is late.
+    pub(super) fn look(&mut self) -> Found {
+        let now = now();
+        if now < self.due {
+            return Found::Nothing;
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.deadline <= now) {
+            job.answer(Err(CallError::Late));
+        }
+        let found = if self.silent_at <= now {
+            Found::Silent
+        } else if !self.is_late && self.late_at <= now {
+            self.is_late = true;
+            Found::Late
+        } else {
+            Found::Nothing
+        };
+        self.due = self.next_due();
+        found
+    }
+
+    fn next_due(&self) -> Instant {
+        let end = if self.is_late {
+            self.silent_at
+        } else {
+            self.late_at
+        };
+        let waiting = self.jobs.iter().filter(|job| !job.is_answered());
+        waiting.map(|job| job.deadline).fold(end, Instant::min)
+    }
+
+    /// Answers the jobs, and tells what the answer says about the server.
+    pub(super) fn land(self, answer: Result<Value, RedisError>) -> End {
+        match answer {
+            Ok(value) => self.hand_out(value),
+            Err(error) => {
+                let end = end_of(&error, &self.question);
+                let error = CallError::from(&error);
+                for mut job in self.jobs {
+                    job.answer(Err(error.clone()));
+                }
+                end
             }
-            end
+        }
+    }
+
+    /// Hands the answers to those who asked, and tells what they say about the server.
+    fn hand_out(self, value: Value) -> End {
+        let steps = match &*self.question {
+            Question::Command { .. } => {
+                let mut value = Some(value);
+                for mut job in self.jobs {
+                    let value = value.take().unwrap_or(Value::Nil);
+                    job.answer(Ok(Reply::Command(value)));
+                }
+                return End::Answered;
+            }
+            Question::Steps { steps, .. } => steps,
+        };
+        let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
+        let (now, answers) = match wire::decode(&steps, value) {
+            Ok(read) => read,
+            Err(error) => {
+                for mut job in self.jobs {
+                    let error = CallError::Unreadable(error.to_string());
+                    job.answer(Err(error));
+                }
+                return End::Answered;
+            }
+        };
+        let sent_at = self.sent_at;
+        let (mut refused, mut is_read_only, mut has_answer) = (None, false, false);
+        for (mut job, answer) in self.jobs.into_iter().zip(answers) {
+            let answer = match answer {
+                Ok(answer) => {
+                    has_answer = true;
+                    Ok(Reply::Step(StepReply {
+                        answer,
+                        now,
+                        sent_at,
+                    }))
+                }
+                Err(error) => {
+                    is_read_only |= error.code() == "READONLY";
+                    let error = CallError::of_step(&error);
+                    match &error {
+                        CallError::NotNow(problem) | CallError::Refused(problem) => {
+                            refused.get_or_insert_with(|| problem.clone());
+                        }
+                        _ => has_answer = true,
+                    }
+                    Err(error)
+                }
+            };
+            job.answer(answer);
+        }
+        match refused {
+            _ if is_read_only => End::ReadOnly,
+            Some(problem) if !has_answer => End::Refused(problem),
+            _ => End::Answered,
         }
     }
 }
@@ -93,12 +227,14 @@ fn end_of(error: &RedisError, question: &Question) -> End {
     }
 }
 
-async fn ask(
+/// Sends a call; its answer, with the name of its flight.
+pub(super) async fn ask(
+    id: u64,
     mut connection: MultiplexedConnection,
     question: Arc<Question>,
-) -> Result<Value, RedisError> {
+) -> (u64, Result<Value, RedisError>) {
     let connection = &mut connection;
-    match &*question {
+    let answer = match &*question {
         Question::Steps { steps, is_asking } => {
             let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
             match send(connection, &wire::evalsha(&steps), *is_asking).await {
@@ -110,7 +246,8 @@ async fn ask(
             }
         }
         Question::Command { command, is_asking } => send(connection, command, *is_asking).await,
-    }
+    };
+    (id, answer)
 }
 
 async fn send(
@@ -130,60 +267,4 @@ async fn send(
     )
     .await;
     answer
-}
-
-/// Hands the answers to those who asked, and tells what they say about the server.
-fn hand_out(value: Value, question: &Question, jobs: Vec<Job>, sent_at: Instant) -> End {
-    let steps = match question {
-        Question::Command { .. } => {
-            let mut value = Some(value);
-            for job in jobs {
-                let value = value.take().unwrap_or(Value::Nil);
-                let _ = job.reply.send(Ok(Reply::Command(value)));
-            }
-            return End::Answered;
-        }
-        Question::Steps { steps, .. } => steps,
-    };
-    let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
-    let (now, answers) = match wire::decode(&steps, value) {
-        Ok(read) => read,
-        Err(error) => {
-            for job in jobs {
-                let error = CallError::Unreadable(error.to_string());
-                let _ = job.reply.send(Err(error));
-            }
-            return End::Answered;
-        }
-    };
-    let (mut refused, mut is_read_only, mut has_answer) = (None, false, false);
-    for (job, answer) in jobs.into_iter().zip(answers) {
-        let answer = match answer {
-            Ok(answer) => {
-                has_answer = true;
-                Ok(Reply::Step(StepReply {
-                    answer,
-                    now,
-                    sent_at,
-                }))
-            }
-            Err(error) => {
-                is_read_only |= error.code() == "READONLY";
-                let error = CallError::of_step(&error);
-                match &error {
-                    CallError::NotNow(problem) | CallError::Refused(problem) => {
-                        refused.get_or_insert_with(|| problem.clone());
-                    }
-                    _ => has_answer = true,
-                }
-                Err(error)
-            }
-        };
-        let _ = job.reply.send(answer);
-    }
-    match refused {
-        _ if is_read_only => End::ReadOnly,
-        Some(problem) if !has_answer => End::Refused(problem),
-        _ => End::Answered,
-    }
 }

@@ -1,44 +1,41 @@
 //! The life of a link: connect, prove that the script runs, send until something is wrong, begin again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
-use super::flight::{End, Flight, fly};
-use super::{BATCH, Shared, Target, batch};
+use super::serve::serve;
+use super::{Shared, Target};
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::dial::{Role, within};
+use crate::dial::{Connected, within};
 use crate::monotonic::now;
 use crate::wire;
 
-/// How many calls are under way at once: enough to keep the server busy, few enough that steps gather.
-const FLIGHTS: usize = 2;
-/// The same where each slot has a call of its own.
-const FLIGHTS_IN_CLUSTER: usize = 64;
 /// The oldest Redis whose commands the script can use.
 const OLDEST: u32 = 7;
-/// How many calls may fail with none that succeeds between them.
-const FAILURES: u32 = 5;
-/// How long a connection may lie idle before it is tried.
-const IDLE: Duration = Duration::from_millis(500);
-/// How long a server may be silent while it is asked.
-const SILENCE: Duration = Duration::from_millis(100);
+
+/// Fails what waits when the link's task ends, however it ends.
+struct Ending<'s>(&'s Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.fall("the link was closed".to_owned());
+    }
+}
 
 /// Connects and serves for ever.
 pub(super) async fn live(shared: Arc<Shared>) {
+    let _ending = Ending(&shared);
     let mut backoff = Backoff::new();
     loop {
         match connect(&shared).await {
-            Ok(connection) => {
+            Ok(connected) => {
                 shared.rise();
                 let risen = now();
-                let problem = serve(&shared, connection).await;
+                let problem = serve(&shared, connected).await;
                 shared.fall(problem.clone());
                 shared.settings.stats.add(&shared.settings.stats.falls);
                 tracing::warn!(server = %name(&shared), problem, "Redis does not answer; going on without it");
@@ -70,18 +67,15 @@ fn name(shared: &Shared) -> String {
 }
 
 /// A connection to a master on which the script has run.
-async fn connect(shared: &Shared) -> Result<MultiplexedConnection, String> {
+async fn connect(shared: &Shared) -> Result<Connected, String> {
     let settings = &shared.settings;
     let node = match &settings.target {
         Target::Node(node) => node.clone(),
         Target::MasterOf(sentinels) => sentinels.master().await?,
     };
     let told = |error: RedisError| format!("{node}: {error}");
-    let mut connection = settings
-        .dialer
-        .dial(&node, Role::Server)
-        .await
-        .map_err(told)?;
+    let connected = settings.dialer.dial_watched(&node).await.map_err(told)?;
+    let mut connection = connected.connection.clone();
     let timeout = settings.dialer.timeout();
     if !settings.is_cluster {
         let role = redis::cmd("ROLE");
@@ -122,7 +116,7 @@ async fn connect(shared: &Shared) -> Result<MultiplexedConnection, String> {
     settings.stats.add(&settings.stats.connects);
     *shared.connected_to.lock() = Some(node.clone());
     tracing::info!(server = %node, "connected to Redis");
-    Ok(connection)
+    Ok(connected)
 }
 
 /// Refuses servers that are too old, and warns of those that evict keys: they would give whole limits
@@ -174,104 +168,5 @@ fn is_master(role: &Value) -> bool {
             _ => true,
         },
         _ => true,
-    }
-}
-
-/// Sends what gathers in the queue, until something is wrong; tells what.
-async fn serve(shared: &Shared, connection: MultiplexedConnection) -> String {
-    let settings = &shared.settings;
-    let silence = SILENCE.max(settings.deadline);
-    let most = if settings.is_cluster {
-        FLIGHTS_IN_CLUSTER
-    } else {
-        FLIGHTS
-    };
-    let mut flights = FuturesUnordered::new();
-    let mut late = FuturesUnordered::new();
-    let mut failures: u32 = 0;
-    let mut expected = Expected::default();
-    loop {
-        while flights.len() < most {
-            let batches = {
-                let mut queue = shared.queue.lock();
-                // Never so long that nothing would be sent and nothing learned.
-                let earliest = now() + expected.call.min(settings.deadline / 2);
-                batch::take(&mut queue, settings.is_cluster, earliest)
-            };
-            if batches.is_empty() {
-                break;
-            }
-            for batch in batches {
-                settings.stats.add(&settings.stats.calls);
-                let jobs = batch.jobs.len() as u64;
-                settings.stats.add_many(&settings.stats.steps, jobs);
-                flights.push(fly(connection.clone(), batch, (settings.deadline, silence)));
-            }
-        }
-        let end = tokio::select! {
-            biased;
-            () = shared.renew.notified() => return "another server is the master now".to_owned(),
-            Some(flight) = flights.next(), if !flights.is_empty() => match flight {
-                Flight::Landed(End::Answered, took) => {
-                    failures = 0;
-                    expected.learn(took);
-                    let room = expected.room(settings.deadline, most);
-                    shared.room.store(room, Ordering::Relaxed);
-                    continue;
-                }
-                Flight::Landed(end, _) => end,
-                Flight::Late(rest) => {
-                    late.push(rest);
-                    failures += 1;
-                    settings.stats.add(&settings.stats.failures);
-                    if failures >= FAILURES {
-                        return format!("{failures} calls in a row were not answered in time");
-                    }
-                    continue;
-                }
-            },
-            Some(end) = late.next(), if !late.is_empty() => end,
-            () = shared.wake.notified() => continue,
-            // A connection that nobody uses would not notice its end.
-            () = tokio::time::sleep(IDLE), if flights.is_empty() && late.is_empty() => {
-                let ping = batch::ping();
-                flights.push(fly(connection.clone(), ping, (settings.deadline, silence)));
-                continue;
-            }
-        };
-        match end {
-            End::Answered => {}
-            End::Refused(problem) => {
-                failures += 1;
-                settings.stats.add(&settings.stats.failures);
-                if failures >= FAILURES {
-                    return problem;
-                }
-            }
-            End::ReadOnly => return "it has become a replica".to_owned(),
-            End::Silent => return format!("it was silent for {silence:?}"),
-            End::Lost(problem) => return problem,
-        }
-    }
-}
-
-/// How long calls take, as far as the latest of them tell.
-#[derive(Default)]
-struct Expected {
-    call: Duration,
-}
-
-impl Expected {
-    fn learn(&mut self, took: Duration) {
-        self.call = (self.call * 7 + took) / 8;
-    }
-
-    /// How many steps may wait so that the last of them is answered within `deadline`, if it takes as
-    /// long as it did of late.
-    fn room(&self, deadline: Duration, flights: usize) -> u64 {
-        let call = self.call.max(Duration::from_micros(20)).as_micros();
-        let rounds = (deadline.as_micros() / call).max(1);
-        let steps = rounds.saturating_mul(flights.min(8) as u128 * BATCH as u128);
-        u64::try_from(steps).unwrap_or(u64::MAX)
     }
 }

@@ -1,12 +1,16 @@
 //! A link to one server: one connection, a queue, and a breaker between them.
 //!
-//! Whoever asks puts a job into the queue and waits no longer than the job's deadline. A task of the
-//! link's own connects, sends what has gathered (`flight.rs`), and while the server does not answer lets
-//! every job fail at once (`life.rs`).
+//! Callers put a job into the queue and wait for its answer. A task of the link's own connects, sends what
+//! has gathered (`flight.rs`), fails the jobs whose deadline has passed (`serve.rs`), and while the server
+//! does not answer fails every job immediately (`life.rs`).
+//!
+//! The task alone says what is late, because it knows what has arrived and was not read yet, and for how
+//! long it did not run itself: a stall of this process is not a failure of the server.
 
 mod batch;
 mod flight;
 mod life;
+mod serve;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+use batch::Batch;
 
 use crate::call::{CallError, Job, Reply, Work};
 use crate::dial::Dialer;
@@ -28,6 +34,9 @@ use crate::wire::Step;
 
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;
+
+/// What is said of a server before the first attempt has ended.
+pub(crate) const NOT_YET: &str = "it has not been reached yet";
 
 /// How long after the last question a link counts as used.
 const IN_USE: Duration = Duration::from_secs(5);
@@ -61,7 +70,7 @@ pub(crate) enum Target {
 
 struct Shared {
     settings: LinkSettings,
-    queue: Mutex<VecDeque<Job>>,
+    queue: Mutex<Queue>,
     /// Somebody has put a job into the queue.
     wake: Notify,
     /// Somebody knows that the connection should be made anew.
@@ -76,16 +85,64 @@ struct Shared {
     asked_at: Mutex<Instant>,
 }
 
+/// Jobs that wait to be sent.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// The earliest of their deadlines.
+    due: Option<Instant>,
+}
+
+impl Queue {
+    fn push(&mut self, job: Job) {
+        let due = self.due.map_or(job.deadline, |due| due.min(job.deadline));
+        self.due = Some(due);
+        self.jobs.push_back(job);
+    }
+
+    /// Takes jobs from its head; see [`batch::take`].
+    fn take(&mut self, is_cluster: bool, earliest_answer: Instant) -> Vec<Batch> {
+        let batches = batch::take(&mut self.jobs, is_cluster, earliest_answer);
+        self.find_due();
+        batches
+    }
+
+    /// Fails the jobs whose deadline has passed: they were never sent.
+    fn expire(&mut self) {
+        let now = now();
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.deadline <= now) {
+            job.answer(Err(batch::too_late()));
+        }
+        self.jobs.retain(|job| !job.is_answered());
+        self.find_due();
+    }
+
+    fn find_due(&mut self) {
+        self.due = self.jobs.iter().map(|job| job.deadline).min();
+    }
+
+    /// Gives all of them more time.
+    fn extend(&mut self, by: Duration) {
+        for job in &mut self.jobs {
+            job.deadline += by;
+        }
+        self.due = self.due.map(|due| due + by);
+    }
+}
+
 impl Link {
     /// Begins to connect. Must be called within a runtime.
     pub(crate) fn open(settings: LinkSettings) -> Self {
         let shared = Arc::new(Shared {
             settings,
-            queue: Mutex::new(VecDeque::new()),
+            queue: Mutex::default(),
             wake: Notify::new(),
             renew: Notify::new(),
             is_up: AtomicBool::new(false),
-            problem: Mutex::new("it has not been reached yet".to_owned()),
+            problem: Mutex::new(NOT_YET.to_owned()),
             room: AtomicU64::new(BATCH as u64 * 16),
             connected_to: Mutex::new(None),
             asked_at: Mutex::new(now()),
@@ -94,26 +151,26 @@ impl Link {
         Self { shared, task }
     }
 
-    /// Asks, and waits until the deadline for the answer.
+    /// Asks, and waits for the answer; the link's task fails it when the deadline has passed.
     pub(crate) async fn call(
         &self,
         work: Work,
         is_asking: bool,
         deadline: Instant,
     ) -> Result<Reply, CallError> {
-        let (reply, answer) = oneshot::channel();
-        let job = Job {
-            work,
-            is_asking,
-            deadline,
-            reply,
+        // A request that asks more than once and comes here late was stalled in between.
+        let now = now();
+        let deadline = if deadline <= now {
+            now + self.shared.settings.deadline
+        } else {
+            deadline
         };
+        let (job, answer) = Job::new(work, is_asking, deadline);
         self.shared.push(job)?;
-        match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
+        match answer.await {
+            Ok(answer) => answer,
             // The link's task has ended with the job in its hands.
-            Ok(Err(_)) => Err(CallError::Lost("the link was closed".to_owned())),
-            Err(_) => Err(CallError::Late),
+            Err(_) => Err(CallError::Lost("the link was closed".to_owned())),
         }
     }
 
@@ -144,7 +201,7 @@ impl Link {
 
     /// How many jobs wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.queue.lock().len()
+        self.shared.queue.lock().jobs.len()
     }
 }
 
@@ -164,13 +221,13 @@ impl Shared {
             drop(queue);
             return Err(CallError::Down(self.problem.lock().clone()));
         }
-        if queue.len() as u64 >= self.room.load(Ordering::Relaxed) {
+        if queue.jobs.len() as u64 >= self.room.load(Ordering::Relaxed) {
             self.settings.stats.add(&self.settings.stats.shed);
             return Err(CallError::Down(
                 "more is waiting than can be answered in time".to_owned(),
             ));
         }
-        queue.push_back(job);
+        queue.push(job);
         drop(queue);
         *self.asked_at.lock() = now();
         self.wake.notify_one();
@@ -193,12 +250,12 @@ impl Shared {
 
     fn fail_waiting(&self) {
         let waiting = std::mem::take(&mut *self.queue.lock());
-        if waiting.is_empty() {
+        if waiting.jobs.is_empty() {
             return;
         }
         let problem = self.problem.lock().clone();
-        for job in waiting {
-            let _ = job.reply.send(Err(CallError::Down(problem.clone())));
+        for mut job in waiting.jobs {
+            job.answer(Err(CallError::Down(problem.clone())));
         }
     }
 }

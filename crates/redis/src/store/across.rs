@@ -106,7 +106,7 @@ impl Inner {
         let giving_back = self
             .runtime
             .spawn(async move { inner.take_back(parts).await });
-        let _ = tokio::time::timeout_at(deadline, giving_back).await;
+        let _ = self.router.until(deadline, giving_back).await;
         for at in groups[..denied].iter().flatten() {
             self.hints.forget(placed[*at].name);
         }

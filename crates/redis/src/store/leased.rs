@@ -214,7 +214,7 @@ impl Inner {
                 return Ok(Some(denied));
             }
             let filling = Arc::clone(&shared.filling).lock_owned();
-            let Ok(filling) = tokio::time::timeout_at(deadline, filling).await else {
+            let Some(filling) = self.router.until(deadline, filling).await else {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
             };
             // Somebody else may have filled it, or been denied, while this one waited.
@@ -235,11 +235,11 @@ impl Inner {
                 drop(filling);
                 filled
             });
-            let outcome = match tokio::time::timeout_at(deadline, task).await {
-                Ok(Ok(filled)) => filled?,
-                Ok(Err(_)) => return Err(StoreError::Lost("the runtime ends".into())),
+            let outcome = match self.router.until(deadline, task).await {
+                Some(Ok(filled)) => filled?,
+                Some(Err(_)) => return Err(StoreError::Lost("the runtime ends".into())),
                 // Nothing was charged for this request: what comes late stays in the pool.
-                Err(_) => {
+                None => {
                     return Err(StoreError::Unreachable("no lease came in time".into()));
                 }
             };

@@ -23,6 +23,7 @@ use crate::monotonic::now;
 use crate::router::Router;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
+use crate::script::SHA1;
 use crate::wire::Step;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
@@ -93,6 +94,8 @@ impl RedisStore {
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
         let keys = Keys::new("tg", secret_of(&settings));
+        // Made here, and not by the first decision.
+        std::sync::LazyLock::force(&SHA1);
         let inner = Arc::new(Inner {
             router: Router::open(&settings, &stats, &Step::probe(&keys)),
             keys,
@@ -135,6 +138,11 @@ impl RedisStore {
     pub fn stats(&self) -> &Stats {
         &self.inner.stats
     }
+    /// Whether Redis neither answers nor refuses, so that an answer may still come.
+    pub fn is_slow(&self) -> bool {
+        self.inner.router.is_slow()
+    }
+
 
     /// How many questions wait to be sent.
     pub fn waiting(&self) -> usize {

@@ -94,6 +94,8 @@ impl<'f, 'a> Facts<'f, 'a> {
 impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         check_text(text)?;
+        // Made now, and not for the first request.
+        environment();
         let expression = Parser::new().parse(text).map_err(|errors| {
             let first = errors.errors.first();
             let message = first.map_or("it cannot be read", |error| error.msg.as_str());

@@ -1,0 +1,133 @@
+//! Whether a server has sent something that was not read yet: then it is not the server that is late.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What has arrived on a connection.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// The connection's socket; none where it is read in a way that cannot be watched.
+    socket: Option<OwnedFd>,
+    /// Whether something was read and what was read is being handed out.
+    is_reading: AtomicBool,
+}
+
+impl Arrivals {
+    /// Of a connection that cannot be watched.
+    pub(crate) fn unknown() -> Arc<Self> {
+        Arc::new(Self {
+            socket: None,
+            is_reading: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether something has arrived that was not handed out yet.
+    pub(crate) fn are_waiting(&self) -> bool {
+        // In this order: what is no longer in the socket is being handed out, or was.
+        let is_unread = self
+            .socket
+            .as_ref()
+            .is_some_and(|socket| rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0));
+        is_unread || self.is_reading.load(Ordering::Acquire)
+    }
+}
+
+/// A connection that notes what arrives on it.
+#[derive(Debug)]
+pub(crate) struct Watched<S> {
+    stream: S,
+    arrivals: Arc<Arrivals>,
+}
+
+impl<S: AsFd> Watched<S> {
+    pub(crate) fn new(stream: S) -> std::io::Result<(Self, Arc<Arrivals>)> {
+        let arrivals = Arc::new(Arrivals {
+            socket: Some(stream.as_fd().try_clone_to_owned()?),
+            is_reading: AtomicBool::new(false),
+        });
+        let watched = Self {
+            stream,
+            arrivals: Arc::clone(&arrivals),
+        };
+        Ok((watched, arrivals))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.arrivals.is_reading.store(true, Ordering::Release);
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_pending() {
+            // All that was read before has been handed out.
+            self.arrivals.is_reading.store(false, Ordering::Release);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn what_was_sent_and_not_read_is_known() {
+        let (mut server, client) = tokio::net::UnixStream::pair().unwrap();
+        let (mut client, arrivals) = Watched::new(client).unwrap();
+        assert!(!arrivals.are_waiting());
+        server.write_all(b"+OK\r\n").await.unwrap();
+        assert!(arrivals.are_waiting(), "in the socket");
+        let mut bytes = [0; 5];
+        client.read_exact(&mut bytes).await.unwrap();
+        assert!(arrivals.are_waiting(), "read and not handed out");
+        let more = tokio::time::timeout(std::time::Duration::ZERO, client.read_u8()).await;
+        assert!(more.is_err());
+        assert!(!arrivals.are_waiting(), "handed out");
+        assert!(!Arrivals::unknown().are_waiting());
+    }
+}
