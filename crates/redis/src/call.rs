@@ -113,6 +113,9 @@ pub(crate) enum CallError {
     /// Nobody knows whether it ran.
     #[error("no answer came in time")]
     Late,
+    /// Nothing ran: what is in the place of a state is none.
+    #[error("{0}")]
+    BadState(String),
     /// It was answered, and not as agreed.
     #[error("{0}")]
     Unreadable(String),
@@ -122,7 +125,11 @@ impl CallError {
     /// Whether the server itself said this, so that it is alive and was understood.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
-            Self::Moved(_) | Self::Ask(_) | Self::NotNow(_) | Self::Refused(_) => true,
+            Self::Moved(_)
+            | Self::Ask(_)
+            | Self::NotNow(_)
+            | Self::Refused(_)
+            | Self::BadState(_) => true,
             Self::Down(_) | Self::Lost(_) | Self::Late | Self::Unreadable(_) => false,
         }
     }
@@ -135,6 +142,7 @@ impl CallError {
                 Self::NotNow(text)
             }
             "MISCONF" | "NOREPLICAS" | "NOPERM" | "NOAUTH" => Self::Refused(text),
+            "WRONGTYPE" | "UNREADABLE" | "NEGATIVE" => Self::BadState(text),
             _ => Self::Unreadable(text),
         }
     }

@@ -8,6 +8,7 @@ mod arrivals;
 mod backoff;
 mod call;
 mod cluster;
+mod damage;
 mod dial;
 mod hints;
 mod instances;
@@ -25,6 +26,7 @@ mod store;
 mod url;
 mod wire;
 
+pub use damage::Damage;
 pub use rules::{NewRules, Written};
 pub use settings::{RedisSettings, RedisTls};
 pub use stats::Stats;

@@ -175,6 +175,7 @@ impl Router {
             CallError::Late => StoreError::TimedOut(self.deadline),
             CallError::Lost(_) => StoreError::Lost(error.into()),
             CallError::Unreadable(_) => StoreError::BadReply(error.into()),
+            CallError::BadState(_) => StoreError::BadState(error.into()),
             CallError::Moved(_)
             | CallError::Ask(_)
             | CallError::NotNow(_)
@@ -200,13 +201,13 @@ impl Router {
         }
     }
 
-    /// How many questions wait to be sent.
     /// Whether it has neither answered nor refused so far.
     pub(crate) fn is_slow(&self) -> bool {
         let problem = self.problem();
         problem.is_some_and(|problem| problem.contains(NOT_YET) || problem.contains(NO_ANSWER))
     }
 
+    /// How many questions wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         match &self.servers {
             Servers::One { link, .. } => link.waiting(),

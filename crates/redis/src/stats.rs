@@ -23,6 +23,10 @@ pub struct Stats {
     pub leased_decisions: AtomicU64,
     /// Charges that were given back, because another slot denied.
     pub given_back: AtomicU64,
+    /// Decisions that met a value which is not the state of their limit.
+    pub bad_states: AtomicU64,
+    /// States that were repaired, because no version of this program has written them so.
+    pub repaired_states: AtomicU64,
     /// Times that a slot was somewhere else than thought.
     pub redirects: AtomicU64,
 }

@@ -14,7 +14,7 @@ use tidegate_core::{
 };
 
 use crate::keys::{Keys, slot_of};
-pub(crate) use answer::{Answer, StepError, decode};
+pub(crate) use answer::{Answer, Finding, StepError, decode};
 #[cfg(test)]
 pub(crate) use answer::{BadReply, Leased};
 pub(crate) use encode::{eval, evalsha};
@@ -52,6 +52,7 @@ enum Op {
     ReleaseThere,
     RenewThere,
     Forget,
+    Heal,
 }
 
 /// A charge on its way.
@@ -204,6 +205,11 @@ impl Step {
             ..Self::bare(Op::Register, Some(lease))
         };
         step.with_register(keys).also_held(there)
+    }
+
+    /// Repairs the states of these charges, where no version of this program has written them.
+    pub(crate) fn heal(keys: &Keys, charges: &[Charge<'_>]) -> Self {
+        Self::of(Op::Heal, keys, &Request::new(charges))
     }
 
     /// A step that always writes, and leaves nothing for long.

@@ -88,7 +88,14 @@ fn tell(server: &Server, followed: &Followed) {
             problems,
         } => {
             let changes = changes.join(", ");
-            if version < before {
+            if server.gate.rules().is_empty() {
+                tracing::warn!(
+                    version,
+                    before,
+                    changes,
+                    "the rules in Redis are an empty set and were taken over: {NO_RULES}"
+                );
+            } else if version < before {
                 tracing::warn!(
                     version,
                     before,

@@ -2,7 +2,7 @@
 
 use tidegate::store::{Charge, Outcomes, Request, Scope};
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
-use tidegate_redis::RedisStore;
+use tidegate_redis::{Damage, RedisStore};
 
 /// Whichever store the configuration names.
 #[expect(
@@ -28,6 +28,13 @@ impl AnyStore {
             Self::Memory(store) => store.sweep(),
             Self::Redis(_) => {}
         }
+    }
+
+    /// What is wrong with the store although it answers.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let damage = self.redis().map(RedisStore::damage).unwrap_or_default();
+        let told = |damage: Damage| format!("rule `{}`: {}", damage.rule, damage.problem);
+        damage.into_iter().map(told).collect()
     }
 
     /// What keeps the store from answering, if anything does. Really asks it.

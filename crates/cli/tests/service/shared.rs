@@ -247,3 +247,65 @@ fn a_redis_that_is_stopped_holds_nobody_up() {
     assert!(took < Duration::from_secs(5), "{took:?}");
     wait_for_status(&server, 200, "ready");
 }
+
+fn metric(server: &Server, name: &str) -> u64 {
+    let metrics = server.ask("GET /metrics", "").body;
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_damaged_counter_is_reported_and_what_was_granted_meanwhile_is_charged() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    place.write(
+        "rules.yaml",
+        "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n",
+    );
+    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    let user = json!({"user_id": "client-7"});
+    check(&server, &user).with_status(200);
+    assert_eq!(server.ask("GET /readyz", "").json()["warnings"], json!([]));
+    let keys: Vec<String> = redis.query(&["KEYS", "tg:{client-7}*"]);
+
+    // Of the right type: left as it is.
+    let _: String = redis.query(&["SET", &keys[0], "garbage"]);
+    for _ in 0..4 {
+        let reply = check(&server, &user).with_status(200);
+        assert_eq!(reply.json()["degraded"], true);
+    }
+    let reply = server.ask("GET /readyz", "").with_status(200);
+    let ready = reply.json();
+    assert_eq!(
+        (&ready["status"], &ready["store"]),
+        (&json!("ready"), &json!("ok"))
+    );
+    let warnings = ready["warnings"].to_string();
+    assert!(warnings.contains("rule `per-user`"), "{warnings}");
+    let log = server.log.wait_for("cannot be read");
+    for text in [&warnings, &log] {
+        assert!(!text.contains("client-7"), "{text}");
+    }
+    assert_eq!(metric(&server, "tidegate_redis_bad_states_total"), 4);
+    let kept: String = redis.query(&["GET", &keys[0]]);
+    assert_eq!(kept, "garbage");
+
+    // Healed by hand: what was granted is charged there.
+    let _: u64 = redis.query(&["DEL", &keys[0]]);
+    let allowed = (0..20).filter(|_| check(&server, &user).status == 200);
+    assert_eq!(allowed.count(), 6, "4 of 10 were granted without Redis");
+
+    // Of another type: replaced, and nothing is granted again.
+    let _: u64 = redis.query(&["DEL", &keys[0]]);
+    let _: u64 = redis.query(&["LPUSH", &keys[0], "foreign"]);
+    let reply = wait_until("it was replaced", PATIENCE, || {
+        let reply = check(&server, &user);
+        (metric(&server, "tidegate_redis_repaired_states_total") == 1).then_some(reply)
+    });
+    assert_eq!(
+        (reply.status, &reply.json()["degraded"]),
+        (429, &json!(false))
+    );
+    let kind: String = redis.query(&["TYPE", &keys[0]]);
+    assert_eq!(kind, "string");
+}

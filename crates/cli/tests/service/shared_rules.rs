@@ -243,3 +243,23 @@ fn rules_that_are_damaged_here_and_lost_in_redis_are_not_taken_for_none() {
     wait_for_status(&server, 200, "ready");
     check(&server, &json!({})).with_status(200);
 }
+
+#[test]
+fn an_empty_set_of_rules_in_redis_is_taken_over_with_a_warning() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    let server = serve(&place, &redis, &[]);
+    let text = r#"[{"id": "a", "per": [], "limit": "1/day"}]"#;
+    for (version, text) in [("98", text), ("99", "[]")] {
+        let _: u64 = redis.query(&["HSET", "tg:{rules}:texts", version, text]);
+        let _: u64 = redis.query(&["HSET", "tg:{rules}", "version", version]);
+        server.log.wait_for(&format!("version={version}"));
+    }
+    let log = server.log.wait_for("an empty set");
+    let line = log.lines().find(|line| line.contains("an empty set"));
+    let line = line.unwrap();
+    assert!(
+        line.contains("WARN") && line.contains("version=99"),
+        "{line}"
+    );
+}

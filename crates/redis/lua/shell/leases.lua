@@ -2,7 +2,7 @@
 
 local leases = {}
 
-local concurrency = module('concurrency')
+local concurrency, counts = module('concurrency'), module('counts')
 
 -- The leases of one key: a sorted set of names by their end, and a hash that tells when they were
 -- last changed (`at`), how many places they take (`held`), whether that time was supplied, and of each
@@ -16,17 +16,21 @@ function leases.open(key, companion)
     local costs = call('HMGET', companion, unpack(ids))
     for index, id in ipairs(ids) do
       local cost = whole_number(match(costs[index] or '', '^(%d+) '))
-      put(index - 1, { tonumber(found[2 * index]), cost or 1, id })
+      put(index - 1, { counts.count(found[2 * index], key), cost or 1, id })
     end
   end)
   local known = call('HMGET', companion, 'at', 'held', 'supplied')
   view.is_kept = known[1] and true or view.length() > 0
   view.is_supplied = known[3] == '1'
-  view.changed_at = whole_number(known[1] or '0') or unreadable(companion)
+  view.changed_at = counts.count(known[1] or '0', companion)
   view.held = 0
   if view.length() > 0 then
     -- Where the hash was lost, each lease is taken to hold one place.
-    view.held = whole_number(known[2] or view.length()) or unreadable(companion)
+    view.held = counts.count(known[2] or view.length(), companion)
+    -- Each holds one place at least.
+    if view.held < view.length() then
+      counts.negative(companion)
+    end
   end
 
   function view.find(id)

@@ -7,7 +7,12 @@ form.algorithm = module('sliding_window_log')
 local function view(key)
   local log = module('sorted_set')(key, 1, function(found, put)
     local total, cost = match(found[1] or '', '^(%d+):(%d+)$')
-    put(0, { tonumber(found[2]), whole_number(total) or unreadable(key), whole_number(cost) or unreadable(key) })
+    local made_at = found[2] and match(found[2], '^%d+$')
+    put(0, {
+      whole_number(made_at) or unreadable(key),
+      whole_number(total) or unreadable(key),
+      whole_number(cost) or unreadable(key),
+    })
   end)
 
   function log.forget(count)

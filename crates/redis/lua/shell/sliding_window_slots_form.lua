@@ -4,15 +4,17 @@ local form = form_of('spilled')
 
 form.algorithm = module('sliding_window_slots')
 
+local read_count = module('counts').count
+
 function form.open(_, key)
   local fields = call('HGETALL', key)
   local changed_at, counts, kept = 0, {}, {}
   for index = 1, #fields, 2 do
-    local field, count = fields[index], whole_number(fields[index + 1]) or unreadable(key)
+    local field, count = fields[index], read_count(fields[index + 1], key)
     if field == 'at' then
       changed_at = count
     else
-      local slot = tonumber(field) or unreadable(key)
+      local slot = read_count(field, key)
       counts[slot], kept[slot] = count, count
     end
   end

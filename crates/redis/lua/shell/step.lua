@@ -43,6 +43,9 @@ end
 
 -- Reads and checks every state, then does what is asked.
 local function run(step)
+  if step.op == 'heal' then
+    return module('heal')(step)
+  end
   for index, task in ipairs(step.tasks) do
     if task.first < index then
       task.place = step.tasks[task.first].place

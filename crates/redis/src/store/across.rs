@@ -62,8 +62,8 @@ impl Inner {
         for (at, group) in groups.iter().enumerate() {
             let charges = charges_of(request, group);
             let part = part_of(request, &charges);
-            let step = Step::charge(&self.keys, &part).registered_elsewhere();
-            let reply = self.router.step(step, deadline).await?;
+            let make = || Step::charge(&self.keys, &part).registered_elsewhere();
+            let reply = self.decide(&charges, deadline, make).await?;
             let sent_at = reply.sent_at;
             let answer = outcomes(reply)?;
             let of_group: SmallVec<[Placed<'_>; 4]> =

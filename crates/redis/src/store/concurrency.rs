@@ -98,17 +98,17 @@ impl Inner {
         }
     }
 
-    /// The step with its lease's register; where that is in another slot, written there first.
-    pub(super) async fn with_register(
+    /// Writes the register of a request's lease where that is in another slot; whether it is.
+    pub(super) async fn register_far(
         &self,
-        step: Step,
         request: &Request<'_>,
         slot: u16,
         deadline: Instant,
-    ) -> Result<Step, StoreError> {
+    ) -> Result<bool, StoreError> {
         let Some(lease) = request.lease.filter(|lease| self.is_far(slot, *lease)) else {
-            return Ok(step);
+            return Ok(false);
         };
+        let step = Step::charge(&self.keys, request);
         let there: Vec<(String, Micros)> = step
             .holds()
             .map(|(state, ttl)| (state.to_owned(), ttl))
@@ -117,7 +117,7 @@ impl Inner {
             let register = Step::register(&self.keys, lease, request.at, there);
             self.router.step(register, deadline).await?;
         }
-        Ok(step.registered_elsewhere())
+        Ok(true)
     }
 
     /// Writes the register of a lease that will hold places in several slots.

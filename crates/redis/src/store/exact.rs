@@ -32,10 +32,17 @@ impl Inner {
         if groups.len() > 1 {
             return self.charge_across(request, placed, groups, deadline).await;
         }
-        let step = Step::charge(&self.keys, request);
         let slot = placed.first().map_or(0, |placed| placed.slot);
-        let step = self.with_register(step, request, slot, deadline).await?;
-        let reply = self.router.step(step, deadline).await?;
+        let is_far = self.register_far(request, slot, deadline).await?;
+        let make = || {
+            let step = Step::charge(&self.keys, request);
+            if is_far {
+                step.registered_elsewhere()
+            } else {
+                step
+            }
+        };
+        let reply = self.decide(request.charges, deadline, make).await?;
         let sent_at = reply.sent_at;
         let outcomes = outcomes(reply)?;
         if request.at.is_none() {
@@ -53,13 +60,13 @@ impl Inner {
     ) -> Result<Outcomes, StoreError> {
         let groups = self.groups(placed);
         if groups.len() <= 1 {
-            let step = Step::peek(&self.keys, request);
-            return outcomes(self.router.step(step, deadline).await?);
+            let make = || Step::peek(&self.keys, request);
+            return outcomes(self.decide(request.charges, deadline, make).await?);
         }
         let asked = try_join_all(groups.iter().map(|group| async {
             let charges = charges_of(request, group);
-            let step = Step::peek(&self.keys, &part_of(request, &charges));
-            outcomes(self.router.step(step, deadline).await?)
+            let make = || Step::peek(&self.keys, &part_of(request, &charges));
+            outcomes(self.decide(&charges, deadline, make).await?)
         }))
         .await?;
         Ok(in_order(request.charges.len(), &groups, &asked))
@@ -76,11 +83,13 @@ impl Inner {
         let mut settled = Vec::with_capacity(groups.len());
         for group in &groups {
             let charges = charges_of(request, group);
-            let step = Step::settle(&self.keys, &part_of(request, &charges));
-            match self.router.step(step, deadline).await {
+            let make = || Step::settle(&self.keys, &part_of(request, &charges));
+            match self.decide(&charges, deadline, make).await {
                 Ok(reply) => settled.push(outcomes(reply)?),
                 // Some of it is charged already, so it must not be taken for nothing.
-                Err(StoreError::Unreachable(source)) if !settled.is_empty() => {
+                Err(StoreError::Unreachable(source) | StoreError::BadState(source))
+                    if !settled.is_empty() =>
+                {
                     return Err(StoreError::Lost(source));
                 }
                 Err(error) => return Err(error),

@@ -280,9 +280,9 @@ impl Inner {
             cost: least,
             ..charge
         };
-        let step = Step::lease(&self.keys, &asked, want, None);
+        let make = || Step::lease(&self.keys, &asked, want, None);
         let deadline = self.router.deadline().max(now() + PATIENCE);
-        let reply = self.router.step(step, deadline).await?;
+        let reply = self.decide(&[asked], deadline, make).await?;
         let Answer::Leased(leased) = reply.answer else {
             return Err(StoreError::BadReply("a lease was expected".into()));
         };

@@ -1,11 +1,12 @@
 //! The store: what a request asks, put to Redis and remembered.
 //!
 //! `exact.rs` puts charges to Redis, `across.rs` those of one request in several slots of a cluster,
-//! `leased.rs` serves what was taken in advance, `concurrency.rs` holds places.
+//! `leased.rs` serves what was taken in advance, `concurrency.rs` holds places, `heal.rs` repairs states.
 
 mod across;
 mod concurrency;
 mod exact;
+mod heal;
 mod leased;
 
 use std::sync::Arc;
@@ -15,15 +16,16 @@ use tidegate_core::{Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, S
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::damage::{Damage, Damages};
 use crate::hints::{Hints, StateName};
 use crate::instances::{self, Instances};
 use crate::keys::{Keys, Secret, SecretFrom};
 use crate::leases::Pools;
 use crate::monotonic::now;
 use crate::router::Router;
+use crate::script::SHA1;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
-use crate::script::SHA1;
 use crate::wire::Step;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
@@ -45,6 +47,7 @@ struct Inner {
     /// Scopes that were charged together with others in other slots.
     across: parking_lot::RwLock<std::collections::HashSet<u64>>,
     stats: Arc<Stats>,
+    damages: Damages,
     runtime: Handle,
 }
 
@@ -91,11 +94,11 @@ impl RedisStore {
                 "keys of clients are hashed in Redis under a secret that everybody knows; set `key_secret`, the same on every instance"
             );
         }
+        // Made here, and not by the first decision.
+        std::sync::LazyLock::force(&SHA1);
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
         let keys = Keys::new("tg", secret_of(&settings));
-        // Made here, and not by the first decision.
-        std::sync::LazyLock::force(&SHA1);
         let inner = Arc::new(Inner {
             router: Router::open(&settings, &stats, &Step::probe(&keys)),
             keys,
@@ -104,6 +107,7 @@ impl RedisStore {
             instances: Instances::new(),
             across: parking_lot::RwLock::default(),
             stats,
+            damages: Damages::default(),
             runtime: Handle::current(),
         });
         let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &Inner| {
@@ -134,15 +138,20 @@ impl RedisStore {
         self.inner.router.problem()
     }
 
-    /// What is counted since the store was opened.
-    pub fn stats(&self) -> &Stats {
-        &self.inner.stats
-    }
     /// Whether Redis neither answers nor refuses, so that an answer may still come.
     pub fn is_slow(&self) -> bool {
         self.inner.router.is_slow()
     }
 
+    /// What is counted since the store was opened.
+    pub fn stats(&self) -> &Stats {
+        &self.inner.stats
+    }
+
+    /// Values in Redis that were met within the last minute and are not the states that they should be.
+    pub fn damage(&self) -> Vec<Damage> {
+        self.inner.damages.current()
+    }
 
     /// How many questions wait to be sent.
     pub fn waiting(&self) -> usize {

@@ -20,8 +20,21 @@ pub(crate) enum Answer {
         /// The names of the other states.
         there: Vec<String>,
     },
+    /// To a repair: what was found of each charge's state.
+    Healed(Vec<Finding>),
     /// To what has no answer.
     Done,
+}
+
+/// What was found of a state, and repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// It is as it should be, or cannot be repaired.
+    Nothing,
+    /// It was of a type that no version writes, and has been removed.
+    Foreign,
+    /// It had numbers that no version writes, which have been taken out.
+    Negative,
 }
 
 /// What was taken in advance.
@@ -146,6 +159,15 @@ impl Step {
                     was_live: number(was_live)? == 1,
                     there: there.collect::<Result<_, _>>()?,
                 })
+            }
+            Op::Heal => {
+                let findings = values.iter().map(|value| match number(value)? {
+                    0 => Ok(Finding::Nothing),
+                    1 => Ok(Finding::Foreign),
+                    2 => Ok(Finding::Negative),
+                    _ => Err(BadReply),
+                });
+                Ok(Answer::Healed(findings.collect::<Result<_, _>>()?))
             }
             Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(Answer::Done),
         }

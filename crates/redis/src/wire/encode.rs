@@ -104,6 +104,7 @@ impl Op {
             Self::ReleaseThere => "release_there",
             Self::RenewThere => "renew_there",
             Self::Forget => "forget",
+            Self::Heal => "heal",
         }
     }
 }

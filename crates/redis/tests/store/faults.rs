@@ -235,28 +235,3 @@ async fn questions_with_more_patience_do_not_keep_the_breaker_shut() {
     }
     wait_until_healed(&store).await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_value_in_the_place_of_a_state_fails_its_own_request_only() {
-    let server = RedisServer::start();
-    let store = store(&server.url()).await;
-    let (mine, other) = (
-        asked(),
-        Asked {
-            key: "other".into(),
-            ..asked()
-        },
-    );
-    mine.ask(&store, 1).await.unwrap();
-    let keys: Vec<String> = server.query(&["KEYS", "tg:{key}*"]);
-    let _: u64 = server.query(&["DEL", &keys[0]]);
-    let _: u64 = server.query(&["LPUSH", &keys[0], "foreign"]);
-    let error = mine.ask(&store, 1).await.unwrap_err();
-    assert!(matches!(error, StoreError::BadReply(_)), "{error:?}");
-    other.ask(&store, 1).await.unwrap();
-    store
-        .forget(&mine.scope, &mine.limit, &mine.key)
-        .await
-        .unwrap();
-    mine.ask(&store, 1).await.unwrap();
-}

@@ -8,6 +8,7 @@
 
 mod across;
 mod conformance;
+mod damage;
 mod failover;
 mod faults;
 mod hints;

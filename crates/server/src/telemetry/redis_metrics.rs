@@ -66,6 +66,18 @@ pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     );
     register_counter(
         registry,
+        "redis_bad_states",
+        "Decisions that met a value in Redis that is not a counter of their rule",
+        &stats.bad_states,
+    );
+    register_counter(
+        registry,
+        "redis_repaired_states",
+        "Values in Redis that were removed or repaired, because Tidegate does not write them",
+        &stats.repaired_states,
+    );
+    register_counter(
+        registry,
         "redis_redirects",
         "Times that a slot of the cluster was somewhere else than thought",
         &stats.redirects,

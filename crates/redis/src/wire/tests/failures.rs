@@ -4,6 +4,7 @@ use tidegate_core::{Algorithm, Rate};
 use tidegate_testkit::conformance::limits_of;
 
 use super::*;
+use tidegate_core::algorithm::Form;
 
 /// The code of a step's failure.
 fn code(answer: &Result<Answer, StepError>) -> &str {
@@ -138,5 +139,149 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
         assert_eq!(code(&answer), "UNLEASABLE");
         let kept: u64 = server.say(&["DBSIZE"]);
         assert_eq!(kept, 0);
+    }
+}
+
+/// Numbers that no version writes, in every field that is read on its own.
+#[test]
+fn numbers_that_no_state_has_are_refused() {
+    let mut server = Server::start();
+    let scope = Scope::new("numbers");
+    let (rate, lease) = (Rate::per_hour(5), LeaseId::from_u128(1));
+    let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
+    let slots = Limit::new(rate, Algorithm::SLIDING_WINDOW_SLOTS).unwrap();
+    let places = Limit::concurrent(5).unwrap();
+    let name = |limit| keys().state(&scope, limit, "key");
+    let companion = Keys::companion(&name(&places));
+    let numbers = [
+        "-1",
+        "-100",
+        "1.5",
+        "nan",
+        "inf",
+        "-inf",
+        "1e3",
+        "0x10",
+        "",
+        "99999999999999999999",
+    ];
+    for number in numbers {
+        let expected = if number.starts_with("-1") {
+            "NEGATIVE"
+        } else {
+            "UNREADABLE"
+        };
+        for (limit, key, before, field) in [
+            (&slots, name(&slots), None, "at"),
+            (&slots, name(&slots), None, "29911680"),
+            (&places, companion.clone(), None, "at"),
+            (&places, companion.clone(), Some(name(&places)), "held"),
+        ] {
+            let () = server.say(&["FLUSHALL"]);
+            if let Some(set) = before {
+                let () = server.say(&["ZADD", &set, "9000000000000000", "a"]);
+            }
+            let () = server.say(&["HSET", &key, field, number]);
+            let charges = [charging(&scope, limit, "key", 1)];
+            let charge = Step::charge(&keys(), &Request::new(&charges).under(lease));
+            let answers = server.run(&[&charge, &charge]);
+            assert_eq!(code(&answers[0]), expected, "{field} {number}");
+            assert_eq!(code(&answers[1]), expected, "nothing was changed");
+            let healed = server.ask(&Step::heal(&keys(), &charges));
+            let repairs = expected == "NEGATIVE";
+            let found = if repairs {
+                Finding::Negative
+            } else {
+                Finding::Nothing
+            };
+            assert_eq!(healed, Ok(Answer::Healed(vec![found])), "{field} {number}");
+            if repairs {
+                let outcome = outcomes(server.ask(&charge))[0];
+                assert!(
+                    outcome.allowed && outcome.remaining <= 4,
+                    "{field} {outcome:?}"
+                );
+            } else {
+                assert_eq!(code(&server.ask(&charge)), "UNREADABLE", "it is left");
+            }
+        }
+    }
+    // A field that is no slot.
+    for (field, expected) in [
+        ("-5", "NEGATIVE"),
+        ("1.5", "UNREADABLE"),
+        ("nan", "UNREADABLE"),
+    ] {
+        let () = server.say(&["FLUSHALL"]);
+        let () = server.say(&["HSET", &name(&slots), field, "1"]);
+        let charges = [charging(&scope, &slots, "key", 1)];
+        let charge = Step::charge(&keys(), &Request::new(&charges));
+        assert_eq!(code(&server.ask(&charge)), expected, "{field}");
+    }
+    for score in ["-5", "1.5", "inf", "-inf"] {
+        let () = server.say(&["FLUSHALL"]);
+        let () = server.say(&["ZADD", &name(&log), score, "0000000000000003:3"]);
+        let charges = [charging(&scope, &log, "key", 1)];
+        let charge = Step::charge(&keys(), &Request::new(&charges));
+        assert_eq!(code(&server.ask(&charge)), "UNREADABLE", "{score}");
+    }
+}
+
+#[test]
+fn a_lie_about_places_is_added_up_again() {
+    let mut server = Server::start();
+    let (scope, limit) = (Scope::new("held"), Limit::concurrent(9).unwrap());
+    for lease in 1..=2 {
+        let charges = [charging(&scope, &limit, "key", 3)];
+        let request = Request::new(&charges).under(LeaseId::from_u128(lease));
+        outcomes(server.ask(&Step::charge(&keys(), &request)));
+    }
+    let companion = Keys::companion(&keys().state(&scope, &limit, "key"));
+    let () = server.say(&["HSET", &companion, "held", "0"]);
+    let charges = [charging(&scope, &limit, "key", 1)];
+    let peek = Step::peek(&keys(), &Request::new(&charges));
+    assert_eq!(code(&server.ask(&peek)), "NEGATIVE");
+    let healed = server.ask(&Step::heal(&keys(), &charges));
+    assert_eq!(healed, Ok(Answer::Healed(vec![Finding::Negative])));
+    assert_eq!(outcomes(server.ask(&peek))[0].remaining, 3);
+}
+
+#[test]
+fn only_keys_of_a_type_that_no_version_uses_are_removed() {
+    let mut server = Server::start();
+    let scope = Scope::new("types");
+    for limit in limits_of(5) {
+        let name = keys().state(&scope, &limit, "key");
+        let charges = [charging(&scope, &limit, "key", 1)];
+        let heal = Step::heal(&keys(), &charges);
+        let plants: [&[&str]; 5] = [
+            &["SET", &name, "text"],
+            &["HSET", &name, "field", "text"],
+            &["ZADD", &name, "1", "text"],
+            &["RPUSH", &name, "text"],
+            &["SADD", &name, "text"],
+        ];
+        let mut kept = Vec::new();
+        for plant in plants {
+            let () = server.say(&["FLUSHALL"]);
+            let () = server.say(plant);
+            let healed = server.ask(&heal).unwrap();
+            let exists: u64 = server.say(&["EXISTS", &name]);
+            let found = if exists == 1 {
+                Finding::Nothing
+            } else {
+                Finding::Foreign
+            };
+            assert_eq!(healed, Answer::Healed(vec![found]));
+            if exists == 1 {
+                kept.push(plant[0]);
+            }
+        }
+        let own = match limit.form() {
+            Form::SlidingSlots(_) => "HSET",
+            Form::SlidingLog(_) | Form::Concurrency(_) => "ZADD",
+            _ => "SET",
+        };
+        assert_eq!(kept, [own], "{}", limit.algorithm().name());
     }
 }
