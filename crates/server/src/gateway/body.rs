@@ -37,6 +37,8 @@ pub(super) struct UpstreamBody {
     in_flight: Option<InFlight>,
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Why there is no more, until the client has what came before it.
+    broken: Option<BodyError>,
 }
 
 /// Where a body comes from.
@@ -82,6 +84,7 @@ impl UpstreamBody {
             in_flight: Some(in_flight),
             patience,
             silence: None,
+            broken: None,
         };
         if body.source.is_end() {
             body.end();
@@ -97,6 +100,7 @@ impl UpstreamBody {
             in_flight: Some(in_flight),
             patience: Duration::MAX,
             silence: None,
+            broken: None,
         }
     }
 
@@ -106,6 +110,14 @@ impl UpstreamBody {
             in_flight.keep(connection);
         }
         self.silence = None;
+    }
+
+    /// Ends the body, but not before what came so far has been sent: with an error, hyper drops the
+    /// connection and what it has not sent, to the head of the answer.
+    fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
+        self.source = Source::Ended;
+        self.broken = Some(error);
+        cx.waker().wake_by_ref();
     }
 
     /// Whether nothing has come for too long. The clock starts when there is first something to wait for.
@@ -127,6 +139,9 @@ impl Body for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         match this.source.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.silence = None;
@@ -137,23 +152,23 @@ impl Body for UpstreamBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                this.source = Source::Ended;
-                Poll::Ready(Some(Err(error)))
+                this.breaks(cx, error);
+                Poll::Pending
             }
             Poll::Ready(None) => {
                 this.end();
                 Poll::Ready(None)
             }
             Poll::Pending if this.is_silent(cx) => {
-                this.source = Source::Ended;
-                Poll::Ready(Some(Err(BodyError::Silent)))
+                this.breaks(cx, BodyError::Silent);
+                Poll::Pending
             }
             Poll::Pending => Poll::Pending,
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.is_end()
+        self.source.is_end() && self.broken.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

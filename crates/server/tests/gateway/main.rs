@@ -12,6 +12,7 @@ mod connections;
 mod failing;
 mod forwarding;
 mod limits;
+mod malformed;
 mod own;
 mod place;
 mod smuggling;

@@ -76,6 +76,18 @@ impl Download {
         }
     }
 
+    /// Whether the first chunk begins as it should, as far as it has come: none, if more of its first line has
+    /// to come. Nothing is taken off the bytes.
+    pub(super) fn begins_well(self, bytes: &[u8]) -> Result<Option<()>, Broken> {
+        if self != Self::Chunks(Chunk::Size) {
+            return Ok(Some(()));
+        }
+        let Some(end) = line_end(bytes)? else {
+            return Ok(None);
+        };
+        size(&bytes[..end]).map(|_| Some(()))
+    }
+
     pub(super) fn size_hint(self) -> SizeHint {
         match self {
             Self::Ended => SizeHint::with_exact(0),
@@ -281,6 +293,24 @@ mod tests {
         ] {
             assert!(chunked(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_first_chunk_is_judged_by_its_first_line() {
+        let chunks = Download::Chunks(Chunk::Size);
+        for (text, judged) in [
+            ("", Some(None)),
+            ("5;a", Some(None)),
+            ("5\r\n", Some(Some(()))),
+            ("0\r\n\r\n", Some(Some(()))),
+            ("zz\r\n", None),
+            ("-1\r\n", None),
+            ("5\n", None),
+        ] {
+            let found = chunks.begins_well(text.as_bytes()).ok();
+            assert_eq!(found, judged, "{text:?}");
+        }
+        assert_eq!(Download::Length(5).begins_well(b"zz").ok(), Some(Some(())));
     }
 
     proptest! {

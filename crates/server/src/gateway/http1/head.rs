@@ -16,6 +16,8 @@ use crate::gateway::forwarded::Told;
 const LONGEST_HEAD: usize = 256 * 1024;
 const MOST_HEADERS: usize = 128;
 
+const NO_LENGTH: Broken = Broken::Malformed("the length is not a number");
+
 /// How many headers are put on an answer on its way: room for them is made at once.
 const MOST_OWN_HEADERS: usize = 6;
 
@@ -73,9 +75,9 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     let mut found = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
     let length = match parser.parse_response_with_uninit_headers(&mut found, bytes, &mut space) {
-        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => length,
         Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(Broken::Malformed("the head is too long")),
+        Ok(_) => return Err(Broken::Malformed("the head is too long")),
         Err(_) => return Err(Broken::Malformed("the head cannot be read")),
     };
     let status = found.code.and_then(|code| StatusCode::from_u16(code).ok());
@@ -112,6 +114,11 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
             head.status,
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
         );
+    // A length that nothing is read by goes on to the client, who may read it in another way.
+    let mut length = None;
+    for value in head.headers.get_all(CONTENT_LENGTH) {
+        length = Some(read_length(value).ok_or(NO_LENGTH)?);
+    }
     if has_none || method == Method::HEAD {
         return Ok(Download::Ended);
     }
@@ -122,14 +129,11 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
             _ => Err(Broken::Malformed("HTTP/1.0 has no chunks")),
         };
     }
-    let Some(length) = head.headers.get(CONTENT_LENGTH) else {
-        return Ok(Download::UntilClose);
-    };
-    match read_length(length) {
-        Some(0) => Ok(Download::Ended),
-        Some(length) => Ok(Download::Length(length)),
-        None => Err(Broken::Malformed("the length is no number")),
-    }
+    Ok(match length {
+        Some(0) => Download::Ended,
+        Some(length) => Download::Length(length),
+        None => Download::UntilClose,
+    })
 }
 
 /// A length in digits, and nothing else.
@@ -192,6 +196,7 @@ mod tests {
             "a: b\r\n".repeat(MOST_HEADERS + 1)
         );
         let long = format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(LONGEST_HEAD));
+        let long_and_whole = format!("{long}\r\n\r\n");
         for text in [
             "nonsense\r\n\r\n",
             "HTTP/2 200 OK\r\n\r\n",
@@ -202,6 +207,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\na: b\0\r\n\r\n",
             &many,
             &long,
+            &long_and_whole,
         ] {
             assert!(read(&mut BytesMut::from(text)).is_err(), "{text:.60}");
         }
@@ -225,6 +231,10 @@ mod tests {
         }
         let head = parts("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n");
         assert_eq!(download(&Method::HEAD, &head).unwrap(), Download::Ended);
+        for bad in ["-5", "5, 5", ""] {
+            let head = parts(&format!("HTTP/1.1 200 OK\r\ncontent-length: {bad}\r\n\r\n"));
+            assert!(download(&Method::HEAD, &head).is_err(), "{bad}");
+        }
         let head = parts("HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n");
         assert_eq!(download(&Method::GET, &head).unwrap(), Download::Ended);
         let head = parts("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");

@@ -78,6 +78,8 @@ pub(super) struct Http1 {
     /// Why no more can be sent. There may be an answer all the same.
     unsent: Option<Broken>,
     method: Method,
+    /// The head of the answer, until it is known how its body begins.
+    answer: Option<response::Parts>,
     download: Download,
     /// Whether the server has said anything in answer to this request.
     has_heard: bool,
@@ -100,6 +102,7 @@ impl Http1 {
             has_body: false,
             unsent: None,
             method: Method::GET,
+            answer: None,
             download: Download::Ended,
             has_heard: false,
             heads: 0,
@@ -126,6 +129,7 @@ impl Http1 {
         self.has_body = framing.is_some();
         self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
         self.method.clone_from(&head.method);
+        self.answer = None;
         self.has_heard = false;
         self.heads = 0;
         self.is_kept = false;
@@ -138,28 +142,27 @@ impl Http1 {
     ) -> Poll<Result<response::Parts, Broken>> {
         self.send_more(cx)?;
         loop {
-            while !self.bytes.is_empty()
-                && let Some(head) = head::read(&mut self.bytes)?
+            if self.answer.is_none() {
+                self.read_heads()?;
+            }
+            // What is wrong with the first chunk can still be answered, if it is known before the head goes on.
+            if self.answer.is_some()
+                && self.download.begins_well(&self.bytes)?.is_some()
+                && let Some(head) = self.answer.take()
             {
-                // Others only say that there will be another.
-                let is_last = head.status == StatusCode::SWITCHING_PROTOCOLS
-                    || !head.status.is_informational();
-                self.heads += 1;
-                if self.heads > MOST_HEADS {
-                    let message = "there is no end of heads before the answer";
-                    return Poll::Ready(Err(Broken::Malformed(message)));
-                }
-                if is_last {
-                    self.download = head::download(&self.method, &head)?;
-                    self.is_kept =
-                        head::keeps_alive(&head) && self.download != Download::UntilClose;
-                    return Poll::Ready(Ok(head));
-                }
+                return Poll::Ready(Ok(head));
             }
             match self.poll_read(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.gone(Broken::Closed))),
                 Poll::Ready(Ok(_)) => self.has_heard = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.gone(error.into()))),
+                // The body comes later.
+                Poll::Pending
+                    if self.bytes.is_empty()
+                        && let Some(head) = self.answer.take() =>
+                {
+                    return Poll::Ready(Ok(head));
+                }
                 // What the server has said before it closed may still be on its way through the kernel; and
                 // if there is nothing, that will be told next.
                 Poll::Pending if self.unsent.as_ref().is_none_or(Broken::is_hang_up) => {
@@ -168,6 +171,28 @@ impl Http1 {
                 Poll::Pending => return Poll::Ready(Err(self.gone(Broken::Closed))),
             }
         }
+    }
+
+    /// Reads the heads that have come, to that of the answer. Others only say that there will be another.
+    fn read_heads(&mut self) -> Result<(), Broken> {
+        while !self.bytes.is_empty()
+            && let Some(head) = head::read(&mut self.bytes)?
+        {
+            self.heads += 1;
+            if self.heads > MOST_HEADS {
+                let message = "there is no end of heads before the answer";
+                return Err(Broken::Malformed(message));
+            }
+            let is_last = head.status == StatusCode::SWITCHING_PROTOCOLS
+                || !head.status.is_informational();
+            if is_last {
+                self.download = head::download(&self.method, &head)?;
+                self.is_kept = head::keeps_alive(&head) && self.download != Download::UntilClose;
+                self.answer = Some(head);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The next of the answer's body. Meanwhile what is left of the request is sent.
