@@ -60,14 +60,13 @@ impl Activity {
         let requests = self.requests.load(Ordering::Relaxed);
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             Phase::Busy(requests)
-        } else if !self.has_heads {
-            Phase::Idle(requests)
-        } else if self.has_read.load(Ordering::Relaxed) {
-            Phase::Head(requests)
-        } else if requests == 0 {
-            Phase::Fresh
         } else {
-            Phase::Idle(requests)
+            let has_read = self.has_read.load(Ordering::Relaxed);
+            match (has_read, requests) {
+                (false, 0) => Phase::Fresh,
+                (true, requests) if self.has_heads => Phase::Head(requests),
+                (_, requests) => Phase::Idle(requests),
+            }
         }
     }
 
@@ -145,6 +144,7 @@ mod tests {
     #[test]
     fn an_http2_connection_is_idle_whatever_it_reads() {
         let activity = Arc::new(Activity::new(false));
+        assert_eq!(activity.phase(), Phase::Fresh);
         activity.note_read();
         assert_eq!(activity.phase(), Phase::Idle(0));
         let (first, second) = (InFlight::begin(&activity), InFlight::begin(&activity));

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use quanta::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
@@ -135,6 +136,7 @@ impl Door {
         let is_strict = self.settings.strict && version == Version::Http1;
         let wire = Wire::new(io, opening, Arc::clone(&activity))
             .strict(is_strict)
+            .framed(version == Version::Http2)
             .stall(self.settings.idle_timeout);
         let io = TokioIo::new(wire);
         let service = Watched {
@@ -218,10 +220,10 @@ impl Door {
                         // It tells the client first, and serves what was sent until it knew.
                         Version::Http2 => patience.leave(),
                     }
-                } else if let Some(wait) = patience.paused(phase) {
+                } else if let Some(wait) = patience.paused(phase, Instant::now) {
                     Verdict::Wait(wait)
                 } else if alarm.as_mut().poll(cx).is_ready() {
-                    patience.rang(phase)
+                    patience.rang(phase, Instant::now())
                 } else {
                     return Poll::Pending;
                 };

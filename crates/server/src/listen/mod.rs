@@ -11,6 +11,7 @@ mod accept;
 mod activity;
 mod connection;
 mod drain;
+mod frames;
 mod framing;
 mod leaving;
 mod patience;
@@ -41,10 +42,11 @@ pub struct ListenSettings {
     /// How long a client may take over its TLS handshake.
     pub handshake_timeout: Duration,
     /// How long an HTTP/1 client may take over the head of a request: counted from its first byte,
-    /// and for the first request from when the connection stands.
+    /// and for the first request from when the connection stands. So a connection over which nothing is sent is
+    /// closed after this.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept; it is closed within a quarter more. Also how long
-    /// a client may take nothing of an answer before it is taken for gone.
+    /// How long a connection is kept between requests. Also how long a client may take nothing of an answer
+    /// before it is taken for gone.
     pub idle_timeout: Duration,
     /// How large the head of a request may be, in bytes; more is 431. HTTP/1 allows no less than
     /// 8 KiB, and a hundred headers.

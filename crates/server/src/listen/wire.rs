@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::{Activity, Phase};
+use super::frames::Frames;
 use super::framing::Framing;
 
 /// What an HTTP/2 client sends first.
@@ -61,6 +62,8 @@ pub(super) struct Wire<T> {
     activity: Arc<Activity>,
     /// Reads along, where requests go on to another server.
     framing: Option<Framing>,
+    /// Reads along with HTTP/2.
+    frames: Option<Box<Frames>>,
     closing: Closing,
     stall: Stall,
 }
@@ -106,6 +109,7 @@ impl<T> Wire<T> {
             opening,
             activity,
             framing: None,
+            frames: None,
             closing: Closing::default(),
             stall: Stall::default(),
         }
@@ -118,6 +122,13 @@ impl<T> Wire<T> {
         self
     }
 
+    /// The same, ending a connection whose client floods it with frames of HTTP/2 that carry nothing.
+    #[must_use]
+    pub(super) fn framed(mut self, is_http2: bool) -> Self {
+        self.frames = is_http2.then(|| Box::new(Frames::new()));
+        self
+    }
+
     /// The same, for so long at the most while the client takes nothing of what it is sent.
     #[must_use]
     pub(super) fn stall(mut self, patience: Duration) -> Self {
@@ -126,6 +137,9 @@ impl<T> Wire<T> {
     }
 
     fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        if let Some(frames) = &mut self.frames {
+            return frames.received(bytes);
+        }
         match &mut self.framing {
             Some(framing) if !self.activity.is_tunnel() => framing.look(bytes),
             _ => Ok(()),
@@ -211,6 +225,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
+            frames.sent(&bytes[..*count]);
+        }
         self.stall.note(cx, written)
     }
 
@@ -244,6 +261,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         } else {
             Pin::new(&mut self.io).poll_write_vectored(cx, slices)
         };
+        if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
+            let mut left = *count;
+            for slice in slices {
+                let sent = left.min(slice.len());
+                frames.sent(&slice[..sent]);
+                left -= sent;
+            }
+        }
         self.stall.note(cx, written)
     }
 

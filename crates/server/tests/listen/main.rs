@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]
 
 mod drain;
+mod floods;
 mod http;
 mod server;
 mod slow_clients;

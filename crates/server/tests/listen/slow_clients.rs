@@ -97,6 +97,19 @@ async fn an_idle_connection_is_closed_in_the_end() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_is_closed_when_its_time_is_over_whatever_the_time_for_a_head() {
+    let server = Server::start(ListenSettings {
+        head_timeout: LONG,
+        idle_timeout: SHORT,
+        ..ListenSettings::default()
+    })
+    .await;
+    let mut client = server.connect().await;
+    assert!(client.get("/").await.ends_with("ok"));
+    assert_eq!(client.rest().await, "");
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_of_its_answer_is_gone_in_the_end() {
     let server = Server::start(ListenSettings {
         max_connections: 1,
