@@ -80,6 +80,33 @@ fn a_batch_with_one_bad_check_charges_nobody() {
 }
 
 #[test]
+fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_nobody() {
+    let place = Place::new();
+    let mut rules = "rules:\n  - {id: all, per: [], limit: 5/day}\n".to_owned();
+    for index in 0..100 {
+        rules += &format!(
+            "  - {{id: loop-{index}, per: [], limit: 5/day, match: {{when: 'attributes.exists(name, name == \"x{index}\")'}}}}\n"
+        );
+    }
+    place.write("rules.yaml", &rules);
+    let server = place.serve(&["--rules", "rules.yaml"]);
+    let attributes: serde_json::Map<_, _> = (0..100)
+        .map(|index| (format!("a{index}"), json!("v")))
+        .collect();
+    let check = json!({"attributes": attributes});
+    let batch = |count| json!({"checks": vec![check.clone(); count]}).to_string();
+    let refused = server
+        .ask("POST /v1/check/batch", &batch(1_000))
+        .with_status(413);
+    assert!(refused.detail().contains("fewer checks"), "{refused:?}");
+    // One alone is not too much, and the first that is charged.
+    let allowed = server
+        .ask("POST /v1/check/batch", &batch(1))
+        .with_status(200);
+    assert_eq!(allowed.json()["decisions"][0]["remaining"], 4);
+}
+
+#[test]
 fn a_batch_has_a_thousand_checks_at_the_most() {
     let (_place, server) = serve(&per_user("5000/hour"));
     let check = json!({"attributes": {"user_id": "a"}, "timestamp": 1_794_770_000});

@@ -11,6 +11,7 @@ use tidegate::rules::FrontEnd;
 use super::body::GrpcBody;
 use super::status::{Code, Status};
 use super::{access, answer as answers, message, question};
+use crate::http::{MAX_CONDITION_STEPS, condition_steps};
 use crate::server::Server;
 
 pub(super) async fn answer(
@@ -23,6 +24,15 @@ pub(super) async fn answer(
     let asked = message::decode(message::only(body).await?)?;
     let rules = server.gate.rules();
     let parts = question::parts(&asked, rules.is_by_descriptors())?;
+
+    if parts.len() > 1 {
+        let steps = condition_steps(&rules, parts.iter().map(|part| &part.attributes));
+        if steps > MAX_CONDITION_STEPS {
+            return Err(Status::invalid(format!(
+                "the conditions of the rules could take {steps} steps for these descriptors, and {MAX_CONDITION_STEPS} are the most; send fewer descriptors at a time"
+            )));
+        }
+    }
 
     let start = Instant::now();
     let decisions = server.gate.decide_parts(&rules, &parts).await;

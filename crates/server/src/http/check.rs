@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::FrontEnd;
+use tidegate::rules::{FrontEnd, RuleSet};
 
 use super::problem::{Problem, Reply};
 use super::question::{Batch, Question};
@@ -18,6 +18,8 @@ use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
+/// How many steps the conditions of rules may take for all that is asked in one call: about half a second.
+pub(crate) const MAX_CONDITION_STEPS: u64 = 5_000_000;
 /// After how many checks of a batch others get their turn.
 const YIELD_EVERY: usize = 16;
 
@@ -76,6 +78,15 @@ pub(super) async fn batch(
         let attributes = question.attributes(server.trust_timestamps);
         asked.push(attributes.map_err(|problem| problem.in_part(&format!("checks[{index}]")))?);
     }
+    let steps = condition_steps(&server.gate.rules(), &asked);
+    if steps > MAX_CONDITION_STEPS {
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!(
+                "the conditions of the rules could take {steps} steps for this batch, and {MAX_CONDITION_STEPS} are the most; nothing was charged; send fewer checks at a time"
+            ),
+        ));
+    }
     let mut out = Vec::with_capacity(16 + asked.len() * 400);
     out.extend_from_slice(br#"{"decisions":["#);
     for (index, attributes) in asked.iter().enumerate() {
@@ -92,12 +103,26 @@ pub(super) async fn batch(
     Ok(super::json(StatusCode::OK, out))
 }
 
+/// How many steps conditions take for several requests at the most.
+pub(crate) fn condition_steps<'a, 'b: 'a>(
+    rules: &RuleSet,
+    requests: impl IntoIterator<Item = &'a Attributes<'b>>,
+) -> u64 {
+    if !rules.has_conditions() {
+        return 0;
+    }
+    let steps = requests
+        .into_iter()
+        .map(|attributes| rules.condition_steps(attributes));
+    steps.fold(0, u64::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
     use tidegate::document::Source;
-    use tidegate::rules::{RuleSet, RuleSettings};
+    use tidegate::rules::RuleSettings;
     use tidegate::store::{Outcomes, Request, Scope, Store};
     use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
 

@@ -21,6 +21,7 @@ mod rules;
 pub(crate) use access::{Access, Refused, bearer};
 pub(crate) use answer::seconds;
 use authorize::Authorize;
+pub(crate) use check::{MAX_CONDITION_STEPS, condition_steps};
 pub(crate) use openapi::describe;
 pub(crate) use probes::goes_on;
 pub(crate) use problem::Problem;

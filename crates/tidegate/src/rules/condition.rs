@@ -12,6 +12,7 @@ use cel::parser::Parser;
 use cel::{Context, Env, Value};
 
 use super::regexes::{self, Patterns};
+use super::work::Work;
 use crate::attributes::Attributes;
 
 /// The longest condition, in bytes.
@@ -41,6 +42,7 @@ const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && co
 pub struct Condition {
     text: String,
     expression: IdedExpr,
+    work: Work,
     /// Keeps the patterns of `matches` ready for as long as the condition is there.
     _patterns: Patterns,
 }
@@ -119,8 +121,14 @@ impl Condition {
         Ok(Self {
             text: text.to_owned(),
             _patterns: Patterns::compile(&shape.patterns)?,
+            work: Work::of(&expression),
             expression,
         })
+    }
+
+    /// How much work it is.
+    pub(super) fn work(&self) -> Work {
+        self.work
     }
 
     /// The condition as it was written.

@@ -18,6 +18,7 @@ mod regexes;
 mod rule;
 mod shares;
 mod warnings;
+mod work;
 mod write;
 
 pub use condition::Condition;

@@ -261,6 +261,10 @@ impl Rule {
     }
 
     /// Whether all parts of `match` hold.
+    pub(super) fn condition(&self) -> Option<&Condition> {
+        self.matches.when.as_ref()
+    }
+
     pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
         self.matches.holds(facts)
     }
