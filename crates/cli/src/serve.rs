@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use tidegate_server::{Config, Handle, Listeners, Outside, Service, start_logs};
+use tidegate_server::{
+    Config, Handle, Listeners, Outside, Service, raise_descriptor_limit, start_logs,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Args)]
@@ -103,6 +105,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         flags: args.flags(),
     })?;
     start_logs(&config.log);
+    raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

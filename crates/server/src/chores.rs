@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use crate::handle::Handle;
-use crate::listen::Tls;
+use crate::listen::{Tls, ended_connections};
 use crate::rulebook::Reloaded;
 use crate::run::log_warnings;
 use crate::server::Server;
@@ -17,6 +17,11 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// How often the store is told what was admitted without it, once it is back.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
+
+/// How often memory of connections that have ended is given back to the system, and for how many rounds after
+/// the last of them: the allocator holds on to what is free for a second before it lets it go.
+const RETURN_EVERY: Duration = Duration::from_secs(2);
+const RETURN_ROUNDS: u32 = 3;
 
 /// Reads the rule file again when it changes, and all files when the program says so.
 pub(crate) async fn follow_rules(
@@ -105,6 +110,30 @@ pub(crate) async fn sweep(server: Arc<Server>) {
             server.gate.sweep();
         };
         let _ = tokio::task::spawn_blocking(sweeping).await;
+    }
+}
+
+/// Gives memory of connections that have ended back to the system. The allocator does so only when it is asked
+/// for much, or when a thread ends: a server that has become quiet does neither, so a thread is ended for it.
+pub(crate) async fn return_memory() {
+    let mut times = tokio::time::interval(RETURN_EVERY);
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut before, mut rounds) = (ended_connections(), 0);
+    loop {
+        times.tick().await;
+        let ended = ended_connections();
+        if ended != before {
+            (before, rounds) = (ended, RETURN_ROUNDS);
+        }
+        if rounds > 0 {
+            rounds -= 1;
+            let ending = std::thread::Builder::new().name("return-memory".to_owned());
+            // Something is allocated, so that the thread has a part in it.
+            let ending = ending.spawn(|| drop(std::hint::black_box(Box::new([0_u8; 64]))));
+            if let Err(error) = ending {
+                tracing::debug!(%error, "cannot start a thread");
+            }
+        }
     }
 }
 

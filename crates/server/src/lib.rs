@@ -18,6 +18,7 @@
 mod chores;
 pub mod config;
 pub mod data_dir;
+mod descriptors;
 mod gateway;
 mod grpc;
 mod handle;
@@ -35,6 +36,7 @@ mod telemetry;
 pub mod watch;
 
 pub use config::{Config, Outside};
+pub use descriptors::raise_descriptor_limit;
 pub use handle::Handle;
 pub use identity::IdentityError;
 pub use listeners::Listeners;

@@ -9,9 +9,10 @@ use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, MemoryStore, SystemClock};
 use tidegate_redis::RedisStore;
 
-use crate::chores::{follow_clients, follow_rules, settle, sweep};
+use crate::chores::{follow_clients, follow_rules, return_memory, settle, sweep};
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir};
+use crate::descriptors::Descriptors;
 use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
@@ -91,6 +92,7 @@ pub struct Service {
     watch: Option<Watch>,
     client_watches: Vec<Watch>,
     drain_delay: Duration,
+    descriptors: Descriptors,
 }
 
 /// Runs a server until `handle` says that it should end.
@@ -124,8 +126,9 @@ impl Service {
             (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
             _ => tls.clone(),
         };
+        let descriptors = Descriptors::share_out(config);
         let gateway = match &config.gateway {
-            Some(gateway) => Some(Arc::new(Gateway::new(config, gateway)?)),
+            Some(gateway) => Some(Arc::new(Gateway::new(config, gateway, &descriptors)?)),
             None => None,
         };
         let gateway_tls = match config
@@ -172,6 +175,7 @@ impl Service {
             watch,
             client_watches,
             drain_delay: config.drain_delay.into(),
+            descriptors,
         })
     }
 
@@ -193,21 +197,24 @@ impl Service {
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
+            tokio::spawn(return_memory()),
         ];
         let drain = Drain::new();
         let answering = {
             let api = Arc::new(Api::new(Arc::clone(&server)));
-            let service =
-                tower::service_fn(move |request| crate::http::answer(Arc::clone(&api), request));
-            serve(
-                listeners.http,
-                service,
-                self.settings.clone(),
-                drain.clone(),
-            )
+            let service = tower::service_fn(move |request| {
+                // In a box, because it is large, and a connection between requests need not hold it.
+                Box::pin(crate::http::answer(Arc::clone(&api), request))
+            });
+            let settings = ListenSettings {
+                budget: Some(self.descriptors.for_front_end()),
+                ..self.settings.clone()
+            };
+            serve(listeners.http, service, settings, drain.clone())
         };
         let grpc_settings = ListenSettings {
             tls: self.grpc_tls,
+            budget: Some(self.descriptors.for_front_end()),
             ..self.settings.clone()
         };
         let answering_grpc = async {
@@ -219,6 +226,7 @@ impl Service {
         let answering_gateway = {
             let settings = ListenSettings {
                 tls: self.gateway_tls.or_else(|| self.settings.tls.clone()),
+                budget: Some(self.descriptors.for_gateway()),
                 ..self.settings.clone()
             };
             let (server, drain, threads) = (Arc::clone(&server), drain.clone(), &self.threads);
@@ -234,7 +242,11 @@ impl Service {
         let answering_resp = async {
             if let Some(listener) = listeners.resp {
                 let (server, drain) = (Arc::clone(&server), drain.clone());
-                resp::serve(listener, server, self.settings, drain).await;
+                let settings = ListenSettings {
+                    budget: Some(self.descriptors.for_front_end()),
+                    ..self.settings
+                };
+                resp::serve(listener, server, settings, drain).await;
             }
         };
         let ending = async {

@@ -82,12 +82,13 @@ fn a_batch_with_one_bad_check_charges_nobody() {
 #[test]
 fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_nobody() {
     let place = Place::new();
-    let mut rules = "rules:\n  - {id: all, per: [], limit: 5/day}\n".to_owned();
-    for index in 0..100 {
-        rules += &format!(
+    let looping = |index| {
+        format!(
             "  - {{id: loop-{index}, per: [], limit: 5/day, match: {{when: 'attributes.exists(name, name == \"x{index}\")'}}}}\n"
-        );
-    }
+        )
+    };
+    let looping: String = (0..100).map(looping).collect();
+    let rules = format!("rules:\n  - {{id: all, per: [], limit: 5/day}}\n{looping}");
     place.write("rules.yaml", &rules);
     let server = place.serve(&["--rules", "rules.yaml"]);
     let attributes: serde_json::Map<_, _> = (0..100)

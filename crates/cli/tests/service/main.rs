@@ -24,6 +24,7 @@ mod random;
 mod read_only;
 mod refusals;
 mod reload;
+mod resources;
 mod resp;
 mod rules;
 mod server;

@@ -121,6 +121,15 @@ impl Place {
         command
     }
 
+    /// A server with other limits of file descriptors, as `ulimit` is given them.
+    pub(crate) fn serve_with_descriptors(&self, limits: &str, arguments: &[&str]) -> Server {
+        let mut command = self.command("sh");
+        let script = format!(r#"ulimit {limits}; exec "$0" "$@""#);
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
+        command.args(serve_arguments(arguments));
+        Server::start(command).unwrap_or_else(|run| panic!("{}", run.whole()))
+    }
+
     /// What a server says that does not start.
     pub(crate) fn fail_to_serve(&self, arguments: &[&str]) -> Run {
         let mut command = self.command(env!("CARGO_BIN_EXE_tidegate"));

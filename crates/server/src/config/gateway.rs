@@ -7,12 +7,12 @@ use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate::path::{EncodedSlashes, normalise};
 
 use super::TlsFiles;
-use super::read::{Taken, listen_address, parsed, span, tls_files};
+use super::read::{Taken, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
 use super::upstream_url::{UpstreamUrl, parse as upstream_url};
 
 /// Settings that mean nothing without a gateway.
-const OF_GATEWAY: [&str; 7] = [
+const OF_GATEWAY: [&str; 10] = [
     "upstream",
     "routes",
     "gateway_tls_cert",
@@ -20,6 +20,9 @@ const OF_GATEWAY: [&str; 7] = [
     "encoded_slashes",
     "upstream_ca",
     "upstream_health",
+    "body_min_rate",
+    "max_upstream_connections",
+    "max_upstream_connections_per_client",
 ];
 
 /// The gateway. Validated.
@@ -37,6 +40,14 @@ pub struct GatewayConfig {
     pub upstream_ca: Option<Vec<u8>>,
     /// How the servers behind it are asked whether they are well.
     pub health: Option<HealthConfig>,
+    /// How many bytes of a request's body must come in a second, if that matters.
+    pub body_min_rate: Option<u64>,
+    /// Over how long that is measured. Not a setting.
+    pub body_rate_window: Duration,
+    /// How many connections to servers there may be, if it is not to be found out.
+    pub max_upstream_connections: Option<usize>,
+    /// How many of them the requests of one client may have.
+    pub max_upstream_connections_per_client: Option<usize>,
 }
 
 /// Where requests go that match.
@@ -113,6 +124,12 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     let upstream_ca = parsed(fields.take("upstream_ca"), certificates, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
+    let body_min_rate = parsed(fields.take("body_min_rate"), rate_or_off, problems);
+    let [most, most_per_client] = [
+        "max_upstream_connections",
+        "max_upstream_connections_per_client",
+    ]
+    .map(|key| number(fields.take(key), 1, 1 << 30, problems));
     Some(GatewayConfig {
         address: address?,
         tls,
@@ -120,7 +137,37 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         encoded_slashes: encoded_slashes.flatten(),
         upstream_ca,
         health,
+        body_min_rate: body_min_rate.unwrap_or(Some(256)),
+        body_rate_window: Duration::from_secs(30),
+        max_upstream_connections: most,
+        max_upstream_connections_per_client: most_per_client,
     })
+}
+
+/// `256B/s`, with `KiB`, `MiB`, `kB` and `MB` too, or `off`.
+fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let bad =
+        || format!("`{text}` is not a rate; write for example `256B/s` or `1KiB/s`, or `off`");
+    let size = text.strip_suffix("/s").ok_or_else(bad)?.trim_end();
+    let digits = size.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = size.split_at(digits);
+    let unit = match unit.trim_start() {
+        "B" => 1,
+        "kB" | "KB" => 1_000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    match number.checked_mul(unit) {
+        Some(rate @ 1..=0xffff_ffff) => Ok(Some(rate)),
+        Some(0) => Err("no bytes at all are no rate; write `off`".to_owned()),
+        _ => Err(bad()),
+    }
 }
 
 fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {

@@ -164,7 +164,12 @@ pub(super) fn parsed<T>(
     taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
 }
 
-fn number(taken: Taken<'_>, least: u64, most: u64, problems: &mut Problems) -> Option<usize> {
+pub(super) fn number(
+    taken: Taken<'_>,
+    least: u64,
+    most: u64,
+    problems: &mut Problems,
+) -> Option<usize> {
     let number = taken.and_then(|(spot, node)| spot.integer(node, least, most, problems))?;
     usize::try_from(number).ok()
 }

@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 48] = [
+pub const SETTINGS: [Setting; 51] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -100,6 +100,24 @@ pub const SETTINGS: [Setting; 48] = [
         None,
         None,
         "how servers behind the gateway are asked whether they are well; {path, interval}",
+    ),
+    setting(
+        "body_min_rate",
+        Some("TIDEGATE_BODY_MIN_RATE"),
+        None,
+        "how fast clients of the gateway must send bodies, over 30s, or `off`; 256B/s",
+    ),
+    setting(
+        "max_upstream_connections",
+        Some("TIDEGATE_MAX_UPSTREAM_CONNECTIONS"),
+        None,
+        "how many connections to servers the gateway has; half of the free file descriptors",
+    ),
+    setting(
+        "max_upstream_connections_per_client",
+        Some("TIDEGATE_MAX_UPSTREAM_CONNECTIONS_PER_CLIENT"),
+        None,
+        "how many of them the requests of one client address may have; 256",
     ),
     setting(
         "redis",

@@ -129,12 +129,34 @@ fn what_is_secret_and_how_many_instances_there_are() {
 }
 
 #[test]
+fn the_least_rate_of_bodies_has_a_unit_or_is_off() {
+    for (text, rate) in [
+        ("off", Some(None)),
+        ("256B/s", Some(Some(256))),
+        ("1KiB/s", Some(Some(1024))),
+        ("2 kB/s", Some(Some(2_000))),
+        ("1MiB/s", Some(Some(1 << 20))),
+        ("0B/s", None),
+        ("256", None),
+        ("256B", None),
+        ("-1B/s", None),
+        ("99999999999999999999B/s", None),
+    ] {
+        let yaml = format!("gateway: 127.0.0.1:0\nupstream: http://h\nbody_min_rate: {text}\n");
+        let found = load(&yaml, &[], &[]).ok();
+        let found = found.map(|config| config.gateway.unwrap().body_min_rate);
+        assert_eq!(found, rate, "{text}");
+    }
+}
+
+#[test]
 fn a_gateway_is_set_up_by_flags_or_by_routes() {
     let flags = [("gateway", "127.0.0.1:0"), ("upstream", "http://h:1")];
     let gateway = load("", &[], &flags).unwrap().gateway.unwrap();
     assert_eq!(gateway.routes.len(), 1);
     assert_eq!(gateway.routes[0].upstreams[0].to_string(), "http://h:1");
     assert!(gateway.encoded_slashes.is_none() && gateway.health.is_none());
+    assert_eq!(gateway.body_min_rate, Some(256));
 
     let yaml = "gateway: 127.0.0.1:0\nupstream: h2c://h\nencoded_slashes: keep\n\
         upstream_health: {path: /up, interval: 1s}\nroutes:\n  \

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::alarm::Alarm;
 use super::body::{AnswerBody, Source, UpstreamBody};
+use super::capacity::Shortage;
 use super::connect::{Connected, send_http2};
 use super::failure::Failure;
 use super::forward::Errand;
@@ -35,6 +36,15 @@ pub(super) enum Tried {
     /// Nothing of it has left, because the connection was old.
     Stale(Failure),
     Failed(Failure),
+    /// There is no connection to be had, which is not the server's fault.
+    Refused(Failure),
+}
+
+impl Lane {
+    fn refuse(&self, shortage: Shortage) -> Tried {
+        self.gateway.capacity.refuse(shortage);
+        Tried::Refused(Failure::NoConnection(shortage))
+    }
 }
 
 impl Errand<'_> {
@@ -50,11 +60,11 @@ impl Errand<'_> {
         upstream: &Upstream,
         must_be_new: bool,
     ) -> Tried {
-        let in_flight = InFlight::begin(lane, upstream);
-        let (connection, is_new) = match self.connection(lane, upstream, must_be_new).await {
+        let mut in_flight = InFlight::begin(lane, upstream);
+        let connection = self.connection(lane, upstream, must_be_new, &mut in_flight);
+        let (connection, is_new) = match connection.await {
             Ok(connection) => connection,
-            // Nothing has left yet.
-            Err(failure) => return Tried::Again(failure),
+            Err(tried) => return tried,
         };
         let start = Instant::now();
         let (head, source) = match connection {
@@ -100,7 +110,7 @@ impl Errand<'_> {
             Ok(Err(broken)) => Failure::of_http1(broken),
             Err(failure) => return Err(Tried::Failed(failure)),
         };
-        if matches!(failure, Failure::BrokenBody) {
+        if matches!(failure, Failure::BrokenBody | Failure::SlowClient) {
             return Err(Tried::Failed(failure));
         }
         if let Some(body) = connection.take_back() {
@@ -144,6 +154,9 @@ impl Errand<'_> {
         // Something of an answer has come.
         let is_answered = error.is_parse();
         let failure = Failure::of_http2(error);
+        if self.progress.as_ref().is_some_and(|sent| sent.is_slow()) {
+            return Err(Tried::Failed(Failure::SlowClient));
+        }
         Err(match unsent {
             Some(unsent) => {
                 self.body = unsent.into_body();
@@ -164,30 +177,46 @@ impl Errand<'_> {
         lane: &Lane,
         upstream: &Upstream,
         must_be_new: bool,
-    ) -> Result<(Connected, bool), Failure> {
-        if !must_be_new && let Some(connection) = self.waiting_connection(lane, upstream) {
+        in_flight: &mut InFlight,
+    ) -> Result<(Connected, bool), Tried> {
+        if !must_be_new && let Some(connection) = self.shared_connection(lane, upstream) {
             return Ok((connection, false));
         }
-        // In a box, because what a handshake needs is large, and few requests need it.
-        let connected = Box::pin(self.new_connection(lane, upstream)).await;
-        connected.map(|connection| (connection, true))
-    }
-
-    fn waiting_connection(&self, lane: &Lane, upstream: &Upstream) -> Option<Connected> {
-        if self.upgrade.is_none()
-            && upstream.url.scheme != UpstreamScheme::Http
-            && let Some(sender) = lane.pool.http2(upstream)
-        {
-            return Some(Connected::Http2(sender));
+        if !in_flight.take_connection(self.client) {
+            return Err(lane.refuse(Shortage::Client));
         }
-        lane.pool.take_http1(upstream).map(Connected::Http1)
+        if !must_be_new && let Some(connection) = lane.pool.take_http1(upstream) {
+            return Ok((Connected::Http1(connection), false));
+        }
+        // In a box, because what a handshake needs is large, and few requests need it.
+        let connection = Box::pin(self.new_connection(lane, upstream)).await?;
+        if matches!(connection, Connected::Http2(_)) {
+            in_flight.give_connection_back();
+        }
+        Ok((connection, true))
     }
 
-    async fn new_connection(&self, lane: &Lane, upstream: &Upstream) -> Result<Connected, Failure> {
+    fn shared_connection(&self, lane: &Lane, upstream: &Upstream) -> Option<Connected> {
+        if self.upgrade.is_some() || upstream.url.scheme == UpstreamScheme::Http {
+            return None;
+        }
+        lane.pool.http2(upstream).map(Connected::Http2)
+    }
+
+    async fn new_connection(&self, lane: &Lane, upstream: &Upstream) -> Result<Connected, Tried> {
         let needs_http1 = self.upgrade.is_some();
         let given_up = GivenUp(Some(upstream));
-        let connecting = lane.gateway.connector.connect(upstream, needs_http1);
+        let Some(counted) = lane.gateway.open_connection() else {
+            return Err(lane.refuse(Shortage::All));
+        };
+        let connector = &lane.gateway.connector;
+        let connecting = connector.connect(upstream, needs_http1, Some(counted));
         let connected = timeout(self.route.config.connect_timeout, connecting).await;
+        if let Ok(Err(error)) = &connected
+            && let Some(shortage) = Shortage::of(error)
+        {
+            return Err(lane.refuse(shortage));
+        }
         given_up.has_ended();
         let failure = match connected {
             Ok(Ok(connected)) => {
@@ -201,7 +230,8 @@ impl Errand<'_> {
             Err(_) => Failure::SlowConnection,
         };
         upstream.health.failed();
-        Err(failure)
+        // Nothing has left yet.
+        Err(Tried::Again(failure))
     }
 
     /// Waits for an answer for as long as the route says, counted from the last that the client sent.

@@ -38,7 +38,7 @@ pub(super) struct UpstreamBody {
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     /// Why there is no more, until the client has what came before it.
-    broken: Option<BodyError>,
+    broken: Option<Box<BodyError>>,
 }
 
 /// Where a body comes from.
@@ -116,7 +116,7 @@ impl UpstreamBody {
     /// connection and what it has not sent, to the head of the answer.
     fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
         self.source = Source::Ended;
-        self.broken = Some(error);
+        self.broken = Some(Box::new(error));
         cx.waker().wake_by_ref();
     }
 
@@ -140,7 +140,7 @@ impl Body for UpstreamBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if let Some(error) = this.broken.take() {
-            return Poll::Ready(Some(Err(error)));
+            return Poll::Ready(Some(Err(*error)));
         }
         match this.source.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {

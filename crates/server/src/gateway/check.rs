@@ -10,6 +10,7 @@ use http::{HeaderValue, Request, Version};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::capacity::Shortage;
 use super::connect::{Connected, send_http2};
 use super::request_body::RequestBody;
 use super::{Gateway, Upstream};
@@ -33,19 +34,25 @@ pub(crate) async fn check_all(gateway: Arc<Gateway>) {
             loop {
                 times.tick().await;
                 let patience = health.interval.clamp(Duration::from_millis(100), LONGEST);
-                let is_well = timeout(patience, is_well(&gateway, &upstream, &health)).await;
-                upstream.health.checked(is_well.unwrap_or(false));
+                let asked = timeout(patience, is_well(&gateway, &upstream, &health)).await;
+                if let Some(is_well) = asked.unwrap_or(Some(false)) {
+                    upstream.health.checked(is_well);
+                }
             }
         });
     }
     while checks.join_next().await.is_some() {}
 }
 
-/// Whether a server answers with 2xx or 3xx.
-async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) -> bool {
-    let Ok(connected) = gateway.connector.connect(upstream, false).await else {
-        return false;
-    };
+/// Whether a server answers with 2xx or 3xx: not known, if this process cannot ask.
+async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) -> Option<bool> {
+    match gateway.connector.connect(upstream, false, None).await {
+        Ok(connected) => Some(answers_well(connected, upstream, health).await),
+        Err(error) => Shortage::of(&error).is_none().then_some(false),
+    }
+}
+
+async fn answers_well(connected: Connected, upstream: &Upstream, health: &HealthConfig) -> bool {
     let mut request = Request::new(RequestBody::None);
     let agent = HeaderValue::from_static("tidegate-health");
     request.headers_mut().insert(USER_AGENT, agent);

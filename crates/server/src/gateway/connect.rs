@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::capacity::OpenConnection;
 use super::http1::{Http1, Stream};
 use super::request_body::RequestBody;
 use super::upstream::Upstream;
@@ -25,6 +26,11 @@ use crate::listen::TlsError;
 
 /// How often an HTTP/2 server that has requests is asked whether it is still there.
 const PING: Duration = Duration::from_secs(20);
+
+/// How much of one answer a server may send over HTTP/2 before the client has taken it, and of all of them:
+/// answers that are not taken must not hold up the others.
+const STREAM_WINDOW: u32 = 64 * 1024 - 1;
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// Makes connections.
 pub(super) struct Connector {
@@ -67,43 +73,51 @@ impl Connector {
         Ok(Self { any, http1 })
     }
 
-    /// A new connection to a server.
+    /// A new connection to a server, `counted` for as long as it is open.
     pub(super) async fn connect(
         &self,
         upstream: &Upstream,
         needs_http1: bool,
+        counted: Option<OpenConnection>,
     ) -> io::Result<Connected> {
         let url = &upstream.url;
         let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
         stream.set_nodelay(true)?;
         match url.scheme {
-            UpstreamScheme::Http => Ok(Connected::Http1(Http1::new(Stream::Plain(stream)))),
+            UpstreamScheme::Http => {
+                let connection = Http1::new(Stream::Plain(stream)).counted(counted);
+                Ok(Connected::Http1(connection))
+            }
             UpstreamScheme::H2c if needs_http1 => Err(io::Error::other(
                 "a server that is spoken to by HTTP/2 alone takes no upgrades",
             )),
-            UpstreamScheme::H2c => open_http2(stream).await.map(Connected::Http2),
+            UpstreamScheme::H2c => open_http2(stream, counted).await.map(Connected::Http2),
             UpstreamScheme::Https => {
                 let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
                 let connector = if needs_http1 { &self.http1 } else { &self.any };
                 let stream = connector.connect(name, stream).await?;
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    return open_http2(stream).await.map(Connected::Http2);
+                    return open_http2(stream, counted).await.map(Connected::Http2);
                 }
                 let stream = Stream::Tls(Box::new(stream));
-                Ok(Connected::Http1(Http1::new(stream)))
+                Ok(Connected::Http1(Http1::new(stream).counted(counted)))
             }
         }
     }
 }
 
-async fn open_http2<T>(io: T) -> io::Result<http2::SendRequest<RequestBody>>
+async fn open_http2<T>(
+    io: T,
+    counted: Option<OpenConnection>,
+) -> io::Result<http2::SendRequest<RequestBody>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
-        .adaptive_window(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .handshake(TokioIo::new(io))
         .await
         .map_err(io::Error::other)?;
@@ -111,6 +125,7 @@ where
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to a server behind the gateway ended");
         }
+        drop(counted);
     });
     Ok(sender)
 }

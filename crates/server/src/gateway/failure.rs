@@ -5,10 +5,11 @@ use std::error::Error;
 use std::io;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
+use super::capacity::Shortage;
 use super::http1::Broken;
 use super::request_body::BrokenBody;
 use crate::http::Problem;
@@ -20,6 +21,8 @@ pub(super) enum Failure {
     NoRoute,
     #[error("no server behind this gateway can be reached now; try again later")]
     NoneUp,
+    #[error("{}", no_connection(*.0))]
+    NoConnection(Shortage),
     #[error("the server behind this gateway cannot be reached")]
     Unreachable(#[source] io::Error),
     #[error("the server behind this gateway cannot be reached in time")]
@@ -44,7 +47,7 @@ impl Failure {
     /// What an error of an HTTP/1.1 connection means.
     pub(super) fn of_http1(error: Broken) -> Self {
         match error {
-            Broken::Body(_) => Self::BrokenBody,
+            Broken::Body(error) => Self::of_body(&error),
             other => Self::BadAnswer(other.into()),
         }
     }
@@ -53,18 +56,25 @@ impl Failure {
     pub(super) fn of_http2(error: hyper::Error) -> Self {
         let mut source: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(inner) = source {
-            if inner.is::<BrokenBody>() {
-                return Self::BrokenBody;
+            if let Some(error) = inner.downcast_ref() {
+                return Self::of_body(error);
             }
             source = inner.source();
         }
         Self::BadAnswer(error.into())
     }
 
+    fn of_body(error: &BrokenBody) -> Self {
+        match error {
+            BrokenBody::Slow => Self::SlowClient,
+            BrokenBody::Unreadable(_) | BrokenBody::Length => Self::BrokenBody,
+        }
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::NoneUp => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoneUp | Self::NoConnection(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable(_)
             | Self::BadAnswer(_)
             | Self::TwoLengths
@@ -81,6 +91,21 @@ impl Failure {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
+        if matches!(self, Self::NoConnection(_)) {
+            let one = HeaderValue::from_static("1");
+            reply.headers_mut().insert(RETRY_AFTER, one);
+        }
         reply
+    }
+}
+
+fn no_connection(shortage: Shortage) -> &'static str {
+    match shortage {
+        Shortage::Client => {
+            "too many requests from your address wait for a server behind this gateway, or for their answers to be read; try again in a second"
+        }
+        Shortage::All | Shortage::System(_) => {
+            "this gateway has no connection to a server to spare now; try again in a second"
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The road of a request that was let through: a route, a server, and another one if that fails.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -12,6 +13,7 @@ use tidegate_tower::Unmeasured;
 
 use super::attempt::Tried;
 use super::body::AnswerBody;
+use super::capacity::ClientCounter;
 use super::failure::Failure;
 use super::forwarded::{Forwarding, Told};
 use super::hop;
@@ -53,6 +55,8 @@ pub(super) struct Errand<'l> {
     pub(super) progress: Option<Arc<Progress>>,
     /// The protocol that it asks to change to.
     pub(super) upgrade: Option<HeaderValue>,
+    /// Where connections of its client are counted.
+    pub(super) client: ClientCounter,
 }
 
 impl Lane {
@@ -70,6 +74,15 @@ impl Lane {
         };
         let peer = head.extensions.get::<Peer>().copied();
         head.extensions.clear();
+        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| {
+            let found = self
+                .server
+                .identity
+                .client_address(peer.ip(), &head.headers);
+            // What cannot be read was refused before.
+            found.unwrap_or_else(|_| peer.ip())
+        });
+        let client = self.gateway.capacity.counter(address);
         let (body, progress) = RequestBody::of(body);
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
@@ -88,6 +101,12 @@ impl Lane {
         if let Some(protocol) = &upgrade {
             hop::put_upgrade(headers, protocol.clone());
         }
+        let body = match progress {
+            Some(_) if upgrade.is_none() && !hop::is_grpc(headers) => {
+                body.at_least(self.gateway.body_rate)
+            }
+            _ => body,
+        };
         head.version = Version::HTTP_11;
         if route.config.strips_prefix {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
@@ -100,6 +119,7 @@ impl Lane {
             route,
             progress,
             upgrade,
+            client,
         })
     }
 }
@@ -121,6 +141,7 @@ impl Errand<'_> {
             };
             match self.attempt(lane, upstream, must_be_new).await {
                 Tried::Answered(answer) => return Ok(answer),
+                Tried::Refused(failure) => return Err(failure),
                 Tried::Failed(failure) => {
                     upstream.count(Outcome::Failed);
                     return Err(failure);

@@ -128,6 +128,13 @@ pub(super) fn names_http2(protocol: &HeaderValue) -> bool {
     })
 }
 
+/// Whether a request is a call of gRPC, whose body may be a stream without an end.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
 /// The headers that `Connection` names.
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();

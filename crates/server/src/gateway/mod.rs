@@ -13,6 +13,7 @@
 mod alarm;
 mod attempt;
 mod body;
+mod capacity;
 mod check;
 mod connect;
 mod failure;
@@ -24,6 +25,7 @@ mod hop;
 mod http1;
 mod lane;
 mod own;
+mod pace;
 mod pool;
 mod request_body;
 mod rewrite;
@@ -32,13 +34,15 @@ mod screen;
 mod tunnel;
 mod upstream;
 
+pub(crate) use capacity::Shortage;
 pub(crate) use check::check_all;
 pub(crate) use own::find_own;
 pub(crate) use upstream::{Outcome, Upstream};
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tidegate::address::TrustedProxies;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
@@ -47,12 +51,15 @@ use tokio::net::TcpListener;
 use tower::Layer as _;
 
 use crate::config::{Config, GatewayConfig, HealthConfig};
+use crate::descriptors::Descriptors;
 use crate::listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
 use crate::server::Server;
 use crate::store::AnyStore;
 use crate::telemetry::Measured;
+use capacity::{Capacity, OpenConnection};
 use connect::Connector;
 use lane::Lane;
+use pace::BodyRate;
 use pool::Pool;
 use route::Routes;
 
@@ -62,27 +69,57 @@ pub(crate) struct Gateway {
     upstreams: Vec<Arc<Upstream>>,
     connector: Connector,
     health: Option<HealthConfig>,
+    /// How many connections there are to the servers.
+    pub(crate) capacity: Capacity,
+    /// The connections of every worker that wait for a request.
+    pools: Mutex<Vec<Weak<Pool>>>,
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
     /// None: paths with an encoded slash are refused.
     encoded_slashes: Option<EncodedSlashes>,
+    /// How fast the body of a request must come, if that matters.
+    body_rate: Option<BodyRate>,
     /// Whether clients come over TLS.
     is_tls: bool,
 }
 
 impl Gateway {
     /// A gateway as the configuration says.
-    pub(crate) fn new(config: &Config, gateway: &GatewayConfig) -> Result<Self, TlsError> {
+    pub(crate) fn new(
+        config: &Config,
+        gateway: &GatewayConfig,
+        descriptors: &Descriptors,
+    ) -> Result<Self, TlsError> {
         let (routes, upstreams) = Routes::new(&gateway.routes);
         Ok(Self {
             routes,
             upstreams,
             connector: Connector::new(gateway.upstream_ca.as_deref())?,
             health: gateway.health.clone(),
+            capacity: Capacity::new(
+                descriptors.upstream,
+                descriptors.upstream_per_client,
+                config.rule_settings.ipv6_prefix,
+            ),
+            pools: Mutex::default(),
             trusted_proxies: config.trusted_proxies.clone(),
             forwarded_header: config.identify.forwarded_header,
             encoded_slashes: gateway.encoded_slashes,
+            body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
+                bytes_per_second,
+                window: gateway.body_rate_window,
+            }),
             is_tls: gateway.tls.is_some() || config.tls.is_some(),
+        })
+    }
+
+    /// Leave to open one more connection to a server, if need be in place of one that waits for a request.
+    fn open_connection(&self) -> Option<OpenConnection> {
+        self.capacity.open().or_else(|| {
+            let pools = self.pools.lock();
+            let mut pools = pools.iter().filter_map(Weak::upgrade);
+            pools.any(|pool| pool.close_one()).then_some(())?;
+            self.capacity.open()
         })
     }
 
@@ -129,7 +166,9 @@ pub(crate) async fn serve(
         let lane = Arc::new(Lane {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
+            server: Arc::clone(&server),
         });
+        gateway.pools.lock().push(Arc::downgrade(&lane.pool));
         runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
         let limited = layer.layer(tower::service_fn(move |request| {
             forward::forward(Arc::clone(&lane), request)

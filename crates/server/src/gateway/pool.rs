@@ -75,6 +75,16 @@ impl Pool {
         }
     }
 
+    /// Closes a connection that waits, so that another can be opened. Whether there was one.
+    pub(super) fn close_one(&self) -> bool {
+        self.racks.iter().any(|rack| {
+            let mut rack = rack.lock();
+            let oldest = (!rack.http1.is_empty()).then(|| rack.http1.remove(0));
+            drop(rack);
+            oldest.is_some()
+        })
+    }
+
     /// Lets go of what has waited for too long, or was closed by the server.
     fn sweep(&self) {
         for rack in &self.racks {

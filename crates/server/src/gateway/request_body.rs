@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Instant;
 
+use super::pace::{BodyRate, Pace};
 use super::{forwarded, hop};
 
 /// The body of a request: none, or what the client sends, as it comes.
@@ -21,6 +22,10 @@ pub(super) enum RequestBody {
         progress: Arc<Progress>,
         /// Taken off before, and to be sent once more.
         again: Option<Bytes>,
+        /// How fast it must come, if that matters.
+        rate: Option<BodyRate>,
+        /// Since it was first waited for.
+        pace: Option<Box<Pace>>,
     },
 }
 
@@ -32,6 +37,8 @@ pub(super) enum BrokenBody {
     Unreadable(#[source] hyper::Error),
     #[error("the body of the request is not as long as its head says")]
     Length,
+    #[error("the body of the request comes too slowly")]
+    Slow,
 }
 
 /// How far a body has come, for who waits for the answer.
@@ -42,6 +49,8 @@ pub(super) struct Progress {
     ended: OnceLock<Instant>,
     /// Whether somebody waits for the client to send more.
     is_awaited: AtomicBool,
+    /// Whether the client was too slow.
+    is_slow: AtomicBool,
 }
 
 impl Progress {
@@ -56,6 +65,10 @@ impl Progress {
     /// Whether it is the client who is slow, and not the server that takes nothing.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     #[expect(
@@ -78,8 +91,19 @@ impl RequestBody {
             incoming,
             progress: Arc::clone(&progress),
             again: None,
+            rate: None,
+            pace: None,
         };
         (body, Some(progress))
+    }
+
+    /// The same, which must come so fast.
+    #[must_use]
+    pub(super) fn at_least(mut self, least: Option<BodyRate>) -> Self {
+        if let Self::Client { rate, .. } = &mut self {
+            *rate = least;
+        }
+        self
     }
 
     /// Puts bytes back that were taken off it.
@@ -102,6 +126,8 @@ impl Body for RequestBody {
             incoming,
             progress,
             again,
+            rate,
+            pace,
         } = self.get_mut()
         else {
             return Poll::Ready(None);
@@ -113,7 +139,18 @@ impl Body for RequestBody {
         progress
             .is_awaited
             .store(frame.is_pending(), Ordering::Relaxed);
+        if frame.is_pending()
+            && let Some(rate) = *rate
+        {
+            let pace = pace.get_or_insert_with(|| Box::new(Pace::new(rate)));
+            ready!(pace.poll_wait(cx));
+            progress.is_slow.store(true, Ordering::Relaxed);
+            return Poll::Ready(Some(Err(BrokenBody::Slow)));
+        }
         let mut frame = ready!(frame);
+        if let (Some(pace), Some(Ok(frame))) = (pace, &frame) {
+            pace.came(frame.data_ref().map_or(0, Bytes::len));
+        }
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if frame.is_none() || incoming.is_end_stream() {
             progress.end();

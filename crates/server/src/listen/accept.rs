@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,12 +15,21 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::budget::ConnectionPermit;
 use super::connection::Door;
 use super::{Drain, ListenSettings, Peer};
 
 /// How long to wait after a failed accept: doubled each time, until one succeeds.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many connections of this process have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How many connections of this process have ended, over all listeners.
+pub(crate) fn ended_connections() -> u64 {
+    ENDED.load(Ordering::Relaxed)
+}
 
 /// Serves connections until the drain begins, and then until those that are open have ended.
 ///
@@ -127,15 +137,20 @@ pub(crate) async fn accept_all<F>(
     F: Future<Output = ()> + Send + 'static,
 {
     let mut connections = JoinSet::new();
-    while let Some((stream, address)) = next(&listener, settings, drain, &mut connections).await {
-        connections.spawn(open(stream, address));
+    while let Some(accepted) = next(&listener, settings, drain, &mut connections).await {
+        let (stream, address, permit) = accepted;
+        let serving = open(stream, address);
+        connections.spawn(async move {
+            serving.await;
+            drop(permit);
+        });
     }
     for (stream, address) in backlog(listener) {
         connections.spawn(open(stream, address));
     }
     let ended = async {
         while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
+            note_end(ended);
         }
     };
     if timeout(settings.drain_timeout, ended).await.is_err() {
@@ -144,28 +159,33 @@ pub(crate) async fn accept_all<F>(
     }
 }
 
-/// The next connection, or none when the drain has begun.
+/// A connection, and the leave to have it.
+type Accepted = (TcpStream, SocketAddr, Option<ConnectionPermit>);
+
+/// The next connection, or none when the drain has begun. Meanwhile the memory of those that end is let go.
 async fn next(
     listener: &TcpListener,
     settings: &ListenSettings,
     drain: &Drain,
     connections: &mut JoinSet<()>,
-) -> Option<(TcpStream, SocketAddr)> {
-    let accept = async {
-        while let Some(ended) = connections.try_join_next() {
-            note_panic(ended);
+) -> Option<Accepted> {
+    let mut accept = pin!(async {
+        let permit = match &settings.budget {
+            Some(budget) => budget.permit().await,
+            None => None,
+        };
+        let (stream, address) = accept(listener).await;
+        (stream, address, permit)
+    });
+    let mut begun = pin!(drain.begun());
+    loop {
+        let has_room = connections.len() < settings.max_connections.max(1);
+        tokio::select! {
+            biased;
+            () = &mut begun => return None,
+            Some(ended) = connections.join_next(), if !connections.is_empty() => note_end(ended),
+            accepted = &mut accept, if has_room => return Some(accepted),
         }
-        while connections.len() >= settings.max_connections.max(1) {
-            if let Some(ended) = connections.join_next().await {
-                note_panic(ended);
-            }
-        }
-        accept(listener).await
-    };
-    tokio::select! {
-        biased;
-        () = drain.begun() => None,
-        accepted = accept => Some(accepted),
     }
 }
 
@@ -239,6 +259,11 @@ fn is_of_the_client(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
     )
+}
+
+fn note_end(ended: Result<(), JoinError>) {
+    ENDED.fetch_add(1, Ordering::Relaxed);
+    note_panic(ended);
 }
 
 fn note_panic(ended: Result<(), JoinError>) {

@@ -26,6 +26,9 @@ use super::{Drain, ListenSettings, Peer};
 /// The least that hyper takes for the buffer that a head has to fit in.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
 
+/// How much that is encrypted waits for a client that takes nothing.
+const TLS_BUFFER: usize = 16 * 1024;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a connection ended before its time. Of interest to those who look for it only.
@@ -96,10 +99,11 @@ impl Door {
             return self.serve_wire(stream, None, peer, service).await;
         };
         let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
-        let stream = match handshake.await {
+        let mut stream = match handshake.await {
             Ok(stream) => stream.map_err(ConnectionError::Handshake)?,
             Err(_) => return Err(ConnectionError::SlowHandshake),
         };
+        stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
         let version = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Some(Version::Http2),
             Some(b"http/1.1") => Some(Version::Http1),

@@ -152,7 +152,9 @@ mod tests {
 
     fn opened() -> Frames {
         let mut frames = Frames::new();
-        frames.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        frames
+            .received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
         frames
     }
 

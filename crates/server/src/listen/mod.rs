@@ -9,6 +9,7 @@ use std::time::Duration;
 
 mod accept;
 mod activity;
+mod budget;
 mod connection;
 mod drain;
 mod frames;
@@ -21,7 +22,8 @@ mod tls;
 mod wire;
 
 pub use accept::serve;
-pub(crate) use accept::{accept_all, serve_on};
+pub(crate) use accept::{accept_all, ended_connections, serve_on};
+pub use budget::ConnectionBudget;
 pub use drain::Drain;
 pub(crate) use threads::{Threads, Turns};
 pub use tls::{Tls, TlsError, server_config};
@@ -39,6 +41,8 @@ pub struct ListenSettings {
     pub tls: Option<Tls>,
     /// How many connections are open at once. More wait, not yet accepted, until others end.
     pub max_connections: usize,
+    /// How many there may be of all listeners together, if that is bounded.
+    pub budget: Option<ConnectionBudget>,
     /// How long a client may take over its TLS handshake.
     pub handshake_timeout: Duration,
     /// How long an HTTP/1 client may take over the head of a request: counted from its first byte,
@@ -77,6 +81,7 @@ impl Default for ListenSettings {
         Self {
             tls: None,
             max_connections: 10_000,
+            budget: None,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

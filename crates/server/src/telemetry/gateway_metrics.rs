@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::Timing;
 use super::metrics::Labels;
-use crate::gateway::{Gateway, Outcome, Upstream};
+use crate::gateway::{Gateway, Outcome, Shortage, Upstream};
 use crate::server::Server;
 
 pub(super) fn register(registry: &mut Registry, server: &Server) {
@@ -52,6 +52,24 @@ fn register_upstreams(registry: &mut Registry, gateway: &Gateway) {
         "upstream_in_flight",
         "Requests that this server has, until the end of their answers",
         in_flight,
+    );
+    let connections = Gauge::<i64>::default();
+    connections.set(i64::try_from(gateway.capacity.connections()).unwrap_or(i64::MAX));
+    registry.register(
+        "upstream_connections",
+        "Connections to servers behind the gateway, with those that wait for a request",
+        connections,
+    );
+    let refused = Family::<Labels<1>, Counter>::default();
+    for (limit, count) in Shortage::NAMES.into_iter().zip(gateway.capacity.refused()) {
+        refused
+            .get_or_create(&[("limit", limit.to_owned())])
+            .inc_by(count);
+    }
+    registry.register(
+        "upstream_connections_refused",
+        "Requests that got 503 because there was no connection to a server to be had",
+        refused,
     );
     registry.register_with_unit(
         "upstream",

@@ -7,6 +7,7 @@
     reason = "a test may"
 )]
 
+mod capacity;
 mod client;
 mod connections;
 mod failing;
@@ -15,6 +16,7 @@ mod limits;
 mod malformed;
 mod own;
 mod place;
+mod slow_bodies;
 mod smuggling;
 mod tls;
 mod upgrades;

@@ -29,7 +29,13 @@ async fn an_answer_to_head_with_a_length_that_is_no_number_is_502() {
 #[tokio::test]
 async fn an_answer_whose_first_chunk_is_malformed_is_502() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    for chunk in ["zz\r\nhello\r\n", "-5\r\nhello\r\n", "5\nhello\n", "\r\n", "5 5\r\nhello"] {
+    for chunk in [
+        "zz\r\nhello\r\n",
+        "-5\r\nhello\r\n",
+        "5\nhello\n",
+        "\r\n",
+        "5 5\r\nhello",
+    ] {
         let answer = answer_to(GET, &format!("{head}{chunk}")).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{chunk:?}: {answer}");
     }

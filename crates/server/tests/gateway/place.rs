@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tidegate_server::config::GatewayConfig;
 use tidegate_server::{Config, Handle, Listeners, Outside, Service};
 use tokio::task::JoinHandle;
 
@@ -40,6 +41,16 @@ impl Gateway {
     }
 
     pub(crate) async fn start_in(folder: TempDir, settings: &str, rules: &str) -> Self {
+        Self::start_with(folder, settings, rules, |_| {}).await
+    }
+
+    /// With a change of what no setting changes.
+    pub(crate) async fn start_with(
+        folder: TempDir,
+        settings: &str,
+        rules: &str,
+        change: impl FnOnce(&mut GatewayConfig),
+    ) -> Self {
         let (config, rule_file) = (
             folder.path().join("tidegate.yaml"),
             folder.path().join("rules.yaml"),
@@ -55,7 +66,8 @@ impl Gateway {
             environment: &|_| None,
             flags: vec![("config", config.display().to_string())],
         };
-        let config = Config::load(&outside).unwrap_or_else(|error| panic!("{error}"));
+        let mut config = Config::load(&outside).unwrap_or_else(|error| panic!("{error}"));
+        change(config.gateway.as_mut().unwrap());
         let service = Service::open(&config).await.unwrap();
         let listeners = Listeners::bind(&config).await.unwrap();
         let address = listeners.gateway.as_ref().unwrap().local_addr().unwrap();

@@ -92,13 +92,13 @@ mod tests {
     use crate::rules::{RuleSet, RuleSettings};
 
     fn steps(conditions: &[&str], attributes: usize) -> u64 {
-        let mut text = "rules:\n".to_owned();
-        for (index, condition) in conditions.iter().enumerate() {
-            text += &format!(
+        let rule = |(index, condition)| {
+            format!(
                 "- {{id: r{index}, per: [], limit: 1/s, match: {{path: /a/**, when: '{condition}'}}}}\n"
-            );
-        }
-        let source = Source::new("rules.yaml", text);
+            )
+        };
+        let text: String = conditions.iter().enumerate().map(rule).collect();
+        let source = Source::new("rules.yaml", format!("rules:\n{text}"));
         let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
         let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
         assert!(rules.has_conditions());

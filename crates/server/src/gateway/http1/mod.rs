@@ -25,14 +25,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::task::unconstrained;
 
 use super::alarm::Alarm;
+use super::capacity::OpenConnection;
 use super::forwarded::Told;
 use super::request_body::{BrokenBody, RequestBody};
 use download::{Download, Step};
 use upload::{Framing, Out, Upload};
 
-/// How much is read at once: more for servers that send much, and the least that is worth a call.
+/// How much is read at once: more for servers that send much, and the least that is worth a call. With what
+/// hyper holds back for the client, the most is what a client costs that takes nothing of its answer.
 const READ: usize = 8 * 1024;
-const MOST_READ: usize = 256 * 1024;
+const MOST_READ: usize = 32 * 1024;
 const LEAST_READ: usize = 1024;
 
 /// How many heads there may be for one request.
@@ -89,6 +91,8 @@ pub(super) struct Http1 {
     is_kept: bool,
     /// For whoever waits for answers.
     pub(super) alarm: Alarm,
+    /// For as long as the connection is open.
+    counted: Option<OpenConnection>,
 }
 
 impl Http1 {
@@ -108,7 +112,15 @@ impl Http1 {
             heads: 0,
             is_kept: true,
             alarm: Alarm::default(),
+            counted: None,
         })
+    }
+
+    /// The same, counted for as long as it is open.
+    #[must_use]
+    pub(super) fn counted(mut self: Box<Self>, counted: Option<OpenConnection>) -> Box<Self> {
+        self.counted = counted;
+        self
     }
 
     /// Begins to send a request: for `host`, if that is not the one it came for, and with what is `told` of its
@@ -183,8 +195,8 @@ impl Http1 {
                 let message = "there is no end of heads before the answer";
                 return Err(Broken::Malformed(message));
             }
-            let is_last = head.status == StatusCode::SWITCHING_PROTOCOLS
-                || !head.status.is_informational();
+            let is_last =
+                head.status == StatusCode::SWITCHING_PROTOCOLS || !head.status.is_informational();
             if is_last {
                 self.download = head::download(&self.method, &head)?;
                 self.is_kept = head::keeps_alive(&head) && self.download != Download::UntilClose;
@@ -278,6 +290,7 @@ impl Http1 {
         Tunnel {
             stream: self.stream,
             bytes: self.bytes,
+            _counted: self.counted,
         }
     }
 
@@ -342,6 +355,7 @@ impl Http1 {
 pub(super) struct Tunnel {
     stream: Stream,
     bytes: BytesMut,
+    _counted: Option<OpenConnection>,
 }
 
 impl AsyncRead for Tunnel {
