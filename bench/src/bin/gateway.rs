@@ -135,6 +135,7 @@ fn tidegate(program: &str, folder: &Path, behind: &str) -> Proxy {
     let mut command = Command::new(program);
     command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "off"]);
     command.args(["--log-level", "warn", "--gateway", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(folder.join("data"));
     command.args(["--upstream", &format!("http://{behind}"), "--rules"]);
     let (process, lines) = start(command.arg(&rules), 2);
     Proxy {

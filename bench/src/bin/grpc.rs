@@ -97,7 +97,9 @@ fn compare(program: &str) {
 
     let mut ours = Command::new(program);
     ours.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
-        .args(["--log-level", "warn", "--rules"])
+        .args(["--log-level", "warn", "--data-dir"])
+        .arg(folder.join("data"))
+        .arg("--rules")
         .arg(&rules);
     let mut bare = Command::new(std::env::current_exe().expect("this program"));
     bare.arg("bare");

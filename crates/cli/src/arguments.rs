@@ -57,6 +57,16 @@ pub(crate) struct ServerArgs {
     )]
     pub(crate) token: Option<String>,
 
+    /// The data directory of a server on this machine, for the token that it made
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "TIDEGATE_DATA_DIR",
+        default_value = "tidegate-data",
+        global = true
+    )]
+    pub(crate) data_dir: String,
+
     /// Trust the certificates in this PEM file instead of the public ones
     #[arg(long, value_name = "PEM", global = true)]
     pub(crate) ca_file: Option<PathBuf>,

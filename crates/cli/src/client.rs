@@ -8,12 +8,13 @@ mod settings;
 pub(crate) use refused::Refused;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
-use settings::{base_url, bearer, is_loopback, roots_in};
+use settings::{base_url, bearer, is_loopback, made_token, roots_in};
 use ureq::http::{HeaderValue, Method, Request, Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
@@ -28,7 +29,10 @@ const MAX_BODY: u64 = 64 << 20;
 /// A server, and how to ask it.
 pub(crate) struct Client {
     agent: Agent,
+    /// As it was given, for messages.
     server: String,
+    /// Where calls are sent.
+    base: String,
     token: Option<HeaderValue>,
 }
 
@@ -55,8 +59,15 @@ struct Call {
 impl Client {
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = base_url(&args.server)?;
-        let token = args.token.as_deref().filter(|token| !token.is_empty());
-        let token = token.map(bearer).transpose()?;
+        let given = args.token.clone().filter(|token| !token.is_empty());
+        let (base, token) = match given {
+            Some(token) => (server.clone(), Some(token)),
+            None => match made_token(&server, Path::new(&args.data_dir)) {
+                Some(made) => (made.base, Some(made.token)),
+                None => (server.clone(), None),
+            },
+        };
+        let token = token.as_deref().map(bearer).transpose()?;
         let roots = args.ca_file.as_deref().map(roots_in).transpose()?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = TlsConfig::builder()
@@ -82,6 +93,7 @@ impl Client {
         Ok(Self {
             agent: config.new_agent(),
             server,
+            base,
             token,
         })
     }
@@ -128,7 +140,7 @@ impl Client {
         };
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.server))
+            .uri(format!("{}{path}", self.base))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, application/problem+json");
         if let Some(token) = &self.token {

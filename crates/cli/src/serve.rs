@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Share state and rules in this Redis or Valkey
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
-    /// Where rules are kept [default: tidegate-data]
+    /// Where rules and what a restart needs are kept [default: tidegate-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
     /// Decide at the time that a request names, for replays and tests
@@ -115,7 +115,8 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let handle = Handle::new();
         // Before anyone knows that it listens: who does may send a signal at once.
         listen_for_signals(&handle)?;
-        announce(&listeners)?;
+        service.announce(&listeners);
+        announce(&listeners);
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;
@@ -126,22 +127,14 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
 
 /// Tells on stdout where each front end is asked, for people and for scripts that chose port 0. Who has
 /// read enough may close it: that is no reason not to serve.
-fn announce(listeners: &Listeners) -> std::io::Result<()> {
-    let all = [
-        ("http", Some(&listeners.http)),
-        ("grpc", listeners.grpc.as_ref()),
-        ("resp", listeners.resp.as_ref()),
-        ("gateway", listeners.gateway.as_ref()),
-    ];
+fn announce(listeners: &Listeners) {
     let mut stdout = std::io::stdout().lock();
-    for (front_end, listener) in all {
-        let Some(listener) = listener else { continue };
-        let told = writeln!(stdout, "listening {front_end}={}", listener.local_addr()?);
+    for (front_end, address) in listeners.addresses() {
+        let told = writeln!(stdout, "listening {front_end}={address}");
         if told.and_then(|()| stdout.flush()).is_err() {
             break;
         }
     }
-    Ok(())
 }
 
 /// SIGTERM and SIGINT end the server in good order, a second one at once; SIGHUP reloads.

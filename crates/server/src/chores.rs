@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
+use crate::admin_token;
 use crate::handle::Handle;
 use crate::listen::{Tls, ended_connections};
 use crate::rulebook::Reloaded;
@@ -44,7 +45,11 @@ pub(crate) async fn follow_rules(
         let server = Arc::clone(&server);
         if is_asked {
             let server = Arc::clone(&server);
-            let _ = tokio::task::spawn_blocking(move || server.identity.reload()).await;
+            let reload = move || {
+                server.identity.reload();
+                admin_token::reload(&server);
+            };
+            let _ = tokio::task::spawn_blocking(reload).await;
         }
         // Given up only when the program ends.
         let _ = tokio::task::spawn_blocking(move || reload(&server)).await;

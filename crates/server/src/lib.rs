@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod admin_token;
 mod chores;
 pub mod config;
 pub mod data_dir;

@@ -46,14 +46,9 @@ impl Listeners {
         listeners.stand_before_others(config).await?;
         Ok(listeners)
     }
-}
 
-impl Listeners {
-    /// Refuses a gateway that stands before this very server.
-    async fn stand_before_others(&self, config: &Config) -> Result<(), RunError> {
-        let Some(gateway) = &config.gateway else {
-            return Ok(());
-        };
+    /// Where each front end listens, by its name.
+    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let all = [
             ("http", Some(&self.http)),
             ("grpc", self.grpc.as_ref()),
@@ -63,8 +58,17 @@ impl Listeners {
         let address = |(front_end, listener): (&'static str, Option<&TcpListener>)| {
             Some((front_end, listener?.local_addr().ok()?))
         };
-        let own: Vec<_> = all.into_iter().filter_map(address).collect();
-        match find_own(gateway, &own).await {
+        all.into_iter().filter_map(address).collect()
+    }
+}
+
+impl Listeners {
+    /// Refuses a gateway that stands before this very server.
+    async fn stand_before_others(&self, config: &Config) -> Result<(), RunError> {
+        let Some(gateway) = &config.gateway else {
+            return Ok(());
+        };
+        match find_own(gateway, &self.addresses()).await {
             Some(own) => Err(RunError::OwnUpstream {
                 upstream: own.upstream,
                 front_end: own.front_end,

@@ -9,9 +9,10 @@ use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, MemoryStore, SystemClock};
 use tidegate_redis::RedisStore;
 
+use crate::admin_token;
 use crate::chores::{follow_clients, follow_rules, return_memory, settle, sweep};
 use crate::config::Config;
-use crate::data_dir::{DataDir, DataDirError, LockedDir};
+use crate::data_dir::{DataDir, DataDirError, LockedDir, MadeTokenError, running};
 use crate::descriptors::Descriptors;
 use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
@@ -74,6 +75,9 @@ pub enum RunError {
         /// Where.
         address: SocketAddr,
     },
+    /// The token that the server made is not secret.
+    #[error(transparent)]
+    MadeToken(#[from] MadeTokenError),
     /// The threads for connections cannot be started.
     #[error("cannot start threads for connections: {0}")]
     Threads(#[source] std::io::Error),
@@ -97,7 +101,9 @@ pub struct Service {
 
 /// Runs a server until `handle` says that it should end.
 pub async fn run(config: Config, listeners: Listeners, handle: Handle) -> Result<(), RunError> {
-    Service::open(&config).await?.run(listeners, handle).await;
+    let service = Service::open(&config).await?;
+    service.announce(&listeners);
+    service.run(listeners, handle).await;
     Ok(())
 }
 
@@ -152,6 +158,7 @@ impl Service {
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
         server.data = data;
+        admin_token::open(&server)?;
         let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
@@ -177,6 +184,17 @@ impl Service {
             drain_delay: config.drain_delay.into(),
             descriptors,
         })
+    }
+
+    /// Writes to the data directory where the server listens, for commands on this machine. Without that,
+    /// they need to be given a token.
+    pub fn announce(&self, listeners: &Listeners) {
+        let Some(directory) = self.server.data.as_ref().filter(|data| data.is_writable()) else {
+            return;
+        };
+        if let Err(error) = running::announce(directory, &listeners.addresses()) {
+            tracing::warn!("commands on this machine do not find this server: {error}");
+        }
     }
 
     /// Answers until `handle` says that the server should end, and what was in flight then has ended.
@@ -277,6 +295,10 @@ impl Service {
                 );
             }
         }
+        if let Some(directory) = &server.data {
+            // One that stays is known to be old by the lock, which is released now.
+            let _ = running::withdraw(directory);
+        }
         // Until here, so that what was held is released.
         drop(self.threads);
         tracing::info!("shut down");
@@ -322,7 +344,11 @@ async fn open_store(config: &Config) -> AnyStore {
 fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
     let path = &config.data_dir;
     match LockedDir::open(path) {
-        Ok(directory) => Ok(Some(Arc::new(directory))),
+        Ok(directory) => {
+            // A server that was killed may have left one.
+            let _ = running::withdraw(&directory);
+            Ok(Some(Arc::new(directory)))
+        }
         Err(error) if config.rules.is_some() => {
             tracing::warn!("nothing is kept over a restart: {error}");
             Ok(None)

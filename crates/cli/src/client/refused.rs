@@ -41,7 +41,10 @@ impl Refused {
 fn advice(call: &Call, status: u16) -> Option<String> {
     let scope = call.scope();
     match (status, call.has_token) {
-        (401, _) | (403, true) => Some(format!(
+        (401, false) => Some(format!(
+            "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN, or the data directory of a server on this machine by --data-dir"
+        )),
+        (401 | 403, true) => Some(format!(
             "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN"
         )),
         (403, false) => Some(format!(

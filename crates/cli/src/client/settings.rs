@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
+use tidegate_server::data_dir::RunningServer;
 use ureq::http::HeaderValue;
 use ureq::tls::{Certificate, PemItem, RootCerts};
 
@@ -30,6 +31,29 @@ pub(super) fn is_loopback(server: &str) -> bool {
         .unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse();
     host == "localhost" || address.is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+/// The token of a server on this machine, and where that server is reached for certain.
+pub(super) struct MadeToken {
+    pub(super) token: String,
+    pub(super) base: String,
+}
+
+/// The token that the server at this address made, if it runs on this machine on that data directory.
+pub(super) fn made_token(server: &str, directory: &Path) -> Option<MadeToken> {
+    let uri = ureq::http::Uri::try_from(server).ok()?;
+    let is_plain = uri.scheme_str() == Some("http");
+    let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    let address = RunningServer::find(directory)?.at(host, port)?;
+    let token = RunningServer::token(directory)?;
+    // A certificate is for the name; without one, the address is what no other program can have.
+    let base = if is_plain {
+        format!("http://{address}{}", uri.path().trim_end_matches('/'))
+    } else {
+        server.to_owned()
+    };
+    Some(MadeToken { token, base })
 }
 
 pub(super) fn bearer(token: &str) -> anyhow::Result<HeaderValue> {

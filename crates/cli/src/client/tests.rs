@@ -52,6 +52,7 @@ fn client(server: &str, token: Option<&str>) -> Client {
     let args = ServerArgs {
         server: server.to_owned(),
         token: token.map(str::to_owned),
+        data_dir: "there-is-none".to_owned(),
         ca_file: None,
         json: false,
     };
@@ -244,6 +245,7 @@ fn a_certificate_of_the_given_file_is_trusted() {
     let args = ServerArgs {
         server: address,
         token: None,
+        data_dir: "there-is-none".to_owned(),
         ca_file: Some(file.path().to_owned()),
         json: false,
     };

@@ -35,6 +35,7 @@ pub(crate) fn tidegate(directory: &Path, arguments: &[&str], input: &str) -> Run
         .current_dir(directory)
         .env_remove("TIDEGATE_SERVER")
         .env_remove("TIDEGATE_TOKEN")
+        .env_remove("TIDEGATE_DATA_DIR")
         .env_remove("CLICOLOR_FORCE")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

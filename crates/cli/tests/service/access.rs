@@ -1,6 +1,4 @@
-//! Who may do what: tokens with scopes, and without any token the operator on this machine.
-
-use serde_json::json;
+//! Who may do what: tokens with scopes.
 
 use crate::server::{Place, Server};
 
@@ -99,60 +97,38 @@ fn a_change_is_remembered_with_the_name_of_its_token() {
 }
 
 #[test]
-fn without_tokens_only_the_operator_on_this_machine_administrates() {
-    let place = Place::new();
-    let server = place.serve(&[]);
-    let json = ("content-type", "application/json");
-    let table = [
-        ("a foreign host", vec![("host", "limits.example.com"), json]),
-        ("a proxy", vec![("x-forwarded-for", "203.0.113.7"), json]),
-        (
-            "a proxy that tells the host",
-            vec![("x-forwarded-host", "localhost"), json],
-        ),
-        (
-            "a proxy by the standard",
-            vec![("forwarded", "for=203.0.113.7"), json],
-        ),
-        ("a form of a page", vec![("content-type", "text/plain")]),
-        ("no host", vec![("host", ""), json]),
-    ];
-    for (name, headers) in &table {
-        for (call, body) in [WRITE, RESET] {
-            let refused = server.ask_with(call, headers, body).with_status(403);
-            assert!(
-                refused.detail().contains("TIDEGATE_TOKEN"),
-                "{name}: {refused:?}"
-            );
-        }
-        let checked = server.ask_with(CHECK.0, headers, CHECK.1);
-        assert_eq!(checked.status, 200, "{name}: {checked:?}");
-    }
-    let foreign = [("host", "limits.example.com")];
-    for call in [
-        "GET /v1/rules",
-        "GET /v1/rules/a",
-        "GET /v1/rules/history",
-        "DELETE /v1/rules/a",
-    ] {
-        server
-            .ask_with(call, &foreign, "")
-            .with_status(403)
-            .detail();
-    }
-    let rules = server.ask(READ.0, "").with_status(200).json();
-    assert_eq!(rules, json!({"rules": [], "version": 0}));
-    for host in ["localhost:8080", "127.0.0.1", "[::1]:8080"] {
-        server
-            .ask_with(WRITE.0, &[("host", host)], WRITE.1)
-            .with_status(200);
-    }
-}
-
-#[test]
 fn tokens_that_cannot_be_had_keep_the_server_from_starting() {
     let place = Place::new();
     place.write("tidegate.yaml", CONFIG);
     let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
     insta::assert_snapshot!(run.whole());
+}
+
+#[test]
+fn failed_tokens_are_counted_and_logged_at_a_bounded_rate_without_their_value() {
+    let place = Place::new();
+    let server = with_tokens(&place);
+    for n in 0..50 {
+        let guess = format!("Bearer guess-{n}");
+        let refused = server.ask_with(READ.0, &[("authorization", &guess)], "");
+        refused.with_status(401);
+    }
+    server.ask(READ.0, "").with_status(401);
+    let edge = [("authorization", "Bearer e-secret")];
+    server.ask_with(READ.0, &edge, "").with_status(403);
+    let metrics = server.ask("GET /metrics", "").body;
+    for (reason, count) in [("unknown", 50), ("missing", 1), ("scope", 1)] {
+        let line = format!(
+            "tidegate_token_refused_total{{front_end=\"http\",reason=\"{reason}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "no {line} in {metrics}");
+    }
+    let log = server.log.wait_for("a token was refused");
+    let lines = log.matches("a token was refused").count();
+    assert!((1..=45).contains(&lines), "{lines} lines");
+    assert!(log.contains("peer=127.0.0.1"), "{log}");
+    assert!(
+        !log.contains("guess-") && !log.contains("e-secret"),
+        "{log}"
+    );
 }

@@ -10,6 +10,8 @@ use crate::server::PATIENCE;
 
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
+    /// The token that is sent with calls that administrate, unless they bring one.
+    token: Option<String>,
 }
 
 /// What came back, with the names of headers in lower case.
@@ -34,7 +36,15 @@ impl Client {
 
     /// On a connection that there is already.
     pub(crate) fn on(stream: BufReader<TcpStream>) -> Self {
-        Self { stream }
+        Self {
+            stream,
+            token: None,
+        }
+    }
+
+    /// The same client, which administrates with this token.
+    pub(crate) fn with_token(self, token: Option<String>) -> Self {
+        Self { token, ..self }
     }
 
     /// Asks a call such as `POST /v1/check`, as a local client would. An empty body is none.
@@ -52,7 +62,16 @@ impl Client {
         headers: &[(&str, &str)],
         body: &str,
     ) -> io::Result<Reply> {
-        self.send(&request(call, headers, body))?;
+        let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let is_given = headers.iter().any(|(name, _)| *name == "authorization");
+        let mut headers = headers.to_vec();
+        match &authorization {
+            Some(value) if administrates(call) && !is_given => {
+                headers.push(("authorization", value));
+            }
+            _ => {}
+        }
+        self.send(&request(call, &headers, body))?;
         self.reply()
     }
 
@@ -104,7 +123,13 @@ impl Client {
     }
 }
 
-/// A request as a local client sends it, but for the headers that are given.
+fn administrates(call: &str) -> bool {
+    let path = call.split(' ').nth(1).unwrap_or_default();
+    path.starts_with("/v1/rules") || path.starts_with("/v1/reset")
+}
+
+/// A request as a local client sends it, but for the headers that are given. Headers without a value are
+/// left out.
 pub(crate) fn request(call: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut text = format!("{call} HTTP/1.1\r\n");
     let mut header = |name: &str, value: &str| {
@@ -121,7 +146,9 @@ pub(crate) fn request(call: &str, headers: &[(&str, &str)], body: &str) -> Strin
         }
     }
     for (name, value) in headers {
-        header(name, value);
+        if !value.is_empty() || *name == "host" {
+            header(name, value);
+        }
     }
     text + "\r\n" + body
 }

@@ -18,6 +18,7 @@ mod full_disk;
 mod gateway;
 mod killed;
 mod logs;
+mod made_token;
 mod metrics;
 mod mistakes;
 mod random;

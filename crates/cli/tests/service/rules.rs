@@ -232,7 +232,7 @@ fn the_history_tells_each_change_and_a_rollback_is_one_of_them() {
     let rows = history["history"].as_array().unwrap();
     let told: Vec<(u64, Value)> = rows
         .iter()
-        .inspect(|row| assert_eq!(row["by"], "localhost"))
+        .inspect(|row| assert_eq!(row["by"], "admin-token"))
         .inspect(|row| assert!(row["at"].as_str().unwrap().ends_with('Z'), "{row}"))
         .map(|row| (row["version"].as_u64().unwrap(), row["changes"].clone()))
         .collect();
@@ -302,7 +302,7 @@ fn rules_of_a_file_are_not_changed_through_the_api() {
     }
     let rules = server.ask("GET /v1/rules", "").json();
     assert_eq!(rules["rules"], json!([rule("a", "5/minute")]));
-    assert!(!place.path("data").exists(), "nothing is kept beside");
+    assert!(!place.path("data/rules").exists(), "no rules are kept");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Server {
     pub(crate) resp: Option<SocketAddr>,
     /// Where its gateway listens, if it has one.
     pub(crate) gateway: Option<SocketAddr>,
+    /// The token that it made, if it did.
+    pub(crate) token: Option<String>,
     /// What it has logged so far.
     pub(crate) log: Arc<Log>,
     child: Child,
@@ -140,9 +142,14 @@ impl Place {
         }
     }
 
-    /// Runs a command that ends by itself.
+    /// Runs a command that ends by itself, and finds the token of the server on `data`.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
+        self.run_with(arguments, &[("TIDEGATE_DATA_DIR", "data")])
+    }
+
+    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Run {
         let mut command = self.command(env!("CARGO_BIN_EXE_tidegate"));
+        command.envs(environment.iter().copied());
         let output = command.args(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Run {
@@ -182,6 +189,14 @@ fn serve_arguments<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
+/// The token in the data directory of a server, if there is one.
+fn made_token(command: &Command) -> Option<String> {
+    let mut arguments = command.get_args().skip_while(|flag| *flag != "--data-dir");
+    let directory = command.get_current_dir()?.join(arguments.nth(1)?);
+    let token = fs::read_to_string(directory.join("admin-token")).ok()?;
+    Some(token.trim_end().to_owned())
+}
+
 impl Server {
     /// Starts it, and waits until it says where it listens. If it ends instead, what it left.
     fn start(mut command: Command) -> Result<Self, Run> {
@@ -218,6 +233,7 @@ impl Server {
             grpc,
             resp,
             gateway,
+            token: made_token(&command),
             log,
             closed: closed(stdout),
             child,
@@ -226,7 +242,7 @@ impl Server {
 
     /// A connection to it.
     pub(crate) fn client(&self) -> Client {
-        Client::to(self.address)
+        Client::to(self.address).with_token(self.token.clone())
     }
 
     /// Asks on a connection of its own.

@@ -140,6 +140,7 @@ fn it_serves_also_if_it_cannot_say_where() {
             "--rules",
         ])
         .arg(place.path("rules.yaml"))
+        .current_dir(place.path(""))
         .stdout(full.unwrap())
         .spawn()
         .unwrap();

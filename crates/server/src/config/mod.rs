@@ -44,7 +44,7 @@ pub struct Config {
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.
     pub rules: Option<PathBuf>,
-    /// Where rules are kept otherwise.
+    /// Where rules are kept otherwise, and what a server keeps over a restart.
     pub data_dir: PathBuf,
     /// How many versions of the rules are kept there.
     pub history: usize,
@@ -66,7 +66,8 @@ pub struct Config {
     pub identify: IdentifySettings,
     /// Which headers tell clients about a decision.
     pub headers: HeaderSettings,
-    /// Who may do what. Empty: everyone may check, and only this machine may administrate.
+    /// Who may do what. Empty: every caller may check, and this machine administrates with a token that
+    /// the server makes.
     pub tokens: Vec<Token>,
     /// The certificate and the key to serve with, as PEM files.
     pub tls: Option<TlsFiles>,

@@ -4,8 +4,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::error::DataDirError;
+
+/// How often the lock is tried before another server has it, and how long in between.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held while it lives. The system lets go of it, too, however the process ends.
 #[derive(Debug)]
@@ -45,17 +50,24 @@ impl Lock {
 }
 
 fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(DataDirError::InUse {
-            path: directory.to_path_buf(),
-            process: signer(file),
-        }),
-        Err(TryLockError::Error(error)) => {
-            let path = directory.join("lock");
-            Err(DataDirError::new("lock", &path, error))
+    for attempt in 1.. {
+        match file.try_lock() {
+            Ok(()) => break,
+            // A command that looks whether a server runs here has the lock for some microseconds.
+            Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(DataDirError::InUse {
+                    path: directory.to_path_buf(),
+                    process: signer(file),
+                });
+            }
+            Err(TryLockError::Error(error)) => {
+                let path = directory.join("lock");
+                return Err(DataDirError::new("lock", &path, error));
+            }
         }
     }
+    Ok(())
 }
 
 impl Drop for Lock {

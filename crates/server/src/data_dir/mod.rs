@@ -10,13 +10,17 @@
 //! - `scan`: what is found in the folder of versions at the start
 //! - `name`: the names of the files in it
 //! - `lock`: one server for each directory
+//! - `made_token`: the token that a server makes for its operator
+//! - `running`: where the server that has the lock listens, for commands on the same machine
 //! - `error`: what can go wrong
 
 mod directory;
 mod error;
 mod lock;
 mod locked;
+pub(crate) mod made_token;
 mod name;
+pub(crate) mod running;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -25,5 +29,7 @@ mod version;
 pub use directory::DataDir;
 pub use error::DataDirError;
 pub use locked::LockedDir;
+pub use made_token::MadeTokenError;
+pub use running::RunningServer;
 pub use scan::Warning;
 pub use version::{BadVersion, NewVersion, Row, Version};

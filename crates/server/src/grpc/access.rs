@@ -2,9 +2,11 @@
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use tidegate::rules::FrontEnd;
 
 use super::status::{Code, Status};
-use crate::http::{Refused, bearer};
+use crate::http::{Asked, Refused, bearer};
+use crate::listen::Peer;
 use crate::server::Server;
 
 /// Whether a decision may be asked for. Without any token, everybody may.
@@ -13,17 +15,20 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
         return Ok(());
     }
     let given = parts.headers.get(AUTHORIZATION);
-    let secret = given.and_then(|value| bearer(value.as_bytes()));
-    let Some(secret) = secret else {
-        return Err(Status::new(
-            Code::Unauthenticated,
-            "this server wants a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
-        ));
+    let peer = parts.extensions.get::<Peer>();
+    let asked = Asked {
+        front_end: FrontEnd::Grpc,
+        peer: peer.map(|Peer(peer)| peer.ip()),
+        secret: given.and_then(|value| bearer(value.as_bytes())),
     };
     server
         .access
-        .may_check_with(secret)
+        .may_check_with(&asked)
         .map_err(|refused| match refused {
+            Refused::None => Status::new(
+                Code::Unauthenticated,
+                "this server wants a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
+            ),
             Refused::Unknown => Status::new(
                 Code::Unauthenticated,
                 "nobody knows this token; check it for typing errors and spaces",

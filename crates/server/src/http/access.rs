@@ -1,25 +1,47 @@
-//! Who may do what: tokens with scopes, and without any token only this machine.
+//! Who may do what: tokens with scopes. With none configured, checks are open, and the operator on this
+//! machine administrates with the token that the server made.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use arc_swap::ArcSwapOption;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
-use tidegate::address;
+use tidegate::rules::FrontEnd;
 
 use super::problem::Problem;
+use super::this_machine;
 use crate::config::{Scope, Token};
 use crate::listen::Peer;
+use crate::telemetry::{TokenRefusal, TokenRefusals};
+
+/// What to do where the made token does not count.
+const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
 /// Who may do what.
 pub(crate) struct Access {
     tokens: Vec<Token>,
+    /// The token that the server made, if none is configured and it could be made.
+    made: ArcSwapOption<Token>,
+    pub(crate) refusals: TokenRefusals,
+}
+
+/// Who asks, and the secret that it shows.
+pub(crate) struct Asked<'a> {
+    pub(crate) front_end: FrontEnd,
+    /// The address, where it is known.
+    pub(crate) peer: Option<IpAddr>,
+    /// The secret; an empty one counts.
+    pub(crate) secret: Option<&'a [u8]>,
 }
 
 /// Why a token does not open what it was shown for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Nobody knows it.
+    /// There was none.
+    None,
+    /// It is not one of the server's.
     Unknown,
     /// It opens other things, as this says.
     OutOfScope(String),
@@ -33,15 +55,29 @@ pub(crate) struct Caller {
 
 impl Access {
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens }
+        Self {
+            tokens,
+            made: ArcSwapOption::empty(),
+            refusals: TokenRefusals::new(),
+        }
     }
 
-    /// Whether a check or a lease may be asked for. Without any token, everybody may.
+    /// From now on this is the token that the server made.
+    pub(crate) fn set_made(&self, secret: String) {
+        self.made.store(Some(Arc::new(Token {
+            name: crate::data_dir::made_token::FILE.to_owned(),
+            secret,
+            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+        })));
+    }
+
+    /// Whether a check or a lease may be asked for. With no token configured, every caller may.
     pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), Problem> {
         if self.tokens.is_empty() {
             return Ok(());
         }
-        self.with_token(parts, &[Scope::Check]).map(drop)
+        self.with_token(parts, &self.tokens, &[Scope::Check])
+            .map(drop)
     }
 
     /// Whether rules and their history may be read.
@@ -55,31 +91,51 @@ impl Access {
     }
 
     fn may_administrate(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
-        if self.tokens.is_empty() {
-            return from_this_machine(parts);
+        if !self.tokens.is_empty() {
+            return self.with_token(parts, &self.tokens, scopes);
         }
-        self.with_token(parts, scopes)
+        if let Some(why) = this_machine::refusal(parts) {
+            let problem = format!("{why}; {ADVICE} to administrate from elsewhere");
+            return Err(Problem::forbidden(problem));
+        }
+        match &*self.made.load() {
+            Some(made) => self.with_token(parts, std::slice::from_ref(&**made), scopes),
+            None => Err(Problem::forbidden(format!(
+                "this server has no token, and could not make one; {ADVICE}"
+            ))),
+        }
     }
 
-    /// The caller, if its token has one of the scopes.
-    fn with_token(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
+    /// The caller, if its token is one of these and has one of the scopes.
+    fn with_token(
+        &self,
+        parts: &Parts,
+        tokens: &[Token],
+        scopes: &[Scope],
+    ) -> Result<Caller, Problem> {
         let given = parts
             .headers
             .get(AUTHORIZATION)
             .map(http::HeaderValue::as_bytes);
-        let Some(secret) = given.and_then(bearer) else {
-            return Err(Problem::unauthorized(
-                "this server wants a token; send it as `Authorization: Bearer TOKEN`",
-            ));
+        let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
+        let asked = Asked {
+            front_end: FrontEnd::Http,
+            peer,
+            secret: given.and_then(bearer),
         };
-        let token = self
-            .opens(secret, scopes)
-            .map_err(|refused| match refused {
-                Refused::Unknown => Problem::unauthorized(
-                    "nobody knows this token; check it for typing errors and spaces",
-                ),
-                Refused::OutOfScope(problem) => Problem::forbidden(problem),
-            })?;
+        let token = self.opens(&asked, tokens, scopes);
+        let token = token.map_err(|refused| match refused {
+            Refused::None if self.tokens.is_empty() => Problem::unauthorized(
+                "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
+            ),
+            Refused::None => Problem::unauthorized(
+                "this server wants a token; send it as `Authorization: Bearer TOKEN`",
+            ),
+            Refused::Unknown => Problem::unauthorized(
+                "nobody knows this token; check it for typing errors and spaces",
+            ),
+            Refused::OutOfScope(problem) => Problem::forbidden(problem),
+        })?;
         Ok(Caller {
             name: token.name.clone(),
         })
@@ -90,35 +146,57 @@ impl Access {
         !self.tokens.is_empty()
     }
 
-    /// Whether who has this secret may check.
-    pub(crate) fn may_check_with(&self, secret: &[u8]) -> Result<(), Refused> {
-        self.opens(secret, &[Scope::Check]).map(drop)
+    /// Whether a caller may check with the secret that it has shown, if it has.
+    pub(crate) fn may_check_with(&self, asked: &Asked<'_>) -> Result<(), Refused> {
+        self.opens(asked, &self.tokens, &[Scope::Check]).map(drop)
     }
 
-    /// The token with this secret, if it has one of the scopes.
-    fn opens(&self, secret: &[u8], scopes: &[Scope]) -> Result<&Token, Refused> {
-        // Every token is compared, so that the time does not tell which ones begin alike.
-        let mut found = None;
-        for token in &self.tokens {
-            let is_same: Choice = token.secret.as_bytes().ct_eq(secret);
-            if bool::from(is_same) {
-                found = Some(token);
-            }
+    /// The token with this secret, if it has one of the scopes. What is refused is counted.
+    fn opens<'t>(
+        &self,
+        asked: &Asked<'_>,
+        tokens: &'t [Token],
+        scopes: &[Scope],
+    ) -> Result<&'t Token, Refused> {
+        let opened = match asked.secret {
+            Some(secret) => find(secret, tokens, scopes),
+            None => Err(Refused::None),
+        };
+        if let Err(refused) = &opened {
+            let refusal = match refused {
+                Refused::None => TokenRefusal::Missing,
+                Refused::Unknown => TokenRefusal::Unknown,
+                Refused::OutOfScope(_) => TokenRefusal::Scope,
+            };
+            self.refusals.note(refusal, asked.front_end, asked.peer);
         }
-        let token = found.ok_or(Refused::Unknown)?;
-        if token.scopes.iter().any(|scope| scopes.contains(scope)) {
-            return Ok(token);
-        }
-        let wanted: Vec<String> = scopes
-            .iter()
-            .map(|scope| format!("`{}`", scope.name()))
-            .collect();
-        Err(Refused::OutOfScope(format!(
-            "the token `{}` does not have the scope {}",
-            token.name,
-            wanted.join(" or ")
-        )))
+        opened
     }
+}
+
+/// The token with this secret, if it has one of the scopes.
+fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t Token, Refused> {
+    // Every token is compared, so that the time does not tell which ones begin alike.
+    let mut found = None;
+    for token in tokens {
+        let is_same: Choice = token.secret.as_bytes().ct_eq(secret);
+        if bool::from(is_same) {
+            found = Some(token);
+        }
+    }
+    let token = found.ok_or(Refused::Unknown)?;
+    if token.scopes.iter().any(|scope| scopes.contains(scope)) {
+        return Ok(token);
+    }
+    let wanted: Vec<String> = scopes
+        .iter()
+        .map(|scope| format!("`{}`", scope.name()))
+        .collect();
+    Err(Refused::OutOfScope(format!(
+        "the token `{}` does not have the scope {}",
+        token.name,
+        wanted.join(" or ")
+    )))
 }
 
 /// The secret that a header says.
@@ -129,76 +207,12 @@ pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| secret.trim_ascii())
 }
 
-/// Without tokens, an operator is somebody on this machine: not a proxy that passes on what others
-/// send, and not a page that a browser on this machine has open.
-fn from_this_machine(parts: &Parts) -> Result<Caller, Problem> {
-    const ADVICE: &str = "set a token (TIDEGATE_TOKEN, or `tokens` in the configuration) to administrate from elsewhere";
-    let refused = |why: &str| Err(Problem::forbidden(format!("{why}; {ADVICE}")));
-    let peer = parts.extensions.get::<Peer>();
-    if !peer.is_some_and(|Peer(peer)| address::canonical(peer.ip()).is_loopback()) {
-        return refused("without a token, only this machine may administrate");
-    }
-    let is_forwarded = |name: &http::HeaderName| {
-        name == http::header::FORWARDED || name.as_str().starts_with("x-forwarded-")
-    };
-    if parts.headers.keys().any(is_forwarded) {
-        return refused("this came through a proxy, so it is not known to be from this machine");
-    }
-    let hosts = parts
-        .headers
-        .get_all(HOST)
-        .iter()
-        .map(|host| host.to_str().unwrap_or_default());
-    let named: Vec<&str> = hosts
-        .chain(parts.uri.authority().map(http::uri::Authority::as_str))
-        .collect();
-    if named.is_empty() || !named.iter().all(|host| is_loopback_name(host)) {
-        return refused("`Host` is not a name of this machine such as `localhost`");
-    }
-    let sends = matches!(
-        parts.method,
-        http::Method::POST | http::Method::PUT | http::Method::PATCH
-    ) || parts.headers.contains_key(CONTENT_TYPE);
-    if sends && !is_json(parts) {
-        return refused("the body must be sent as `Content-Type: application/json`");
-    }
-    Ok(Caller {
-        name: "localhost".to_owned(),
-    })
-}
-
-fn is_json(parts: &Parts) -> bool {
-    let value = parts
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let media_type = value.and_then(|value| value.split(';').next());
-    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn is_loopback_name(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port))
-            if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') =>
-        {
-            name
-        }
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost")
-        || name.to_ascii_lowercase().ends_with(".localhost")
-        || name
-            .parse::<IpAddr>()
-            .is_ok_and(|ip| address::canonical(ip).is_loopback())
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn parts(peer: &str, headers: &[(&str, &str)]) -> Parts {
+    /// The head of a PUT of rules from this address.
+    pub(crate) fn parts(peer: &str, headers: &[(&str, &str)]) -> Parts {
         let mut request = http::Request::put("/v1/rules");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -208,36 +222,53 @@ mod tests {
         parts
     }
 
+    const HERE: &str = "127.0.0.1:5000";
+    const LOCAL: [(&str, &str); 2] = [("host", "localhost"), ("content-type", "application/json")];
+
     #[test]
-    fn without_tokens_only_this_machine_administrates() {
-        const HERE: &str = "127.0.0.1:5000";
-        const JSON: (&str, &str) = ("content-type", "application/json");
+    fn with_no_token_configured_the_made_one_administrates_from_this_machine() {
         let access = Access::new(Vec::new());
-        #[rustfmt::skip]
-        let table = [
-            ("a local call",            HERE,                       vec![("host", "localhost:8080"), JSON],                             true),
-            ("by address",              HERE,                       vec![("host", "127.0.0.1:8080"), JSON],                             true),
-            ("over IPv6",               "[::1]:5000",               vec![("host", "[::1]:8080"), JSON],                                 true),
-            ("a mapped address",        "[::ffff:127.0.0.1]:5000",  vec![("host", "[::1]"), JSON],                                      true),
-            ("with a charset",          HERE,                       vec![("host", "localhost"), ("content-type", "application/json; charset=utf-8")], true),
-            ("from elsewhere",          "203.0.113.7:5000",         vec![("host", "localhost"), JSON],                                  false),
-            ("through a proxy",         HERE,                       vec![("host", "localhost"), JSON, ("x-forwarded-for", "1.2.3.4")],  false),
-            ("through another proxy",   HERE,                       vec![("host", "localhost"), JSON, ("forwarded", "for=1.2.3.4")],    false),
-            ("with a foreign name",     HERE,                       vec![("host", "evil.example"), JSON],                               false),
-            ("with a name like ours",   HERE,                       vec![("host", "localhost.evil.example"), JSON],                     false),
-            ("without a host",          HERE,                       vec![JSON],                                                         false),
-            ("a form of a page",        HERE,                       vec![("host", "localhost"), ("content-type", "text/plain")],        false),
-            ("a body without a type",   HERE,                       vec![("host", "localhost"), ("content-length", "2")],               false),
-        ];
-        for (name, peer, headers, may) in table {
-            assert_eq!(
-                access.may_write(&parts(peer, &headers)).is_ok(),
-                may,
-                "{name}"
-            );
+        let with = |secret: &str| format!("Bearer {secret}");
+        let status = |authorization: Option<&str>, more: &[(&str, &str)]| {
+            let mut headers = LOCAL.to_vec();
+            headers.extend(authorization.map(|value| ("authorization", value)));
+            headers.extend(more);
+            let parts = parts(HERE, &headers);
+            assert!(access.may_check(&parts).is_ok());
+            let asked = [access.may_read(&parts), access.may_write(&parts)];
+            asked.map(|asked| {
+                asked.map_or_else(|problem| problem.reply().status().as_u16(), |_| 200)
+            })
+        };
+        assert_eq!(
+            status(Some(&with("made")), &[]),
+            [403, 403],
+            "none could be made"
+        );
+        access.set_made("made".to_owned());
+        assert_eq!(status(Some(&with("made")), &[]), [200, 200]);
+        assert_eq!(status(Some(&with("mad")), &[]), [401, 401]);
+        assert_eq!(status(None, &[]), [401, 401]);
+        assert_eq!(status(Some(&with("made")), &[("via", "1.1 x")]), [403, 403]);
+        access.set_made("made anew".to_owned());
+        assert_eq!(status(Some(&with("made")), &[]), [401, 401]);
+        assert!(!access.wants_tokens());
+    }
+
+    #[test]
+    fn a_made_token_opens_nothing_once_one_is_configured() {
+        let token = Token {
+            name: "ops".to_owned(),
+            secret: "configured".to_owned(),
+            scopes: vec![Scope::Write],
+        };
+        let access = Access::new(vec![token]);
+        access.set_made("made".to_owned());
+        for (secret, may) in [("made", false), ("configured", true)] {
+            let authorization = format!("Bearer {secret}");
+            let parts = parts(HERE, &[LOCAL[0], ("authorization", &authorization)]);
+            assert_eq!(access.may_write(&parts).is_ok(), may, "{secret}");
         }
-        let anyone = parts("203.0.113.7:5000", &[]);
-        assert!(access.may_check(&anyone).is_ok());
     }
 
     #[test]

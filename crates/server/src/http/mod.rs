@@ -17,8 +17,9 @@ mod problem;
 mod question;
 mod route;
 mod rules;
+mod this_machine;
 
-pub(crate) use access::{Access, Refused, bearer};
+pub(crate) use access::{Access, Asked, Refused, bearer};
 pub(crate) use answer::seconds;
 use authorize::Authorize;
 pub(crate) use check::{MAX_CONDITION_STEPS, condition_steps};

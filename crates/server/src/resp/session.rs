@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidegate::rules::FrontEnd;
+
 use super::arguments::Command;
 use super::commands;
 use super::questions::Questions;
 use super::replies::{Protocol, Replies};
-use crate::http::Refused;
+use crate::http::{Asked, Refused};
 use crate::server::Server;
+use crate::telemetry::TokenRefusal;
 
 /// What becomes of a connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +88,14 @@ impl Session {
                 replies.error("ERR", "this is not an HTTP port");
                 return Next::End;
             }
-            _ if !self.may_ask => replies.error(
-                "NOAUTH",
-                "Authentication required: this server wants a token, send it with AUTH",
-            ),
+            _ if !self.may_ask => {
+                let refusals = &self.server.access.refusals;
+                refusals.note(TokenRefusal::Missing, FrontEnd::Resp, None);
+                replies.error(
+                    "NOAUTH",
+                    "Authentication required: this server wants a token, send it with AUTH",
+                );
+            }
             b"TG.CHECK" => self.questions.check(command, &self.server, replies),
             b"PING" => match command.len() {
                 1 => replies.simple("PONG"),
@@ -131,9 +138,14 @@ impl Session {
             );
             return false;
         }
-        match self.server.access.may_check_with(secret) {
+        let asked = Asked {
+            front_end: FrontEnd::Resp,
+            peer: None,
+            secret: Some(secret),
+        };
+        match self.server.access.may_check_with(&asked) {
             Ok(()) => self.may_ask = true,
-            Err(Refused::Unknown) => {
+            Err(Refused::None | Refused::Unknown) => {
                 self.may_ask = false;
                 replies.error("WRONGPASS", "nobody knows this token");
             }

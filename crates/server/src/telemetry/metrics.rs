@@ -92,6 +92,7 @@ impl Metrics {
         register_book(&mut registry, server);
         register_store(&mut registry, server);
         register_identity(&mut registry, server);
+        server.access.refusals.register(&mut registry);
         gateway_metrics::register(&mut registry, server);
         let mut text = String::new();
         // Writing to a String cannot fail.

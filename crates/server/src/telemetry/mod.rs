@@ -9,6 +9,7 @@ mod redis_metrics;
 mod rule_limits;
 mod throttled;
 mod timing;
+mod token_refusals;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
@@ -17,3 +18,4 @@ pub(crate) use metrics::Metrics;
 pub(crate) use plain_text::plain_text;
 pub(crate) use throttled::Throttled;
 pub(crate) use timing::Timing;
+pub(crate) use token_refusals::{TokenRefusal, TokenRefusals};

@@ -59,4 +59,11 @@ fn a_token_opens_a_connection() {
         assert!(client.ask(throttle).error().starts_with("NOAUTH "));
         assert!(client.ask("AUTH wrong").error().starts_with("WRONGPASS "));
     }
+    let metrics = server.ask("GET /metrics", "").body;
+    for reason in ["missing", "unknown", "scope"] {
+        let counted =
+            format!("tidegate_token_refused_total{{front_end=\"resp\",reason=\"{reason}\"}}");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+    assert!(!server.log.text().contains("-secret"));
 }

@@ -1,0 +1,64 @@
+//! The token with which the operator on this machine administrates a server without configured tokens:
+//! read or made at the start, and again when the program says so.
+
+use crate::data_dir::MadeTokenError;
+use crate::data_dir::made_token::{FILE, read_or_make};
+use crate::server::Server;
+
+/// What a server without any token does.
+const CLOSED: &str = "calls that read or change rules answer 403; configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
+
+/// Reads or makes the token, if none is configured. Without one, the calls that need it are refused. A
+/// token that others can read is an error.
+pub(crate) fn open(server: &Server) -> Result<(), MadeTokenError> {
+    if server.access.wants_tokens() {
+        warn_if_ignored(server);
+        return Ok(());
+    }
+    let Some(directory) = &server.data else {
+        tracing::warn!("no token is configured, and none can be kept: {CLOSED}");
+        return Ok(());
+    };
+    match read_or_make(directory) {
+        Ok(secret) => {
+            server.access.set_made(secret);
+            let file = directory.path().join(FILE);
+            tracing::info!(
+                file = %file.display(),
+                "no token is configured; calls that read or change rules need the one in this file"
+            );
+        }
+        Err(wide @ MadeTokenError::Wide { .. }) => return Err(wide),
+        Err(error) => tracing::error!("{error}; until then, {CLOSED}"),
+    }
+    if server.gate.store().inner().redis().is_some() {
+        tracing::warn!(
+            "each server has an `{FILE}` of its own; configure a token that opens all that share this Redis"
+        );
+    }
+    Ok(())
+}
+
+/// Reads the token again, or makes a new one if its file is gone. The last one stays if that fails.
+pub(crate) fn reload(server: &Server) {
+    let Some(directory) = &server.data else {
+        return;
+    };
+    if server.access.wants_tokens() {
+        return;
+    }
+    match read_or_make(directory) {
+        Ok(secret) => server.access.set_made(secret),
+        Err(error) => tracing::error!("the token stays as it was: {error}"),
+    }
+}
+
+fn warn_if_ignored(server: &Server) {
+    let file = server.data.as_ref().map(|data| data.path().join(FILE));
+    if let Some(file) = file.filter(|file| file.exists()) {
+        tracing::warn!(
+            "`{}` opens nothing, because a token is configured; delete it",
+            file.display()
+        );
+    }
+}
