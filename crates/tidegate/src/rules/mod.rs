@@ -7,6 +7,7 @@
 mod condition;
 mod counts;
 mod descriptors;
+mod hashed;
 mod index;
 mod pattern;
 mod read;

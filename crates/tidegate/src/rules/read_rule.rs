@@ -9,7 +9,7 @@ use tidegate_core::{Scope, Timestamp};
 use super::read::id_of;
 use super::read_limit::{self, Counting};
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use super::{RuleSettings, read_adaptive, read_match, warnings, write};
+use super::{RuleSettings, hashed, read_adaptive, read_match, warnings, write};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::attributes::{self, Attributes};
 use crate::document::{Fields, Node, Problems, Spot, Value};
@@ -61,6 +61,7 @@ pub(super) fn rule(
     let overrides = grants.add_named(keys.overrides, |value| {
         override_key(per.as_deref(), value, settings)
     });
+    let has_hashed_overrides = overrides.keys().any(|key| hashed::is_hash(key));
     let grants = grants.all;
     counting.check_use(&grants, problems);
     let cost = keys
@@ -109,6 +110,7 @@ pub(super) fn rule(
         grants,
         tiers,
         overrides,
+        has_hashed_overrides,
         algorithm: counting.algorithm,
         max_delay: counting.max_delay,
         cost: cost.unwrap_or(Cost::Fixed(1)),
@@ -389,6 +391,11 @@ fn override_key(
     };
     if value.is_empty() {
         return Err("an override needs a value; an empty attribute is a missing one".into());
+    }
+    if first != "ip"
+        && let Some(hash) = hashed::read(value)
+    {
+        return hash;
     }
     if first == "ip"
         && let Ok(net) = value.parse::<ipnet::Ipv6Net>()

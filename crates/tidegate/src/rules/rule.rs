@@ -12,6 +12,7 @@ use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 use super::condition::{Condition, ConditionFailed, Facts};
 use super::counts::RuleCounts;
 use super::descriptors::Descriptor;
+use super::hashed;
 use super::pattern::{HostPattern, PathPattern};
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
@@ -32,6 +33,8 @@ pub struct Rule {
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: Named,
     pub(super) overrides: Named,
+    /// Whether some of them name the hash of a value.
+    pub(super) has_hashed_overrides: bool,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
@@ -186,6 +189,11 @@ impl Rule {
         &self.grants
     }
 
+    /// Whether the attribute `tier` chooses what it grants.
+    pub(crate) fn has_tiers(&self) -> bool {
+        !self.tiers.is_empty()
+    }
+
     /// What its limits are called by those who ask with descriptors: the rule's id, but for rules that
     /// are written as such, which have a name only if they are given one.
     pub fn limit_name(&self) -> &str {
@@ -227,6 +235,7 @@ impl Rule {
             grants: vec![grant],
             tiers: Named::default(),
             overrides: Named::default(),
+            has_hashed_overrides: false,
             algorithm: None,
             max_delay: None,
             cost: Cost::Fixed(1),
@@ -292,6 +301,17 @@ impl Rule {
         Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
     }
 
+    /// The attributes and values that name the counter of a request, in the form in which they are
+    /// counted; empty for a counter that all clients share, and if the request has no counter here.
+    pub fn key_values<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+    ) -> Vec<(&'a str, Cow<'a, str>)> {
+        let value = |name: &'a String| Some((name.as_str(), self.value_of(name, attributes)?));
+        let values: Option<Vec<_>> = self.per.iter().map(value).collect();
+        values.unwrap_or_default()
+    }
+
     /// The values that name the counter of a request, as one text; none if it has no counter here.
     pub fn key_text<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
         match self.key(attributes) {
@@ -308,8 +328,8 @@ impl Rule {
                 .per
                 .first()
                 .and_then(|name| self.value_of(name, attributes));
-            if let Some(place) = first.and_then(|value| self.overrides.get(value.as_ref())) {
-                return *place;
+            if let Some(place) = first.and_then(|value| self.override_of(&value)) {
+                return place;
             }
         }
         if !self.tiers.is_empty() {
@@ -319,6 +339,20 @@ impl Rule {
             }
         }
         0
+    }
+
+    /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
+    /// sends what a hash is written as finds nothing.
+    fn override_of(&self, value: &str) -> Option<usize> {
+        let by_value = self
+            .overrides
+            .get(value)
+            .filter(|_| !hashed::is_hash(value));
+        let by_hash = || {
+            let hash = self.has_hashed_overrides.then(|| hashed::hash_of(value))?;
+            self.overrides.get(&hash)
+        };
+        by_value.or_else(by_hash).copied()
     }
 
     /// How much a request takes. The flag says that an attribute should have told and did not.

@@ -357,3 +357,20 @@ fn a_request_is_held_for_the_longest_delay() {
         "it does not go on"
     );
 }
+
+#[test]
+fn an_override_may_name_the_hash_of_a_value() {
+    // What `printf %s k2 | sha256sum` says.
+    let hash = "sha256:015F7E6BC5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e";
+    for name in ["api_key", "user_id", "header.x-key"] {
+        let gate = gate(&format!(
+            "- {{id: a, per: [{name}], limit: 10/minute, overrides: {{{hash}: 100/minute, clear: 50/minute}}}}"
+        ));
+        let left = |value: &str| left(&gate, &format!("{name}={value}"));
+        assert_eq!(left("k2"), [100]);
+        assert_eq!(left("clear"), [50]);
+        assert_eq!(left("k1"), [10]);
+        assert_eq!(left(hash), [10]);
+        assert_eq!(left(&hash.to_lowercase()), [10], "the hash is not the key");
+    }
+}

@@ -1,0 +1,70 @@
+//! Values that a rule names by their hash, so that a secret need not be written in it: `sha256:` and 64
+//! hexadecimal digits.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+const PREFIX: &str = "sha256:";
+const DIGITS: usize = 64;
+
+/// Whether a text is a hash as it is kept: in lower case.
+pub(super) fn is_hash(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
+}
+
+/// The hash that is written; nothing if what is written is a value.
+pub(super) fn read(written: &str) -> Option<Result<String, String>> {
+    let digits = written.strip_prefix(PREFIX)?;
+    let hash = written.to_ascii_lowercase();
+    Some(if is_hash(&hash) {
+        Ok(hash)
+    } else {
+        Err(format!(
+            "after `{PREFIX}` this must have the {DIGITS} hexadecimal digits of the value's hash, not {} characters; `printf %s VALUE | sha256sum` writes them",
+            digits.chars().count()
+        ))
+    })
+}
+
+/// The hash of a value, as it is kept.
+pub(super) fn hash_of(value: &str) -> String {
+    let mut text = String::with_capacity(PREFIX.len() + DIGITS);
+    text.push_str(PREFIX);
+    for byte in Sha256::digest(value.as_bytes()) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_by_hand() {
+        // What `printf %s k2 | sha256sum` says.
+        let digits = "015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e";
+        let hash = format!("sha256:{digits}");
+        assert_eq!(hash_of("k2"), hash);
+        assert!(is_hash(&hash));
+        assert_eq!(read(&hash), Some(Ok(hash.clone())));
+        let upper = format!("sha256:{}", digits.to_uppercase());
+        assert!(!is_hash(&upper));
+        assert_eq!(read(&upper), Some(Ok(hash)));
+        assert_eq!(read("k2"), None);
+        assert_eq!(read(digits), None);
+        for wrong in [
+            "sha256:",
+            "sha256:k2",
+            &format!("sha256:{digits}0"),
+            "sha256:é",
+        ] {
+            assert!(!is_hash(wrong));
+            assert!(matches!(read(wrong), Some(Err(_))), "{wrong}");
+        }
+    }
+}
