@@ -24,17 +24,26 @@ const SETTLE_EVERY: Duration = Duration::from_millis(100);
 const RETURN_EVERY: Duration = Duration::from_secs(2);
 const RETURN_ROUNDS: u32 = 3;
 
-/// Reads the rule file again when it changes, and all files when the program says so.
+/// Reads the rule file again when it changes, and all files when the program says so. A file that lacks
+/// rules that are in force may be half written: it counts once it has not changed for a while.
 pub(crate) async fn follow_rules(
     server: Arc<Server>,
     mut watch: Option<Watch>,
     certificates: Vec<Tls>,
     handle: Handle,
 ) {
+    let mut is_held = false;
     loop {
-        let is_asked = tokio::select! {
-            () = changed(&mut watch) => false,
-            () = handle.reloads() => true,
+        let (is_asked, may_go) = tokio::select! {
+            news = news(&mut watch, is_held) => match news {
+                News::Changed => (false, false),
+                News::Rested => (false, true),
+                News::Unsettled => {
+                    is_held = false;
+                    continue;
+                }
+            },
+            () = handle.reloads() => (true, look_now(&mut watch).await),
         };
         for tls in certificates.iter().filter(|_| is_asked) {
             match tls.reload() {
@@ -52,7 +61,8 @@ pub(crate) async fn follow_rules(
             let _ = tokio::task::spawn_blocking(reload).await;
         }
         // Given up only when the program ends.
-        let _ = tokio::task::spawn_blocking(move || reload(&server)).await;
+        let reloading = tokio::task::spawn_blocking(move || reload(&server, may_go));
+        is_held = reloading.await.unwrap_or(false);
     }
 }
 
@@ -71,15 +81,53 @@ pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<Watch>) {
     futures_util::future::join_all(following).await;
 }
 
-async fn changed(watch: &mut Option<Watch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
+/// What is new about the rule file.
+enum News {
+    /// It should be read.
+    Changed,
+    /// It has not changed for a while since it was read.
+    Rested,
+    /// It changes again, before that.
+    Unsettled,
+}
+
+/// What is new about the file: that it changed, or of one that is held, whether it rests.
+async fn news(watch: &mut Option<Watch>, is_held: bool) -> News {
+    let Some(watch) = watch else {
+        return std::future::pending().await;
+    };
+    if !is_held {
+        watch.changed().await;
+        return News::Changed;
+    }
+    if watch.rested().await {
+        News::Rested
+    } else {
+        News::Unsettled
     }
 }
 
-fn reload(server: &Server) {
-    match server.book.reload(&server.gate) {
+/// Whether the file has not changed for a while, as of now.
+async fn look_now(watch: &mut Option<Watch>) -> bool {
+    match watch {
+        Some(watch) => {
+            watch.look_now().await;
+            watch.has_rested()
+        }
+        None => true,
+    }
+}
+
+/// Whether the file waits to be read again, because it lacks rules that may not go yet.
+fn reload(server: &Server, may_go: bool) -> bool {
+    match server.book.reload(&server.gate, may_go) {
+        Ok(Reloaded::Held { removed }) => {
+            tracing::info!(
+                missing = removed.join(", "),
+                "the file of the rules lacks rules that are in force; it is read again once it has not changed for 1.5 s"
+            );
+            return true;
+        }
         Ok(Reloaded::Unchanged { was_stale: false }) => {
             tracing::debug!("the rules are the same as before");
         }
@@ -92,8 +140,15 @@ fn reload(server: &Server) {
         Ok(Reloaded::Changed {
             version,
             changes,
+            removed,
             problems,
         }) => {
+            if !removed.is_empty() {
+                tracing::warn!(
+                    removed = removed.join(", "),
+                    "the file of the rules has these no longer, so they are not in force any more"
+                );
+            }
             tracing::info!(
                 version,
                 changes = changes.join(", "),
@@ -103,6 +158,7 @@ fn reload(server: &Server) {
         }
         Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
     }
+    false
 }
 
 pub(crate) async fn sweep(server: Arc<Server>) {
@@ -148,5 +204,83 @@ pub(crate) async fn settle(server: Arc<Server>) {
     loop {
         times.tick().await;
         server.gate.settle_back().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tidegate::MemoryStore;
+    use tidegate::rules::RuleSettings;
+
+    use super::*;
+    use crate::config::{Config, Outside};
+    use crate::rulebook::RuleBook;
+    use crate::store::AnyStore;
+
+    const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
+    const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
+    const THREE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n- {id: c, per: [], limit: 1/s}\n";
+
+    fn server(file: &Path) -> Arc<Server> {
+        let outside = Outside {
+            environment: &|_| None,
+            flags: Vec::new(),
+        };
+        let config = Config::load(&outside).unwrap();
+        let settings = RuleSettings::default();
+        let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
+        let store = AnyStore::Memory(MemoryStore::new());
+        Arc::new(Server::new(&config, store, book, rules))
+    }
+
+    async fn after(millis: u64) {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_cut_at_a_rule_for_a_moment_removes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.yaml");
+        std::fs::write(&file, TWO).unwrap();
+        let watch = Watch::new(&file);
+        let server = server(&file);
+        let handle = Handle::new();
+        let following = follow_rules(Arc::clone(&server), Some(watch), Vec::new(), handle.clone());
+        let following = tokio::spawn(following);
+        let count = || server.gate.rules().len();
+
+        // Cut for a second, and asked to read it meanwhile.
+        for ask in [false, true] {
+            std::fs::write(&file, ONE).unwrap();
+            after(500).await;
+            if ask {
+                handle.reload();
+            }
+            after(500).await;
+            assert_eq!(count(), 2);
+            std::fs::write(&file, TWO).unwrap();
+            after(5_000).await;
+            assert_eq!(count(), 2);
+        }
+        assert_eq!(
+            server.book.version(),
+            1,
+            "no other rules were ever in force"
+        );
+
+        // What only adds rules does not wait.
+        std::fs::write(&file, THREE).unwrap();
+        after(750).await;
+        assert_eq!(count(), 3);
+
+        // What stays as it is counts, within two seconds.
+        std::fs::write(&file, ONE).unwrap();
+        after(1_250).await;
+        assert_eq!(count(), 3);
+        after(750).await;
+        assert_eq!(count(), 1);
+        following.abort();
     }
 }

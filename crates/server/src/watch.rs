@@ -18,6 +18,10 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// second more.
 const MAX_LOOKS: u32 = 5;
 
+/// How many looks in a row must have seen the same before a file [has rested](Watch::has_rested): one and
+/// a half seconds.
+const REST_LOOKS: u32 = 6;
+
 /// Watches one path.
 ///
 /// Make it before the first reading of the file, and no change can fall in between. A change is
@@ -35,6 +39,10 @@ pub struct Watch {
     seen: Option<Identity>,
     /// How many looks in a row have seen something that is not reported.
     looks: u32,
+    /// How many looks in a row have seen the same as the one before.
+    rest: u32,
+    /// Whether what was reported is to be reported again, because its reader did not use it.
+    is_unread: bool,
     /// Begun by the first wait, because it needs the runtime.
     interval: Option<Interval>,
 }
@@ -59,6 +67,8 @@ impl Watch {
             reported: there,
             seen: there,
             looks: 0,
+            rest: 0,
+            is_unread: false,
             interval: None,
         }
     }
@@ -69,14 +79,68 @@ impl Watch {
     /// one made.
     pub async fn changed(&mut self) {
         loop {
-            self.interval.get_or_insert_with(begin).tick().await;
-            let path = self.path.clone();
-            // A network file system may keep the answer for long, and the thread with it.
-            let seen = tokio::task::spawn_blocking(move || look(&path)).await;
-            if seen.is_ok_and(|seen| self.step(seen)) {
+            if let Some(seen) = self.look_in_turn().await
+                && self.step(seen)
+            {
                 return;
             }
         }
+    }
+
+    /// Waits until the file that was reported has not changed for 1.5 seconds. False as soon as it
+    /// changes before; then it is reported again once it should be read.
+    ///
+    /// May be dropped as [`changed`](Self::changed).
+    pub async fn rested(&mut self) -> bool {
+        loop {
+            if self.has_rested() {
+                return true;
+            }
+            let Some(seen) = self.look_in_turn().await else {
+                continue;
+            };
+            if !self.note(seen) {
+                self.is_unread = true;
+                self.looks = 1;
+                return false;
+            }
+        }
+    }
+
+    /// Whether the file has not changed for 1.5 seconds.
+    pub fn has_rested(&self) -> bool {
+        self.rest >= REST_LOOKS
+    }
+
+    /// Looks without waiting for its turn: whether the file has rested counts from a change that is seen
+    /// now.
+    pub async fn look_now(&mut self) {
+        let path = self.path.clone();
+        if let Ok(seen) = tokio::task::spawn_blocking(move || look(&path)).await
+            && seen != self.seen
+        {
+            self.note(seen);
+        }
+    }
+
+    /// What is there at the next turn; nothing if it cannot be known.
+    async fn look_in_turn(&mut self) -> Option<Option<Identity>> {
+        self.interval.get_or_insert_with(begin).tick().await;
+        let path = self.path.clone();
+        // A network file system may keep the answer for long, and the thread with it.
+        tokio::task::spawn_blocking(move || look(&path)).await.ok()
+    }
+
+    /// Notes what a look has seen. Whether it is the same as before.
+    fn note(&mut self, now: Option<Identity>) -> bool {
+        let is_same = now == self.seen;
+        self.rest = if is_same {
+            self.rest.saturating_add(1)
+        } else {
+            0
+        };
+        self.seen = now;
+        is_same
     }
 
     /// Looks once, and tells whether the file should be read again. For callers with a timer of
@@ -87,9 +151,8 @@ impl Watch {
     }
 
     fn step(&mut self, now: Option<Identity>) -> bool {
-        let is_settled = now == self.seen;
-        self.seen = now;
-        if now == self.reported {
+        let is_settled = self.note(now);
+        if now == self.reported && !self.is_unread {
             self.looks = 0;
             return false;
         }
@@ -98,6 +161,7 @@ impl Watch {
             return false;
         }
         self.reported = now;
+        self.is_unread = false;
         self.looks = 0;
         true
     }
@@ -258,6 +322,41 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(timeout(second, watch.changed()).await.is_ok());
         assert!(timeout(long, watch.changed()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_has_rested_after_one_and_a_half_seconds_without_a_change() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        rewrite(&path, "two");
+        let start = tokio::time::sleep(Duration::ZERO).deadline();
+        watch.changed().await;
+        assert!(!watch.has_rested());
+        assert!(watch.rested().await);
+        let took = tokio::time::sleep(Duration::ZERO).deadline() - start;
+        let expected = Duration::from_millis(1_400)..Duration::from_millis(1_900);
+        assert!(expected.contains(&took), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_changes_before_it_has_rested_is_reported_again() {
+        let (_folder, path) = folder_with_rules();
+        let mut watch = Watch::new(&path);
+        rewrite(&path, "two");
+        watch.changed().await;
+        rewrite(&path, "three");
+        assert!(!watch.rested().await);
+        watch.changed().await;
+        assert!(watch.rested().await);
+
+        // Also if it is then as it was reported: what was reported has not been used.
+        rewrite(&path, "four");
+        watch.changed().await;
+        let there = watch.reported;
+        assert!(!watch.note(None));
+        watch.is_unread = true;
+        assert!(!watch.step(there) && watch.step(there));
+        assert!(!watch.step(there));
     }
 
     #[tokio::test(start_paused = true)]

@@ -210,13 +210,24 @@ impl RuleBook {
     }
 
     /// Reads the file again and puts its rules in force, if all of them are good. Blocks.
-    pub fn reload<S: Store>(&self, gate: &Gate<S>) -> Result<Reloaded, LoadError> {
+    ///
+    /// Unless rules `may_go`, a file that lacks some of those in force changes nothing: it may be half
+    /// written.
+    pub fn reload<S: Store>(&self, gate: &Gate<S>, may_go: bool) -> Result<Reloaded, LoadError> {
         let Origin::File { path, rows } = &self.origin else {
             return Ok(Reloaded::NothingToRead);
         };
         let _changing = self.changing.lock();
+        let loaded = file::load(path, &self.settings);
+        let removed = match &loaded {
+            Ok((rules, _)) => missing_in(rules, &gate.rules()),
+            Err(_) => Vec::new(),
+        };
+        if !removed.is_empty() && !may_go {
+            return Ok(Reloaded::Held { removed });
+        }
         self.reloads.fetch_add(1, Ordering::Relaxed);
-        let (rules, problems) = match file::load(path, &self.settings) {
+        let (rules, problems) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
@@ -244,9 +255,16 @@ impl RuleBook {
         Ok(Reloaded::Changed {
             version,
             changes,
+            removed,
             problems,
         })
     }
+}
+
+/// The rules of `before` that are not in `after`, by their ids.
+fn missing_in(after: &RuleSet, before: &RuleSet) -> Vec<String> {
+    let gone = before.iter().filter(|rule| after.get(rule.id()).is_none());
+    gone.map(|rule| rule.id().to_owned()).collect()
 }
 
 /// What reading the file again came to.
@@ -263,8 +281,15 @@ pub enum Reloaded {
         version: u64,
         /// What is different.
         changes: Vec<String>,
+        /// The rules that are gone.
+        removed: Vec<String>,
         /// What should be looked at.
         problems: Problems,
+    },
+    /// It lacks rules that are in force. Nothing was changed.
+    Held {
+        /// The rules that it lacks.
+        removed: Vec<String>,
     },
     /// The rules do not come from a file.
     NothingToRead,
