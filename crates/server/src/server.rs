@@ -1,14 +1,14 @@
 //! The server's own state, shared by everything that answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
-use tidegate::{Attributes, Gate};
+use tidegate::{Attributes, Gate, Timestamp};
 
 use crate::config::Config;
 use crate::data_dir::LockedDir;
@@ -38,6 +38,8 @@ pub(crate) struct Server {
     /// Where small files are kept over restarts, if there is such a place.
     pub(crate) data: Option<Arc<LockedDir>>,
     denials: DenialLog,
+    /// The latest time that a request brought, in microseconds; zero if none has.
+    latest_time: AtomicU64,
     is_draining: AtomicBool,
 }
 
@@ -58,6 +60,7 @@ impl Server {
             gateway: None,
             data: None,
             denials: DenialLog::new(config.key_secret.as_ref()),
+            latest_time: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -83,12 +86,27 @@ impl Server {
         attributes: &Attributes<'_>,
         front_end: FrontEnd,
     ) -> Decision {
+        if let Some(at) = attributes.time() {
+            let at = at.as_micros();
+            self.latest_time.fetch_max(at, Ordering::Relaxed);
+        }
         let start = Instant::now();
         let decision = self.gate.decide(attributes).await;
         self.metrics.decided(start.elapsed());
         decision.count(front_end);
         self.observe(&decision, attributes);
         decision
+    }
+
+    /// The latest time that a request brought: the present of a replay.
+    pub(crate) fn latest_time(&self) -> Option<Timestamp> {
+        let micros = self.latest_time.load(Ordering::Relaxed);
+        (micros > 0).then(|| Timestamp::from_micros(micros))
+    }
+
+    /// A key as it is logged.
+    pub(crate) fn hashed(&self, key: &str) -> String {
+        self.denials.hashed(key)
     }
 
     /// What keeps the store from answering, if anything does.

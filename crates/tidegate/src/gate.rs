@@ -19,7 +19,7 @@ pub use charge::Charged;
 pub use decision::{Answer, Decision};
 pub use parts::{Decisions, Part};
 pub use receipt::Receipt;
-pub use reset::ResetError;
+pub use reset::{Reset, ResetCounter, ResetError};
 pub use settle::Unsettled;
 
 use std::borrow::Cow;

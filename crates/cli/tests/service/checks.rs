@@ -184,24 +184,45 @@ fn a_reset_forgets_what_one_client_has_used() {
     }
     assert_eq!(used(&mut client, "a"), (3, 97));
     let one = json!({"attributes": {"user_id": "a"}, "rule": "per-user"}).to_string();
-    let done = client.ask("POST /v1/reset", &one).with_status(204);
-    assert_eq!(done.body, "");
+    let done = client.ask("POST /v1/reset", &one).with_status(200).json();
+    let entry = |rule: &str, limit: u64, key: Value, used: u64| json!({"rule": rule, "limit": limit, "key": key, "used": used});
+    let a = entry("per-user", 5, json!({"user_id": "a"}), 2);
+    assert_eq!(done, json!({"reset": [a]}));
     assert_eq!(used(&mut client, "a"), (5, 97));
     assert_eq!(used(&mut client, "b"), (4, 97));
-    let all = json!({"attributes": {"user_id": "b"}}).to_string();
-    client.ask("POST /v1/reset", &all).with_status(204);
+    let all = json!({"attributes": {"user_id": "b", "usr": "x"}}).to_string();
+    let done = client.ask("POST /v1/reset", &all).with_status(200).json();
+    let b = entry("per-user", 5, json!({"user_id": "b"}), 1);
+    assert_eq!(done, json!({"reset": [b], "ignored": ["usr"]}));
     // What all share is not theirs alone, and stays unless it is named.
     assert_eq!(used(&mut client, "b"), (5, 97));
     let shared = json!({"attributes": {}, "rule": "all"}).to_string();
-    client.ask("POST /v1/reset", &shared).with_status(204);
+    let done = client
+        .ask("POST /v1/reset", &shared)
+        .with_status(200)
+        .json();
+    assert_eq!(done, json!({"reset": [entry("all", 100, json!({}), 3)]}));
     assert_eq!(used(&mut client, "b"), (5, 100));
 
     let unknown = json!({"attributes": {"user_id": "a"}, "rule": "nobody"}).to_string();
     let refused = client.ask("POST /v1/reset", &unknown).with_status(404);
     assert!(refused.detail().contains("`nobody`"), "{refused:?}");
+    // A misspelt attribute resets nothing, least of all what all clients share.
+    remaining(&mut client, "a", 1);
+    let misspelt = json!({"attributes": {"userid": "a"}}).to_string();
+    let refused = client.ask("POST /v1/reset", &misspelt).with_status(422);
+    assert!(refused.detail().contains("`user_id`"), "{refused:?}");
+    assert_eq!(used(&mut client, "a"), (4, 99));
     let nobody = json!({"attributes": {}, "rule": "per-user"}).to_string();
     let refused = client.ask("POST /v1/reset", &nobody).with_status(422);
     assert!(refused.detail().contains("user_id"), "{refused:?}");
+    let log = server.log.wait_for_times("a counter was reset", 3);
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("was reset"))
+        .collect();
+    assert!(lines[0].contains("rule=\"per-user\" key=\""), "{log}");
+    assert!(lines[0].contains("by=\"admin-token\""), "{log}");
 }
 
 #[test]

@@ -145,6 +145,91 @@ fn no_api_key_is_in_redis() {
 }
 
 #[test]
+fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    let server = serve(&place, &redis, &[]);
+    // What `printf %s clear-key | sha256sum` says.
+    let hash = "sha256:2d3556e2be089a2e7b53f86b640d23464170fbbc38ef97cd077c989319fc1741";
+    let rule =
+        json!({"id": "a", "per": ["api_key"], "limit": "1/day", "overrides": {hash: "3/day"}});
+    let rules = json!({ "rules": [rule] });
+    server
+        .ask("PUT /v1/rules", &rules.to_string())
+        .with_status(200);
+    for status in [200, 200, 200, 429] {
+        check(&server, &json!({"api_key": "clear-key"})).with_status(status);
+    }
+    for (key, status) in [("other", 200), ("other", 429), (hash, 200), (hash, 429)] {
+        check(&server, &json!({ "api_key": key })).with_status(status);
+    }
+    let shown = server.ask("GET /v1/rules", "").json();
+    assert_eq!(shown["rules"], rules["rules"]);
+    let keys: Vec<String> = redis.query(&["KEYS", "*"]);
+    let values = keys
+        .iter()
+        .map(|key| redis.query::<Vec<u8>>(&["DUMP", key]));
+    let values: Vec<String> = values
+        .map(|value| String::from_utf8_lossy(&value).into_owned())
+        .collect();
+    let folder = std::fs::read_dir(place.path("data/rules")).unwrap();
+    let files = folder.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let all = keys.iter().cloned().chain(values).chain(files);
+    for text in all.chain([server.log.text(), shown.to_string()]) {
+        assert!(!text.contains("clear-key"), "{text}");
+    }
+}
+
+#[test]
+fn a_reset_reports_what_was_used_in_redis() {
+    let redis = RedisServer::start();
+    let place = Place::new();
+    let rules = "rules:
+  - {id: window, per: [user_id], limit: 10/day, algorithm: fixed_window}
+  - {id: bucket, per: [user_id], limit: 10/day; 20/week burst 7}
+  - {id: held, per: [user_id], limit: 4, algorithm: concurrency}
+  - {id: all, per: [], limit: 100/day}
+";
+    place.write("rules.yaml", rules);
+    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    for _ in 0..3 {
+        check(&server, &json!({"user_id": "u"})).with_status(200);
+    }
+    let reset = |body: Value| {
+        let reply = server
+            .ask("POST /v1/reset", &body.to_string())
+            .with_status(200);
+        let reply = reply.json();
+        let entries = reply["reset"].as_array().unwrap().iter();
+        let entries = entries.map(|one| {
+            (
+                one["rule"].clone(),
+                one["limit"].clone(),
+                one["used"].clone(),
+            )
+        });
+        entries.collect::<Vec<_>>()
+    };
+    let entry = |rule: &str, limit: u64, used: u64| (json!(rule), json!(limit), json!(used));
+    let expected = |used: u64| {
+        vec![
+            entry("window", 10, used),
+            entry("bucket", 10, used),
+            entry("bucket", 7, used),
+            entry("held", 4, used),
+        ]
+    };
+    assert_eq!(reset(json!({"attributes": {"user_id": "u"}})), expected(3));
+    assert_eq!(reset(json!({"attributes": {"user_id": "u"}})), expected(0));
+    assert_eq!(
+        reset(json!({"attributes": {}, "rule": "all"})),
+        [entry("all", 100, 3)]
+    );
+    let misspelt = json!({"attributes": {"userid": "u"}}).to_string();
+    server.ask("POST /v1/reset", &misspelt).with_status(422);
+}
+
+#[test]
 fn a_password_is_nowhere_to_be_read() {
     const PASSWORD: &str = "s3cretpassword";
     let redis = RedisServer::options().password(PASSWORD).start();

@@ -1,15 +1,18 @@
 //! Calls about what was used: reset, and leases.
 
+use http::StatusCode;
 use http::request::Parts;
 use hyper::body::Incoming;
-use tidegate::LeaseId;
+use serde_json::{Map, Value, json};
+use tidegate::gate::ResetCounter;
+use tidegate::{Attributes, LeaseId};
 
 use super::body;
 use super::problem::{Problem, Reply};
 use super::question::Reset;
 use crate::server::Server;
 
-/// `POST /v1/reset`: forgets what somebody has used.
+/// `POST /v1/reset`: forgets what a client has used, and says what that was.
 pub(super) async fn reset(
     server: &Server,
     parts: &Parts,
@@ -18,10 +21,44 @@ pub(super) async fn reset(
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let reset: Reset<'_> = body::parse(&body)?;
-    let rule = reset.rule.as_deref();
-    server.gate.reset(&reset.attributes.0, rule).await?;
-    tracing::info!(by = caller.name, rule, "counters were reset");
-    Ok(super::no_content())
+    let attributes = match server.latest_time() {
+        Some(at) => &reset.attributes.0.at(at),
+        None => &reset.attributes.0,
+    };
+    let done = server.gate.reset(attributes, reset.rule.as_deref()).await?;
+    for counter in &done.counters {
+        let key = counter.rule.key_text(attributes).unwrap_or_default();
+        tracing::info!(
+            by = caller.name,
+            rule = counter.rule.id(),
+            key = server.hashed(&key),
+            limit = counter.limit,
+            used = counter.used,
+            "a counter was reset"
+        );
+    }
+    Ok(super::json(StatusCode::OK, written(&done, attributes)))
+}
+
+/// What was reset, as JSON. Values are those that the caller sent, in the form in which they are counted.
+fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
+    let entry = |counter: &ResetCounter| {
+        let values = counter.rule.key_values(attributes).into_iter();
+        let key: Map<String, Value> = values
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
+        json!({
+            "rule": counter.rule.id(),
+            "limit": counter.limit,
+            "key": key,
+            "used": counter.used,
+        })
+    };
+    let mut body = json!({"reset": done.counters.iter().map(entry).collect::<Vec<_>>()});
+    if !done.ignored.is_empty() {
+        body["ignored"] = json!(done.ignored);
+    }
+    body.to_string()
 }
 
 /// `DELETE /v1/leases/{id}`: the request that held it is done.

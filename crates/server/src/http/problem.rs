@@ -165,7 +165,9 @@ impl From<ResetError> for Problem {
     fn from(error: ResetError) -> Self {
         let status = match &error {
             ResetError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
-            ResetError::WhoIsMissing { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            ResetError::WhoIsMissing { .. } | ResetError::NoCounter { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())

@@ -82,6 +82,11 @@ impl DenialLog {
         }
     }
 
+    /// A key as it is logged: hashed.
+    pub(crate) fn hashed(&self, key: &str) -> String {
+        self.hasher.hash(key)
+    }
+
     pub(crate) fn denied(&self, decision: &Decision, attributes: &Attributes<'_>) {
         if !tracing::enabled!(tracing::Level::INFO) {
             return;

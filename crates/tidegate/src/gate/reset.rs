@@ -1,10 +1,13 @@
-//! Forgets what somebody has used.
+//! Forgets what a client has used.
 
-use tidegate_core::{Store, StoreError};
+use std::sync::Arc;
+
+use tidegate_core::{Charge, Limit, Outcome, Request, Store, StoreError, Timestamp};
 
 use super::Gate;
+use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{Facts, Grant, Key, Rule};
+use crate::rules::{Grant, Key, Rule, RuleSet};
 
 /// Why nothing was forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +19,7 @@ pub enum ResetError {
         /// The id that was given.
         rule: String,
     },
-    /// The attributes do not say whose counter is meant.
+    /// The attributes do not say whose counter of the rule is meant.
     #[error("rule `{rule}` counts by {per}; give these attributes")]
     WhoIsMissing {
         /// The rule's id.
@@ -24,70 +27,216 @@ pub enum ResetError {
         /// What it counts by.
         per: String,
     },
-    /// The store could not do it; the same call may work later.
+    /// The attributes name no counter of any rule.
+    #[error(
+        "these attributes name no counter{}; a counter that all clients share is reset only if `rule` names its rule",
+        counted_by(per)
+    )]
+    NoCounter {
+        /// What the rules count by.
+        per: Vec<String>,
+    },
+    /// The store could not do it; the same call may work later. Some counters may be reset already.
     #[error("the store could not forget it")]
     Store(#[from] StoreError),
 }
 
+fn counted_by(per: &[String]) -> String {
+    match per {
+        [] => ", because no rule counts by any".to_owned(),
+        _ => format!("; the rules count by {}", per.join(", ")),
+    }
+}
+
+/// What was forgotten.
+#[derive(Debug, Default)]
+pub struct Reset {
+    /// The counters, in the order of their rules, one for each limit.
+    pub counters: Vec<ResetCounter>,
+    /// The attributes that were given and that no rule counts by.
+    pub ignored: Vec<String>,
+}
+
+/// A counter that was forgotten.
+#[derive(Debug)]
+pub struct ResetCounter {
+    /// Its rule.
+    pub rule: Arc<Rule>,
+    /// What the limit grants: requests per window, or the capacity of a bucket.
+    pub limit: u64,
+    /// What was used of it before the reset; more than the limit if it was lowered meanwhile.
+    pub used: u64,
+}
+
 impl<S: Store> Gate<S> {
     /// Forgets what these attributes have used: of this rule, or of every rule that counts by
-    /// attributes that are all given, whatever else the rule matches.
+    /// attributes that are all given, whatever else the rule matches and whether it has expired.
     ///
-    /// A counter that all share is forgotten only if its rule is named, or if the attributes match
-    /// it and no other counter is theirs.
+    /// What was used is reported as of the attributes' own time, if they have one. A counter that all
+    /// clients share is forgotten only if its rule is named. What is charged between
+    /// the report and the reset is forgotten and not reported.
     pub async fn reset(
         &self,
         attributes: &Attributes<'_>,
         rule: Option<&str>,
-    ) -> Result<(), ResetError> {
+    ) -> Result<Reset, ResetError> {
         let rules = self.rules();
+        let mut reset = Reset {
+            counters: Vec::new(),
+            ignored: ignored(&rules, attributes),
+        };
         if let Some(id) = rule {
-            let rule = rules.get(id).ok_or_else(|| ResetError::NoSuchRule {
+            let no_such_rule = || ResetError::NoSuchRule {
                 rule: id.to_owned(),
-            })?;
+            };
+            let rule = rules.get(id).ok_or_else(no_such_rule)?;
             let Key::Known(key) = rule.key(attributes) else {
-                let per: Vec<String> = rule.per().iter().map(|name| format!("`{name}`")).collect();
                 return Err(ResetError::WhoIsMissing {
                     rule: id.to_owned(),
-                    per: per.join(" and "),
+                    per: quoted(rule.per()).join(" and "),
                 });
             };
-            return Ok(self.forget(rule, &key).await?);
+            self.forget(rule, attributes, &key, &mut reset).await?;
+            return Ok(reset);
         }
         let mut is_found = false;
-        for rule in rules.iter().filter(|rule| !rule.per().is_empty()) {
+        for rule in rules.iter() {
             match rule.key(attributes) {
                 Key::Known(key) if !key.is_empty() => {
                     is_found = true;
-                    self.forget(rule, &key).await?;
+                    self.forget(rule, attributes, &key, &mut reset).await?;
                 }
                 Key::Known(_) | Key::Denied | Key::Skipped => {}
             }
         }
-        if is_found {
-            return Ok(());
+        if !is_found {
+            let mut per: Vec<String> = rules.iter().flat_map(|rule| quoted(rule.per())).collect();
+            per.sort();
+            per.dedup();
+            return Err(ResetError::NoCounter { per });
         }
-        for place in rules.candidates(attributes) {
-            let rule = rules.at(place as usize);
-            if let (Ok(true), Key::Known(key)) =
-                (rule.matches(&Facts::of(attributes)), rule.key(attributes))
-            {
-                self.forget(rule, &key).await?;
+        Ok(reset)
+    }
+
+    /// Forgets every state that a rule keeps under this key, also those of tiers and overrides that do
+    /// not apply now.
+    async fn forget(
+        &self,
+        rule: &Arc<Rule>,
+        attributes: &Attributes<'_>,
+        key: &str,
+        reset: &mut Reset,
+    ) -> Result<(), StoreError> {
+        let moved = rule.adaptive().map(AdaptiveLimit::current);
+        for state in states(rule, attributes, moved.as_deref()) {
+            let limit = state.in_force.unwrap_or(state.largest);
+            let at = attributes.time();
+            let mut used = self.used(rule, limit, key, at).await?;
+            if used >= limit.capacity() && limit.capacity() < state.largest.capacity() {
+                used = used.max(self.used(rule, state.largest, key, at).await?);
+            }
+            self.local.forget(rule.scope(), limit, key);
+            self.store.forget(rule.scope(), limit, key).await?;
+            // A tier that does not apply is worth a word only if something was used of it.
+            if state.in_force.is_some() || used > 0 {
+                reset.counters.push(ResetCounter {
+                    rule: Arc::clone(rule),
+                    limit: limit.capacity(),
+                    used,
+                });
             }
         }
         Ok(())
     }
 
-    async fn forget(&self, rule: &Rule, key: &str) -> Result<(), StoreError> {
-        for grant in rule.grants() {
-            let Grant::Limits(limits) = grant else {
-                continue;
-            };
-            for limit in limits {
-                self.local.forget(rule.scope(), limit, key);
-                self.store.forget(rule.scope(), limit, key).await?;
+    async fn used(
+        &self,
+        rule: &Rule,
+        limit: &Limit,
+        key: &str,
+        at: Option<Timestamp>,
+    ) -> Result<u64, StoreError> {
+        let charges = [Charge {
+            scope: rule.scope(),
+            limit,
+            key,
+            cost: 0,
+        }];
+        let request = Request {
+            at,
+            ..Request::new(&charges)
+        };
+        let outcomes = self.store.peek(&request).await?;
+        let used = |outcome: &Outcome| outcome.limit.saturating_sub(outcome.remaining);
+        Ok(outcomes.first().map_or(0, used))
+    }
+}
+
+/// A state that a rule keeps, which limits of the same shape share.
+struct State<'r> {
+    shape: u64,
+    /// The limit that applies, if one does.
+    in_force: Option<&'r Limit>,
+    /// The largest that tiers and overrides grant.
+    largest: &'r Limit,
+}
+
+/// The states of a rule: those of the limits that apply to a request, then the others.
+fn states<'r>(
+    rule: &'r Rule,
+    attributes: &Attributes<'_>,
+    moved: Option<&'r Limit>,
+) -> Vec<State<'r>> {
+    let limits = |grant: &'r Grant| match grant {
+        Grant::Limits(limits) => limits.as_slice(),
+        Grant::Unlimited | Grant::Blocked => &[],
+    };
+    let in_force = match moved {
+        Some(moved) => std::slice::from_ref(moved),
+        None => limits(&rule.grants()[rule.grant(attributes)]),
+    };
+    let mut states: Vec<State<'r>> = in_force
+        .iter()
+        .map(|limit| State {
+            shape: limit.shape(),
+            in_force: Some(limit),
+            largest: limit,
+        })
+        .collect();
+    for limit in rule.grants().iter().flat_map(limits) {
+        let known = states
+            .iter_mut()
+            .filter(|state| state.shape == limit.shape());
+        let mut is_known = false;
+        for state in known {
+            is_known = true;
+            if state.largest.capacity() < limit.capacity() {
+                state.largest = limit;
             }
         }
-        Ok(())
+        if !is_known {
+            states.push(State {
+                shape: limit.shape(),
+                in_force: None,
+                largest: limit,
+            });
+        }
     }
+    states
+}
+
+/// The attributes that were given and that no rule counts by, nor chooses a limit by.
+fn ignored(rules: &RuleSet, attributes: &Attributes<'_>) -> Vec<String> {
+    let is_read = |name: &str| {
+        rules.iter().any(|rule| {
+            rule.per().iter().any(|per| per == name) || name == "tier" && rule.has_tiers()
+        })
+    };
+    let names = attributes.iter().map(|(name, _)| name);
+    let names = names.filter(|name| !is_read(name));
+    names.map(str::to_owned).collect()
+}
+
+fn quoted(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| format!("`{name}`")).collect()
 }

@@ -3,6 +3,7 @@
 use super::{answered, decide, gate, left, request, rules};
 use tidegate::gate::ResetError;
 use tidegate::rules::{FrontEnd, Verdict};
+use tidegate::{Gate, MemoryStore};
 use tidegate_testkit::block_on;
 
 #[test]
@@ -70,7 +71,6 @@ fn a_reset_forgets_what_these_attributes_have_used() {
         ("user_id=v",               None,           [8, 89, 7, 7, 98, 7]),
         ("ip=2001:db8::2",          None,           [8, 89, 7, 9, 98, 7]),
         ("user_id=u ip=2001:db8::2", None,          [9, 90, 9, 9, 98, 7]),
-        ("z=1",                     None,           [8, 89, 7, 7, 100, 9]),
         ("user_id=u",               Some("user"),   [9, 90, 7, 7, 98, 7]),
         ("z=1",                     Some("all"),    [8, 89, 7, 7, 100, 7]),
         ("z=1",                     Some("share"),  [8, 89, 7, 7, 98, 9]),
@@ -87,9 +87,91 @@ fn a_reset_forgets_what_these_attributes_have_used() {
     assert_eq!(left(&gate, tier)[0], 50, "of every tier");
     let unknown = block_on(gate.reset(&request("z=1"), Some("none")));
     assert!(matches!(unknown, Err(ResetError::NoSuchRule { .. })));
+    let nobody = block_on(gate.reset(&request("userid=u"), None)).unwrap_err();
+    assert_eq!(
+        nobody.to_string(),
+        "these attributes name no counter; the rules count by `ip`, `key`, `user_id`; a counter that all clients share is reset only if `rule` names its rule"
+    );
     let who = block_on(gate.reset(&request("user_id=u"), Some("both"))).unwrap_err();
     assert_eq!(
         who.to_string(),
         "rule `both` counts by `user_id` and `ip`; give these attributes"
     );
+}
+
+/// What a reset reports: rule, limit, what was used; and what it ignored.
+fn reported(
+    gate: &Gate<MemoryStore>,
+    attributes: &str,
+    rule: Option<&str>,
+) -> (Vec<(String, u64, u64)>, Vec<String>) {
+    let reset = block_on(gate.reset(&request(attributes), rule)).unwrap();
+    let counters = reset.counters.iter();
+    let counters = counters.map(|one| (one.rule.id().to_owned(), one.limit, one.used));
+    (counters.collect(), reset.ignored)
+}
+
+fn entry(rule: &str, limit: u64, used: u64) -> (String, u64, u64) {
+    (rule.to_owned(), limit, used)
+}
+
+#[test]
+fn a_reset_reports_what_was_used_of_each_limit() {
+    let gate = gate(
+        "- {id: user, match: {path: /v1/**}, per: [user_id], limit: 9/minute; 90/hour, tiers: {pro: 50/minute}, expires_at: 1990-01-01T00:00:00Z}
+- {id: window, per: [user_id], limit: 5/hour, algorithm: fixed_window}
+- {id: held, per: [user_id], limit: 4, algorithm: concurrency}
+- {id: all, per: [], limit: 100/minute}
+- {id: share, per: [key], missing: share, limit: 9/minute}",
+    );
+    let attributes = "user_id=u path=/v2";
+    for _ in 0..3 {
+        decide(&gate, &request(attributes));
+    }
+    // Whatever the rule matches, and whether it has expired.
+    let expected = [
+        entry("user", 9, 0),
+        entry("user", 90, 0),
+        entry("window", 5, 3),
+        entry("held", 4, 3),
+    ];
+    let (counters, ignored) = reported(&gate, "user_id=u usr=x tier=free", None);
+    assert_eq!(counters, expected);
+    assert_eq!(ignored, ["usr"]);
+    let (counters, ignored) = reported(&gate, "user_id=u", None);
+    assert!(
+        counters.iter().all(|(_, _, used)| *used == 0),
+        "{counters:?}"
+    );
+    assert!(ignored.is_empty());
+    assert_eq!(reported(&gate, "", Some("all")).0, [entry("all", 100, 3)]);
+    assert_eq!(
+        reported(&gate, "user=x", Some("share")).0,
+        [entry("share", 9, 3)]
+    );
+}
+
+#[test]
+fn a_reset_reports_what_another_tier_has_used() {
+    let gate = gate(
+        "- {id: user, per: [user_id], limit: 10/hour, algorithm: fixed_window, tiers: {pro: 500/hour, day: 1000/day, free: unlimited}}",
+    );
+    let use_as = |tier: &str| {
+        let text = format!("user_id=u tier={tier}");
+        for _ in 0..40 {
+            decide(&gate, &request(&text));
+        }
+    };
+    use_as("pro");
+    use_as("day");
+    // The hour is counted once for all tiers; the day is a counter of its own.
+    let expected = [entry("user", 10, 40), entry("user", 1_000, 40)];
+    assert_eq!(reported(&gate, "user_id=u", None).0, expected);
+    assert_eq!(reported(&gate, "user_id=u", None).0, [entry("user", 10, 0)]);
+    use_as("pro");
+    assert_eq!(
+        reported(&gate, "user_id=u tier=pro", None).0,
+        [entry("user", 500, 40)]
+    );
+    assert_eq!(reported(&gate, "user_id=u tier=free", None).0, []);
 }
