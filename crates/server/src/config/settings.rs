@@ -183,7 +183,7 @@ pub const SETTINGS: [Setting; 51] = [
         "data_dir",
         Some("TIDEGATE_DATA_DIR"),
         Some("--data-dir"),
-        "where rules are kept that are changed through the API; tidegate-data",
+        "where the server keeps what a restart needs: rules, the made token; tidegate-data",
     ),
     setting(
         "history",
