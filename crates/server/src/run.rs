@@ -284,24 +284,27 @@ impl Service {
         for chore in chores {
             chore.abort();
         }
-        if let Some(store) = server.gate.store().inner().redis() {
-            let leaving = async {
-                server.gate.settle_back().await;
-                store.leave().await;
-            };
-            if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
-                tracing::warn!(
-                    "Redis did not take everything back; what is missing ends by itself"
-                );
-            }
-        }
-        if let Some(directory) = &server.data {
-            // One that stays is known to be old by the lock, which is released now.
-            let _ = running::withdraw(directory);
-        }
+        leave(&server).await;
         // Until here, so that what was held is released.
         drop(self.threads);
         tracing::info!("shut down");
+    }
+}
+
+/// Leaves things in order for those who share Redis, and in the data directory.
+async fn leave(server: &Server) {
+    if let Some(store) = server.gate.store().inner().redis() {
+        let leaving = async {
+            server.gate.settle_back().await;
+            store.leave().await;
+        };
+        if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
+            tracing::warn!("Redis did not take everything back; what is missing ends by itself");
+        }
+    }
+    if let Some(directory) = &server.data {
+        // One that stays is known to be old by the lock, which is released now.
+        let _ = running::withdraw(directory);
     }
 }
 
