@@ -114,6 +114,17 @@ mod tests {
         }
     }
 
+    /// Counted in time of the processor, which a busy machine does not change.
+    #[test]
+    fn the_first_tag_costs_no_more_than_any_other() {
+        use rustix::time::{ClockId, clock_gettime};
+        let start = clock_gettime(ClockId::ThreadCPUTime);
+        assert_eq!(tag_of(1), "emj");
+        let end = clock_gettime(ClockId::ThreadCPUTime);
+        let nanos = (end.tv_sec - start.tv_sec) * 1_000_000_000 + end.tv_nsec - start.tv_nsec;
+        assert!(nanos < 1_000_000, "{nanos} ns");
+    }
+
     /// Other versions find leases under these names.
     #[test]
     fn tags_stay_as_they_are() {

@@ -201,16 +201,22 @@ impl Local {
         self.waiting.store(owed.len(), Ordering::Release);
     }
 
-    /// How much of a debt still counts at `at`: no more than what is used here. What has flowed back
-    /// or expired since is nothing to the store.
+    /// How much of a debt still counts at `at`: no more than what is used here. What has expired since is
+    /// nothing to the store, and neither is what has flowed back at this instance's own rate: the whole
+    /// rate may be used up by others.
     pub(super) fn still_owed(&self, key: &str, debt: &Debt, at: Option<Timestamp>) -> u64 {
-        let charge = Charge {
-            scope: &debt.share.scope,
-            limit: &debt.share.whole,
-            key,
-            cost: 0,
+        let used_of = |limit| {
+            let charge = Charge {
+                scope: &debt.share.scope,
+                limit,
+                key,
+                cost: 0,
+            };
+            self.used(&charge, at)
         };
-        debt.amount.min(self.used(&charge, at))
+        // The whole limit, too: there may have been fewer instances when it was used.
+        let used = used_of(&debt.share.whole).max(used_of(&debt.share.part));
+        debt.amount.min(used)
     }
 
     /// How many keys owe something, and how many had to be forgotten.
