@@ -21,7 +21,7 @@ pub enum RequestError {
     },
     /// A header that some servers take for another, which is read here.
     #[error(
-        "some servers take the header `{name}` for the one with `-` in the place of `_`, and the other way round; leave it out"
+        "some servers do not distinguish the header `{name}` from the one with `-` in the place of `_`; leave it out"
     )]
     UnderscoreHeader {
         /// Its name.

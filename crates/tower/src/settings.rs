@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) forwarded_header: ForwardedHeader,
     pub(crate) underscore_headers: UnderscoreHeaders,
-    /// Headers that are read beside those of the rules.
+    /// Headers that are read in addition to those of the rules.
     pub(crate) read_headers: Vec<HeaderName>,
     pub(crate) peer: Arc<Peer>,
     /// Where the client's address is found, if not by the peer and the trusted proxies.

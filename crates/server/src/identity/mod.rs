@@ -108,7 +108,7 @@ impl Identity {
             .reads_headers(self.headers())
     }
 
-    /// The headers that are read beside those of the rules.
+    /// The headers that are read in addition to those of the rules.
     fn headers(&self) -> Vec<HeaderName> {
         let others = self.others.iter().flat_map(|(_, sources)| sources);
         let token = self.tokens.iter().map(Tokens::from);

@@ -97,11 +97,11 @@ fn percent_decoded(text: &str, plus: bool, is_strict: bool) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn query_values(query: &str, wanted: &str) -> Vec<String> {
+fn query_values(query: &str, is_it: impl Fn(&str) -> bool) -> Vec<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let decoded = |text| percent_decoded(text, true, false).unwrap_or_default();
     pairs
-        .filter(|(name, _)| decoded(name) == wanted)
+        .filter(|(name, _)| is_it(&decoded(name)))
         .map(|(_, value)| decoded(value))
         .collect()
 }
@@ -125,7 +125,7 @@ fn wsgi(
             let environ = |name: &str| name.replace('-', "_") == "x_api_key";
             Some(header_values(headers, environ).join(","))
         }
-        Spot::Query => pick(&query_values(query, "api_key")),
+        Spot::Query => pick(&query_values(query, |name| name == "api_key")),
         Spot::Cookie => {
             let pairs = cookie_pairs(headers);
             let found = pairs.iter().rev().find(|(name, _)| name == "key");
@@ -167,7 +167,10 @@ fn python_unquoted(value: &str) -> String {
 fn express((headers, query): &Got, place: Spot) -> Option<String> {
     match place {
         Spot::Header => Some(header_values(headers, |name| name == "x-api-key").join(", ")),
-        Spot::Query => Some(query_values(query, "api_key").join(",")),
+        Spot::Query => {
+            let in_list = |name: &str| matches!(name, "api_key" | "api_key[]" | "api_key[0]");
+            Some(query_values(query, in_list).join(","))
+        }
         Spot::Cookie => {
             let pairs = cookie_pairs(headers);
             let (_, value) = pairs.iter().find(|(name, _)| name == "key")?;
@@ -234,7 +237,14 @@ fn any_spelling() -> impl Strategy<Value = Vec<u8>> {
 
 fn any_claim() -> impl Strategy<Value = Claim> {
     let names = vec!["x-api-key", "x_api_key", "x-api_key", "x_api-key"];
-    let parameters = vec!["api_key", "api%5fkey", "%61pi_key", "other"];
+    let parameters = vec![
+        "api_key",
+        "api%5fkey",
+        "%61pi_key",
+        "api_key[]",
+        "api_key%5b0]",
+        "other",
+    ];
     prop_oneof![
         (prop::sample::select(names), any_spelling())
             .prop_map(|(name, value)| Claim::Header(name, value)),
@@ -268,18 +278,24 @@ fn request(claims: &[Claim]) -> Option<Request<()>> {
     request.body(()).ok()
 }
 
-/// What a service got behind a layer, and by which key the request was counted. None if it was refused.
+/// What a service got behind a layer, and the attribute by which the request was counted. None if it was
+/// refused.
 fn passed_on(
-    identity: &Arc<Identity>,
+    attribute: &'static str,
     mode: UnderscoreHeaders,
     request: Request<()>,
 ) -> Option<(Got, Option<String>)> {
+    static IDENTITY: LazyLock<Arc<Identity>> = LazyLock::new(|| {
+        let sources = "[{header: x-api-key}, {query: api_key}, {cookie: key}]";
+        let identity = Place::new().open(&format!("identify: {{api_key: {sources}}}"));
+        Arc::new(identity.unwrap())
+    });
     static GATE: LazyLock<Arc<Gate<MemoryStore>>> = LazyLock::new(|| {
-        let text = "rules:\n- {id: k, per: [api_key], limit: 1000000/s}\n";
+        let text = "rules:\n- {id: k, per: [api_key], limit: 1000000/s}\n- {id: a, per: [header.authorization], limit: 1000000/s}\n";
         let (rules, _) = RuleSet::read(&Source::new("rules", text), &RuleSettings::default());
         Arc::new(Gate::new(MemoryStore::new(), rules.unwrap()))
     });
-    let gate = Arc::clone(&GATE);
+    let (identity, gate) = (&*IDENTITY, Arc::clone(&GATE));
     let key = Arc::new(Mutex::new(None));
     let (describing, seen) = (Arc::clone(identity), Arc::clone(&key));
     let layer = identity
@@ -289,7 +305,7 @@ fn passed_on(
             describing.describe(&request.headers, request.uri.query(), attributes)
         })
         .on_decision(move |_, attributes| {
-            *seen.lock().unwrap() = attributes.get("api_key").map(str::to_owned);
+            *seen.lock().unwrap() = attributes.get(attribute).map(str::to_owned);
         });
     let got = Arc::new(Mutex::new(None));
     let getting = Arc::clone(&got);
@@ -314,16 +330,11 @@ proptest! {
         claims in proptest::collection::vec(any_claim(), 1..4),
         refuses in any::<bool>(),
     ) {
-        static IDENTITY: LazyLock<Arc<Identity>> = LazyLock::new(|| {
-            let sources = "[{header: x-api-key}, {query: api_key}, {cookie: key}]";
-            let identity = Place::new().open(&format!("identify: {{api_key: {sources}}}"));
-            Arc::new(identity.unwrap())
-        });
         let mode = if refuses { UnderscoreHeaders::Refuse } else { UnderscoreHeaders::Drop };
         let Some(request) = request(&claims) else {
             return Ok(());
         };
-        let Some((got, key)) = passed_on(&IDENTITY, mode, request) else {
+        let Some((got, key)) = passed_on("api_key", mode, request) else {
             return Ok(());
         };
         for (name, reader) in READERS {
@@ -336,6 +347,31 @@ proptest! {
                         "{} takes {:?} for {:?}, looking in {:?}", name, &claims, &client, order
                     );
                 }
+            }
+        }
+    }
+    /// The same for credentials: however they are written, a token that a service accepts is counted once.
+    #[test]
+    fn credentials_of_one_client_to_wsgi_or_express_are_never_two_counters(
+        values in proptest::collection::vec("[ \\t]{0,2}[Bb][eE][aA][rR][eE][rR][ \\t]{1,3}(t1|T1|t2)[ \\t]{0,2}", 1..3),
+    ) {
+        let mut builder = Request::builder().uri("/");
+        for value in &values {
+            builder = builder.header("authorization", value);
+        }
+        let passed = passed_on("header.authorization", UnderscoreHeaders::Drop, builder.body(()).unwrap());
+        let Some(((headers, _), key)) = passed else {
+            return Ok(());
+        };
+        let values = header_values(&headers, |name| name == "authorization");
+        // Node keeps the first, WSGI servers join them.
+        for value in [values[0].clone(), values.join(",")] {
+            let words: Vec<&str> = value.split_whitespace().collect();
+            if let [scheme, token @ ("t1" | "T1" | "t2")] = words.as_slice()
+                && scheme.eq_ignore_ascii_case("bearer")
+            {
+                let form = format!("bearer {token}");
+                prop_assert_eq!(key.as_deref(), Some(form.as_str()), "{:?}", &values);
             }
         }
     }

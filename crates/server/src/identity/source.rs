@@ -92,10 +92,20 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
 pub(crate) fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
     let values = query.split('&').filter_map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let is_it = *decoded(name.as_bytes()) == *wanted.as_bytes();
+        let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
         is_it.then(|| AttributeValue::from(decoded(value.as_bytes())))
     });
     one(values)
+}
+
+/// Whether a parameter has this name, or is an item of a list of this name: to Express and PHP `key[]=a`
+/// and `key[0]=a` are a list with one item, which programs take for the item itself.
+fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
+    match name.strip_prefix(wanted) {
+        Some([]) => true,
+        Some([b'[', index @ .., b']']) => index.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
 }
 
 /// The one value that all are.
@@ -143,7 +153,9 @@ mod tests {
             ("cookie", "a=1; session=\"s 1\""),
             ("cookie", "b=2; b=3"),
         ]);
-        let query = Some("key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag");
+        let query = Some(
+            "list[]=a&list[0]=a&list[x]=b&two=a&two[]=b&key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag",
+        );
         let text = |text: &'static str| Ok(Some(AttributeValue::from(text)));
         let table = [
             (of_header("x-key"), text("k1")),
@@ -158,6 +170,8 @@ mod tests {
             (of_query("flag"), text("")),
             (of_query("name"), text("n")),
             (of_query("none"), Ok(None)),
+            (of_query("list"), text("a")),
+            (of_query("two"), Err(Several)),
             (of_cookie("session"), text("s 1")),
             (of_cookie("a"), text("1")),
             (of_cookie("b"), Err(Several)),
