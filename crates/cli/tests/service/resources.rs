@@ -128,7 +128,6 @@ fn open_streams(address: SocketAddr, streams: u32) -> TcpStream {
 
 #[test]
 fn the_memory_of_closed_connections_goes_back() {
-    const CONNECTIONS: usize = 1_000;
     raise_own_limit();
     let requests: [(&str, &[u8]); 3] = [
         ("http", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"),
@@ -138,32 +137,39 @@ fn the_memory_of_closed_connections_goes_back() {
         ),
         ("resp", b"PING\r\n"),
     ];
-    for (front_end, request) in requests {
-        let place = Place::new();
-        let server = place.serve(&["--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
-        let address = match front_end {
-            "grpc" => server.grpc.unwrap(),
-            "resp" => server.resp.unwrap(),
-            _ => server.address,
-        };
-        let before = memory(&server);
-        let mut connections: Vec<_> = (0..CONNECTIONS)
-            .map(|_| TcpStream::connect(address).unwrap())
-            .collect();
-        for connection in &mut connections {
-            connection.set_read_timeout(Some(PATIENCE)).unwrap();
-            connection.write_all(request).unwrap();
-            assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
+    thread::scope(|scope| {
+        for (front_end, request) in requests {
+            scope.spawn(move || memory_goes_back(front_end, request));
         }
-        let most = memory(&server);
-        drop(connections);
-        // What the allocator keeps for the next connections is a part of it.
-        let little = before + 8 * 1024 + (most - before) / 2;
-        wait_until(
-            &format!("{front_end}: {before} KiB, then {most}, and now at most {little}"),
-            || memory(&server) <= little,
-        );
+    });
+}
+
+fn memory_goes_back(front_end: &str, request: &[u8]) {
+    const CONNECTIONS: usize = 800;
+    let place = Place::new();
+    let server = place.serve(&["--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
+    let address = match front_end {
+        "grpc" => server.grpc.unwrap(),
+        "resp" => server.resp.unwrap(),
+        _ => server.address,
+    };
+    let before = memory(&server);
+    let mut connections: Vec<_> = (0..CONNECTIONS)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    for connection in &mut connections {
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.write_all(request).unwrap();
+        assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
     }
+    let most = memory(&server);
+    drop(connections);
+    // What the allocator keeps for the next connections is a part of it.
+    let little = before + 8 * 1024 + (most - before) / 2;
+    wait_until(
+        &format!("{front_end}: {before} KiB, then {most}, and now at most {little}"),
+        || memory(&server) <= little,
+    );
 }
 
 #[test]
@@ -214,6 +220,37 @@ fn requests_of_one_client_cannot_take_the_connections_of_all() {
     assert_eq!(metric(&server, &up), 1);
     server.log.wait_for("max_upstream_connections_per_client");
     drop(attack);
+}
+
+#[test]
+fn a_lack_of_descriptors_is_not_counted_against_a_server() {
+    let place = Place::new();
+    let (behind, _) = upstream(4 << 20);
+    let url = format!("http://{behind}");
+    // More than there are, so that the system has to say no.
+    place.write(
+        "tidegate.yaml",
+        "max_upstream_connections: 1000\nmax_upstream_connections_per_client: 1000\n",
+    );
+    let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
+    let arguments = [&arguments[..], &["--config", "tidegate.yaml"]].concat();
+    let server = place.serve_with_descriptors("-n 128", &arguments);
+    server.log.wait_for("is too low for that many connections");
+    let gateway = server.gateway.unwrap();
+    // Before the others, because there will be no descriptor left for it.
+    let mut client = Client::to(gateway);
+    let mut api = server.client();
+    api.ask("GET /healthz", "").with_status(200);
+    let attack = open_streams(gateway, 200);
+    server.log.wait_for("file descriptors of this process");
+    let reply = client.ask("GET /", "").with_status(503);
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let page = api.ask("GET /metrics", "").with_status(200).body;
+    let up = format!("tidegate_upstream_up{{upstream=\"{url}\"}} 1");
+    assert!(page.contains(&up), "{page}");
+    drop(attack);
+    let busy = format!("tidegate_upstream_in_flight{{upstream=\"{url}\"}}");
+    wait_until("the attack is over", || metric(&server, &busy) == 0);
 }
 
 #[test]
