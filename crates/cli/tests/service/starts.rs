@@ -128,15 +128,19 @@ fn the_first_decision_of_every_kind_is_exact() {
     }
 }
 
-/// `scripts/starts` runs it 200 times.
-#[test]
+/// What `scripts/starts` says otherwise.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the script that runs it more often says so by a variable"
+    reason = "a script that runs these tests more strictly says so by a variable"
 )]
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// `scripts/starts` runs it with 200.
+#[test]
 fn servers_that_start_on_a_busy_machine_decide_exactly() {
-    let starts = std::env::var("TIDEGATE_STARTS").ok();
-    let starts = starts.map_or(10, |starts| starts.parse().unwrap());
+    let starts = setting("TIDEGATE_STARTS").map_or(10, |starts| starts.parse().unwrap());
     // Two servers each.
     for start in 0..starts / 2 {
         let _load = Load::begin();
@@ -146,7 +150,8 @@ fn servers_that_start_on_a_busy_machine_decide_exactly() {
     }
 }
 
-/// With the deadline as it is by default.
+/// A stop is longer than the deadline. Here that is long enough for a busy machine; `scripts/starts` runs
+/// it with the default of 15 ms.
 #[test]
 fn a_server_that_was_stopped_for_a_second_blames_nobody() {
     let redis = RedisServer::start();
@@ -158,7 +163,9 @@ fn a_server_that_was_stopped_for_a_second_blames_nobody() {
   - {id: places, match: {path: /places}, per: [], limit: 1000000, algorithm: concurrency}
 ";
     place.write("rules.yaml", rules);
-    let server = place.serve(&["--redis", &url, "--rules", "rules.yaml"]);
+    let deadline = setting("TIDEGATE_STOPPED_DEADLINE").unwrap_or_else(|| "300ms".to_owned());
+    let environment = [("TIDEGATE_REDIS_DEADLINE", deadline.as_str())];
+    let server = place.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment);
     let is_over = Arc::new(AtomicBool::new(false));
     let clients: Vec<JoinHandle<u32>> = (0..12)
         .map(|client| {
@@ -177,8 +184,6 @@ fn a_server_that_was_stopped_for_a_second_blames_nobody() {
         })
         .collect();
     thread::sleep(Duration::from_millis(300));
-    // What a busy machine does to a deadline of 15 ms is not what this is about.
-    let before = degraded_of(&server);
     for _ in 0..3 {
         server.signal(Signal::STOP);
         thread::sleep(Duration::from_secs(1));
@@ -192,5 +197,5 @@ fn a_server_that_was_stopped_for_a_second_blames_nobody() {
         .sum();
     assert!(answered > 0);
     let log = server.log.text();
-    assert_eq!(degraded_of(&server), before, "of {answered}: {log}");
+    assert_eq!(degraded_of(&server), 0, "of {answered}: {log}");
 }
