@@ -27,6 +27,7 @@ mod url;
 mod wire;
 
 pub use damage::Damage;
+pub use instances::{KnownInstance, KnownInstances};
 pub use rules::{NewRules, Written};
 pub use settings::{RedisSettings, RedisTls};
 pub use stats::Stats;

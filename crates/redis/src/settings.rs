@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::instances::KnownInstances;
 use crate::url::RedisUrl;
 
 /// How a Redis store is set up. What is not said has the defaults that the documentation names.
@@ -26,6 +27,8 @@ pub struct RedisSettings {
     pub deadline: Duration,
     /// How long a connection may take to be made, TLS and login included.
     pub connect_timeout: Duration,
+    /// What was kept when this instance last ran.
+    pub known_instances: KnownInstances,
 }
 
 /// Certificates for TLS, as the text of PEM files.
@@ -52,6 +55,7 @@ impl RedisSettings {
             key_secret: None,
             deadline: Duration::from_millis(15),
             connect_timeout: Duration::from_millis(500),
+            known_instances: KnownInstances::default(),
         }
     }
 

@@ -255,7 +255,7 @@ impl Inner {
         let charge = owned.charge();
         let placed = &self.placed(&[charge])[0];
         let (limit, cost, is_bucket) = (&owned.limit, owned.cost, owned.is_bucket());
-        let instances = self.instances.count().unwrap_or(1).max(1);
+        let instances = self.instances.present().unwrap_or(1);
         let left = self.hints.remaining(placed.name);
         let share = left.unwrap_or_else(|| limit.capacity()) / instances;
         // What remained when it was last heard of may be more by now.

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::damage::{Damage, Damages};
 use crate::hints::{Hints, StateName};
-use crate::instances::{self, Instances};
+use crate::instances::{self, Instances, KnownInstances};
 use crate::keys::{Keys, Secret, SecretFrom};
 use crate::leases::Pools;
 use crate::monotonic::now;
@@ -104,7 +104,7 @@ impl RedisStore {
             keys,
             hints: Hints::new(),
             pools: Pools::default(),
-            instances: Instances::new(),
+            instances: Instances::new(settings.known_instances.clone()),
             across: parking_lot::RwLock::default(),
             stats,
             damages: Damages::default(),
@@ -161,6 +161,12 @@ impl RedisStore {
     /// How many units this instance has taken in advance and not used.
     pub fn units_on_lease(&self) -> u64 {
         self.inner.pools.units()
+    }
+
+    /// What to keep of the instances for the next run of this one, and how often Redis has answered so far
+    /// that was asked for them.
+    pub fn known_instances(&self) -> (KnownInstances, u64) {
+        self.inner.instances.known()
     }
 
     /// Gives back what was taken in advance, and says that this instance is gone. For the end of a

@@ -66,10 +66,10 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// How many instances share the store: as it last said, else as this gate was told.
+    /// How many instances share the store: as it last said, and at least as many as are configured.
     pub(super) fn instances(&self) -> u64 {
-        let known = self.store.instances();
-        known.unwrap_or(self.instances).max(1)
+        let known = self.store.instances().unwrap_or(1);
+        known.max(self.instances).max(1)
     }
 }
 

@@ -54,7 +54,8 @@ fn an_instance_alone_grants_its_share() {
         // limit                                        told    known   share   allowed
         ("10/minute",                                   1,      0,      10,     10),
         ("10/minute",                                   3,      0,      3,      3),
-        ("10/minute",                                   3,      2,      5,      5),
+        ("10/minute",                                   3,      2,      3,      3),
+        ("10/minute",                                   2,      3,      3,      3),
         ("10/minute",                                   0,      0,      10,     10),
         ("10/minute",                                   1,      99,     1,      1),
         ("10/minute burst 4",                           2,      0,      2,      2),

@@ -1,0 +1,258 @@
+//! How many instances share this Redis: each announces itself and reads who else is there.
+//!
+//! `roster.rs` decides who counts.
+
+mod roster;
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::Value;
+use tidegate_core::LeaseId;
+use tokio::time::Instant;
+
+pub use self::roster::KnownInstance;
+use self::roster::Roster;
+use crate::monotonic::now;
+use crate::router::Router;
+
+/// How often an instance announces itself.
+const EVERY: Duration = Duration::from_millis(300);
+/// How long an announcement counts, in milliseconds: long enough for a few that are lost.
+const COUNTS_FOR: u64 = 2_000;
+/// A pause between two answers counts for no more than this: Redis was unreachable in the rest of it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long it is known in Redis that an instance left, in milliseconds: as long as others could count it.
+const LEFT_FOR: u64 = 15 * 60 * 1_000;
+/// More names than this are only read when their number has changed, and now and then.
+const ALWAYS_READ: u64 = 32;
+/// Every so many announcements all names are read.
+const READ_EVERY: u64 = 10;
+/// A sorted set: the name of each instance, and when its announcement ends in milliseconds.
+const KEY: &str = "tg:{instances}";
+/// The same of those that left, and until when that is known.
+const LEFT_KEY: &str = "tg:{instances}:left";
+
+/// All instances read one clock, that of Redis, so theirs may differ. Returns how many there are; with
+/// their names and those that left, if there are few or not as many as the caller knows.
+const ANNOUNCE: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('PEXPIREAT', KEYS[1], now + ARGV[2] + 1)
+local count = redis.call('ZCARD', KEYS[1])
+if count > tonumber(ARGV[4]) and count == tonumber(ARGV[3]) then
+  return { count }
+end
+local left = redis.call('ZRANGEBYSCORE', KEYS[2], now, '+inf')
+return { count, redis.call('ZRANGE', KEYS[1], 0, -1), left }
+";
+
+const LEAVE: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+redis.call('PEXPIREAT', KEYS[2], now + ARGV[2] + 1)
+return 1
+";
+
+/// What an instance keeps over a restart, so that it is the same one and knows the others while Redis is
+/// unreachable.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownInstances {
+    /// Its own id, which no two running instances may share: 32 hexadecimal digits, made if there is none.
+    pub id: Option<LeaseId>,
+    /// All that count, itself among them. Empty: nothing is known of the others.
+    pub instances: Vec<KnownInstance>,
+}
+
+/// This instance and those that share Redis with it.
+#[derive(Debug)]
+pub(crate) struct Instances {
+    id: LeaseId,
+    /// The id and something that is different in every run.
+    name: String,
+    roster: Mutex<Heard>,
+    /// Whether this instance has left. Held while Redis is asked, so that nothing is announced after that.
+    has_left: tokio::sync::Mutex<bool>,
+    /// How many count. Zero while nothing is known.
+    count: AtomicU64,
+    /// How many were there when Redis last answered. Zero before that.
+    present: AtomicU64,
+    /// How often Redis answered.
+    answers: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Heard {
+    roster: Roster,
+    last_at: Option<Instant>,
+    /// How many Redis said there are, and how many answers ago their names were read.
+    card: u64,
+    read_ago: u64,
+}
+
+/// An answer of Redis to an announcement.
+#[derive(Debug)]
+struct Answer {
+    card: u64,
+    names: Option<(Vec<String>, Vec<String>)>,
+}
+
+impl Instances {
+    pub(crate) fn new(known: KnownInstances) -> Self {
+        let id = known.id.unwrap_or_else(LeaseId::random);
+        let run = LeaseId::random().as_u128() >> 96;
+        let name = format!("{id}-{run:08x}");
+        let is_known = !known.instances.is_empty();
+        let roster = Roster::new(&name, known.instances);
+        let count = if is_known { roster.count() } else { 0 };
+        Self {
+            id,
+            name,
+            roster: Mutex::new(Heard {
+                roster,
+                last_at: None,
+                card: 0,
+                read_ago: 0,
+            }),
+            has_left: tokio::sync::Mutex::new(false),
+            count: AtomicU64::new(count),
+            present: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    /// How many share this Redis, as far as is known: those that were there when it last answered, and those
+    /// that went missing not long before.
+    pub(crate) fn count(&self) -> Option<u64> {
+        Some(self.count.load(Ordering::Relaxed)).filter(|count| *count > 0)
+    }
+
+    /// How many were there when Redis last answered.
+    pub(crate) fn present(&self) -> Option<u64> {
+        Some(self.present.load(Ordering::Relaxed)).filter(|present| *present > 0)
+    }
+
+    /// What to keep for the next run, and how often Redis has answered so far. Nothing is known of the
+    /// others before it has.
+    pub(crate) fn known(&self) -> (KnownInstances, u64) {
+        let answers = self.answers.load(Ordering::Relaxed);
+        let is_known = answers > 0 || self.count().is_some();
+        let instances = if is_known {
+            self.roster.lock().roster.known()
+        } else {
+            Vec::new()
+        };
+        let id = Some(self.id);
+        (KnownInstances { id, instances }, answers)
+    }
+
+    async fn announce(&self, router: &Router) {
+        let known = {
+            let heard = self.roster.lock();
+            if heard.read_ago >= READ_EVERY {
+                0
+            } else {
+                heard.card
+            }
+        };
+        let mut command = redis::cmd("EVAL");
+        command.arg(ANNOUNCE).arg(2).arg(KEY).arg(LEFT_KEY);
+        command.arg(&self.name).arg(COUNTS_FOR);
+        command.arg(known).arg(ALWAYS_READ);
+        let has_left = self.has_left.lock().await;
+        if *has_left {
+            return;
+        }
+        let asked_at = now();
+        let answer = router.command(KEY, command, asked_at + EVERY).await;
+        if let Some(answer) = answer.ok().and_then(Answer::read) {
+            self.heard(answer, asked_at);
+        }
+    }
+
+    fn heard(&self, answer: Answer, at: Instant) {
+        let mut heard = self.roster.lock();
+        let passed = heard.last_at.map_or(Duration::ZERO, |last_at| {
+            at.saturating_duration_since(last_at).min(LONGEST_PAUSE)
+        });
+        heard.last_at = Some(at);
+        heard.card = answer.card;
+        if let Some((present, left)) = answer.names {
+            heard.read_ago = 0;
+            heard.roster.heard(present, &left, passed);
+        } else {
+            heard.read_ago += 1;
+            heard.roster.unchanged(passed);
+        }
+        self.count.store(heard.roster.count(), Ordering::Relaxed);
+        self.present
+            .store(heard.roster.present(), Ordering::Relaxed);
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that this instance is gone, so that the others do not count it any more.
+    pub(crate) async fn leave(&self, router: &Router) {
+        let mut command = redis::cmd("EVAL");
+        command.arg(LEAVE).arg(2).arg(KEY).arg(LEFT_KEY);
+        command.arg(&self.name).arg(LEFT_FOR);
+        let mut has_left = self.has_left.lock().await;
+        *has_left = true;
+        // If that fails, the others count it until it has been missing for long enough.
+        let _ = router.command(KEY, command, now() + EVERY).await;
+    }
+}
+
+impl Answer {
+    fn read(value: Value) -> Option<Self> {
+        let Value::Array(values) = value else {
+            return None;
+        };
+        let mut values = values.into_iter();
+        let Some(Value::Int(card)) = values.next() else {
+            return None;
+        };
+        let names = match (values.next(), values.next()) {
+            (Some(present), Some(left)) => Some((names(present)?, names(left)?)),
+            _ => None,
+        };
+        Some(Self {
+            card: u64::try_from(card).ok()?,
+            names,
+        })
+    }
+}
+
+fn names(value: Value) -> Option<Vec<String>> {
+    let Value::Array(values) = value else {
+        return None;
+    };
+    let name = |value| match value {
+        Value::BulkString(name) => Some(String::from_utf8_lossy(&name).into_owned()),
+        Value::SimpleString(name) => Some(name),
+        _ => None,
+    };
+    values.into_iter().map(name).collect()
+}
+
+/// Announces and counts until whoever is asked for has gone.
+pub(crate) async fn keep_counting<T>(owner: Weak<T>, parts: impl Fn(&T) -> (&Instances, &Router)) {
+    loop {
+        {
+            let Some(owner) = owner.upgrade() else {
+                return;
+            };
+            let (instances, router) = parts(&owner);
+            if router.is_up() {
+                instances.announce(router).await;
+            }
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
