@@ -141,9 +141,9 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// The same gate, one of so many that share the store. Needed while the store itself does not know
-    /// how many there are: by [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) each then
-    /// grants its part of a limit.
+    /// The same gate, one of at least so many that share the store. By
+    /// [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) each grants its part of a limit; if the
+    /// store knows of more, a smaller one.
     #[must_use]
     pub fn with_instances(self, instances: u64) -> Self {
         Self { instances, ..self }

@@ -1,11 +1,15 @@
 //! What this instance took in advance of `sync: leased` limits, and serves from (`pool.rs`).
 
+mod demand;
 mod pool;
+mod span;
 
 pub(crate) use pool::{AT_LEAST, Grant, Lease, Pool, Unused};
+pub(crate) use span::is_leasable;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -24,6 +28,33 @@ pub(crate) struct Pools {
 pub(crate) struct SharedPool {
     pub(crate) pool: Mutex<Pool>,
     pub(crate) filling: Arc<tokio::sync::Mutex<()>>,
+    /// How much all want together that wait for it to be filled.
+    waiting: AtomicU64,
+}
+
+/// A request that waits for a pool to be filled, until it is dropped.
+pub(crate) struct Waiting<'p> {
+    shared: &'p SharedPool,
+    cost: u64,
+}
+
+impl SharedPool {
+    /// Counts a request among those that wait.
+    pub(crate) fn wait(&self, cost: u64) -> Waiting<'_> {
+        self.waiting.fetch_add(cost, Ordering::Relaxed);
+        Waiting { shared: self, cost }
+    }
+
+    /// How much all want together that wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.waiting.fetch_sub(self.cost, Ordering::Relaxed);
+    }
 }
 
 impl Pools {
@@ -41,6 +72,7 @@ impl Pools {
             Arc::new(SharedPool {
                 pool: Mutex::new(new()),
                 filling: Arc::default(),
+                waiting: AtomicU64::new(0),
             })
         });
         Some(Arc::clone(pool))

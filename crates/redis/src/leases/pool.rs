@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::demand::Demand;
+use super::span::Span;
 use crate::monotonic::now;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
@@ -11,8 +13,6 @@ use tokio::time::Instant;
 const LASTS: Duration = Duration::from_millis(100);
 /// How long a pool may lie idle before its units go back.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long before its end a lease goes back, so that it arrives in time.
-const BEFORE_END: Duration = Duration::from_millis(100);
 /// How long an empty pool is kept for what was learned about its demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// How many units should be there for each instance when Redis is asked again after it had too few.
@@ -27,9 +27,14 @@ pub(crate) struct Pool {
     limit: Limit,
     key: Box<str>,
     lease: Option<Held>,
-    /// How much to ask for next time.
+    /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
+    demand: Demand,
     used_at: Instant,
+    /// When the window or slot ends or has ended that was charged last.
+    boundary: Option<Instant>,
+    /// The end of the lease whose return is arranged.
+    returning: Option<Timestamp>,
     /// Until when nothing is asked for, because Redis had less than was wanted, and what it said.
     rests: Option<(Instant, Outcome)>,
 }
@@ -102,9 +107,17 @@ impl Pool {
             key: key.into(),
             lease: None,
             batch: 1,
+            demand: Demand::new(now()),
             used_at: now(),
+            boundary: None,
+            returning: None,
             rests: None,
         }
+    }
+
+    /// Counts a request, whether or not it is served.
+    pub(crate) fn asked(&mut self, cost: u64) {
+        self.demand.count(cost, now());
     }
 
     /// Serves `cost`, if there is that much.
@@ -136,18 +149,26 @@ impl Pool {
     /// could be lost.
     pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
         let units = AT_LEAST.saturating_mul(instances);
-        let (capacity, whole) = match self.limit.form() {
-            Form::Bucket(bucket) => (bucket.burst(), bucket.to_full()),
-            Form::SlidingCounter(counter) => (self.limit.capacity(), counter.window()),
-            Form::SlidingSlots(slots) => (self.limit.capacity(), slots.window()),
-            // All of a fixed window comes back at once, and its denials are remembered until then.
-            Form::FixedWindow(_) | Form::SlidingLog(_) | Form::Concurrency(_) => return,
+        let (capacity, whole, longest) = match self.limit.form() {
+            Form::Bucket(bucket) => (bucket.burst(), bucket.to_full(), LASTS),
+            Form::SlidingCounter(counter) => {
+                // What has not been taken at the window's end is lost.
+                let window = Duration::from(counter.window());
+                let left = self.left(sent_at).unwrap_or_default();
+                let longest = (left / 4).max(window / 128).min(LASTS);
+                (self.limit.capacity(), counter.window(), longest)
+            }
+            // All of a window or slot comes back at once, and denials are remembered until then.
+            Form::FixedWindow(_)
+            | Form::SlidingSlots(_)
+            | Form::SlidingLog(_)
+            | Form::Concurrency(_) => return,
         };
         let gather = u128::from(whole.get()) * u128::from(units.min(capacity / 2).max(1))
             / u128::from(capacity.max(1));
         let gather = Duration::from_micros(u64::try_from(gather).unwrap_or(u64::MAX));
         let retry = Duration::from(outcome.retry.wait().unwrap_or_default());
-        self.rests = Some((sent_at + gather.min(LASTS).max(retry.min(LASTS)), *outcome));
+        self.rests = Some((sent_at + gather.max(retry).min(longest), *outcome));
     }
 
     /// The answer while it rests: denied until then.
@@ -192,15 +213,43 @@ impl Pool {
         }
     }
 
-    /// What is missing to serve `cost`; no more than `share`, if less is enough.
-    pub(crate) fn wants(&self, cost: u64, share: u64) -> Want {
+    /// How much is left of the present window or slot; none if that is unknown.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        Span::of(&self.limit)?.left(self.boundary?, now)
+    }
+
+    /// How much of what is taken now will be used before its end, if demand goes on as before. What is taken
+    /// for more goes back so late that others cannot use all of it.
+    fn usable(&self, now: Instant) -> u64 {
+        let Some(span) = Span::of(&self.limit) else {
+            return u64::MAX;
+        };
+        let Some(left) = self.left(now) else {
+            return 0;
+        };
+        // Demand is no steady stream, so a little less than is expected.
+        let until_return = self.demand.expected(left.saturating_sub(span.before_end()));
+        let surely = until_return.saturating_sub(2 * until_return.isqrt());
+        // What is taken after that does not go back.
+        let until_end = self.demand.expected(left.min(span.before_end())) / 2;
+        surely.max(until_end.saturating_sub(until_end.isqrt()))
+    }
+
+    /// What is missing to serve `cost`; no more than `share`, if less is enough. All together wait for
+    /// `waiting`.
+    pub(crate) fn wants(&self, cost: u64, waiting: u64, share: u64) -> Want {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
         let least = cost.saturating_sub(left).max(1);
         Want {
             least,
-            most: self.batch.min(share).max(least),
+            most: self
+                .batch
+                .min(self.usable(now))
+                .max(waiting)
+                .min(share)
+                .max(least),
             before: held.map(|held| {
                 let used = held.granted.saturating_sub(held.units);
                 (held.lease, used, held.units)
@@ -237,13 +286,14 @@ impl Pool {
         } else {
             0
         };
-        let lasts = Duration::from(grant.lasts).saturating_sub(MARGIN);
+        let lasts = Duration::from(grant.lasts);
+        self.boundary = Some(grant.sent_at + lasts);
         self.lease = Some(Held {
             lease: grant.lease,
             granted: carried.saturating_add(grant.taken),
             units: left.saturating_add(grant.taken),
             filled_at: now,
-            ends_at: grant.sent_at + lasts,
+            ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),
             outcome: grant.outcome,
         });
     }
@@ -267,11 +317,20 @@ impl Pool {
         self.rests = None;
     }
 
+    /// When the units should go back that are left of a lease by then. Said once for each end.
+    pub(crate) fn arrange_return(&mut self) -> Option<Instant> {
+        let (held, span) = (self.lease.as_ref()?, Span::of(&self.limit)?);
+        let is_arranged = self.returning.replace(held.lease.ends_at) == Some(held.lease.ends_at);
+        let at = held.ends_at.checked_sub(span.before_end())?;
+        (!is_arranged).then_some(at)
+    }
+
     /// Whether its units should go back: nobody takes them, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();
+        let before_end = Span::of(&self.limit).map_or(Duration::ZERO, Span::before_end);
         self.lease.as_ref().is_some_and(|held| {
-            let ends_soon = now + BEFORE_END >= held.ends_at && now < held.ends_at;
+            let ends_soon = now + before_end >= held.ends_at && now < held.ends_at;
             held.units > 0 && (now >= self.used_at + IDLE || ends_soon)
         })
     }

@@ -18,6 +18,8 @@ use crate::wire::{Answer, Step, Want};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Returns that come sooner than this are arranged one by one: looking for them would find them too late.
+const ARRANGED_FOR: Duration = Duration::from_secs(1);
 /// How long the lease of a bucket lasts.
 const LASTS: Micros = Micros::SECOND;
 /// How long a grant may take: what comes late is still worth having.
@@ -114,10 +116,9 @@ impl Inner {
             parts: SmallVec::new(),
         };
         let mut answers: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, placed.len());
-        let is_leased = |one: &Placed<'_>| one.charge.scope.is_leased() && one.cost > 0;
         for at in 0..placed.len() {
             let one = &placed[at];
-            if answers[at].is_some() || !is_leased(one) {
+            if answers[at].is_some() || one.cost == 0 || !self.is_leased(one) {
                 continue;
             }
             let Some(outcome) = self.take(one, &mut taken, deadline).await? else {
@@ -191,7 +192,12 @@ impl Inner {
         let Some(shared) = self.pools.of(placed.name, new) else {
             return Ok(None);
         };
-        if let Some(unused) = shared.pool.lock().adopt(limit) {
+        let adopted = {
+            let mut pool = shared.pool.lock();
+            pool.asked(cost);
+            pool.adopt(limit)
+        };
+        if let Some(unused) = adopted {
             let inner = Arc::clone(self);
             let going_back = async move { inner.return_one(unused).await };
             self.runtime.spawn(going_back);
@@ -213,6 +219,7 @@ impl Inner {
             if let Some(denied) = shared.pool.lock().resting(limit) {
                 return Ok(Some(denied));
             }
+            let _waiting = shared.wait(cost);
             let filling = Arc::clone(&shared.filling).lock_owned();
             let Some(filling) = self.router.until(deadline, filling).await else {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
@@ -233,6 +240,7 @@ impl Inner {
             let task = self.runtime.spawn(async move {
                 let filled = inner.fill(&owned, &pool).await;
                 drop(filling);
+                inner.arrange_return(&pool);
                 filled
             });
             let outcome = match self.router.until(deadline, task).await {
@@ -260,7 +268,7 @@ impl Inner {
         let share = left.unwrap_or_else(|| limit.capacity()) / instances;
         // What remained when it was last heard of may be more by now.
         let share = share.max(AT_LEAST.min(limit.capacity() / instances / 2));
-        let wanted = shared.pool.lock().wants(cost, share);
+        let wanted = shared.pool.lock().wants(cost, shared.waiting(), share);
         let carried = wanted.before.map_or(0, |(_, _, left)| left);
         let id = LeaseId::random();
         // A bucket's lease goes over into the next one; a window's units are simply added to.
@@ -326,6 +334,30 @@ impl Inner {
                 .rest(&leased.outcome, reply.sent_at, instances);
         }
         Ok(leased.outcome)
+    }
+
+    /// Sees to it that what is left of a lease goes back before its end.
+    fn arrange_return(self: &Arc<Self>, shared: &Arc<SharedPool>) {
+        let Some(at) = shared.pool.lock().arrange_return() else {
+            return;
+        };
+        if at > now() + ARRANGED_FOR {
+            return;
+        }
+        let (inner, shared) = (Arc::downgrade(self), Arc::downgrade(shared));
+        self.runtime.spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let (Some(inner), Some(shared)) = (inner.upgrade(), shared.upgrade()) else {
+                return;
+            };
+            let unused = {
+                let mut pool = shared.pool.lock();
+                pool.is_idle().then(|| pool.empty()).flatten()
+            };
+            if let Some(unused) = unused {
+                inner.return_one(unused).await;
+            }
+        });
     }
 
     /// Puts back into its pool what a request took and does not need.

@@ -20,7 +20,7 @@ use crate::damage::{Damage, Damages};
 use crate::hints::{Hints, StateName};
 use crate::instances::{self, Instances, KnownInstances};
 use crate::keys::{Keys, Secret, SecretFrom};
-use crate::leases::Pools;
+use crate::leases::{Pools, is_leasable};
 use crate::monotonic::now;
 use crate::router::Router;
 use crate::script::SHA1;
@@ -187,7 +187,7 @@ impl RedisStore {
             inner.stats.add(&inner.stats.remembered_denials);
             return Ok(outcomes);
         }
-        if placed.iter().any(|placed| placed.charge.scope.is_leased()) {
+        if placed.iter().any(|placed| inner.is_leased(placed)) {
             return inner.charge_leased(request, &placed, deadline).await;
         }
         inner.charge_exact(request, &placed, deadline).await
@@ -199,6 +199,12 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Whether a charge is served from units that are taken in advance.
+    fn is_leased(&self, placed: &Placed<'_>) -> bool {
+        let instances = || self.instances.present().unwrap_or(1);
+        placed.charge.scope.is_leased() && is_leasable(placed.charge.limit, instances())
+    }
+
     /// Where the states of these charges are, and what each takes in all.
     fn placed<'a>(&self, charges: &[Charge<'a>]) -> smallvec::SmallVec<[Placed<'a>; 4]> {
         let mut placed: smallvec::SmallVec<[Placed<'a>; 4]> = charges

@@ -15,6 +15,7 @@ mod hints;
 mod instances;
 mod keys;
 mod leases;
+mod leases_used;
 mod login;
 mod rules;
 mod sharing;
