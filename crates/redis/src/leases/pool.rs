@@ -124,11 +124,31 @@ impl Pool {
     pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, Lease)> {
         let now = now();
         self.used_at = now;
+        self.serve(limit, cost, |held| now < held.ends_at)
+    }
+
+    /// Serves the request for which the lease `id` was just taken. Its cost was charged for it, so it does
+    /// not matter if the answer has come after the end.
+    pub(crate) fn take_granted(
+        &mut self,
+        limit: &Limit,
+        cost: u64,
+        id: LeaseId,
+    ) -> Option<(Outcome, Lease)> {
+        self.serve(limit, cost, |held| held.lease.id == id)
+    }
+
+    fn serve(
+        &mut self,
+        limit: &Limit,
+        cost: u64,
+        is_usable: impl FnOnce(&Held) -> bool,
+    ) -> Option<(Outcome, Lease)> {
         // What was taken under other numbers does not speak for these.
         if *limit != self.limit {
             return None;
         }
-        let held = self.lease.as_mut().filter(|held| now < held.ends_at)?;
+        let held = self.lease.as_mut().filter(|held| is_usable(held))?;
         if held.units < cost {
             return None;
         }

@@ -202,8 +202,14 @@ impl Inner {
             let going_back = async move { inner.return_one(unused).await };
             self.runtime.spawn(going_back);
         }
-        let mut take = |shared: &Arc<SharedPool>| {
-            let (outcome, lease) = shared.pool.lock().take(limit, cost)?;
+        let mut take = |shared: &Arc<SharedPool>, granted: Option<LeaseId>| {
+            let (outcome, lease) = {
+                let mut pool = shared.pool.lock();
+                match granted {
+                    Some(id) => pool.take_granted(limit, cost, id)?,
+                    None => pool.take(limit, cost)?,
+                }
+            };
             taken.parts.push(Part {
                 shared: Arc::clone(shared),
                 charge: OwnedCharge::of(placed),
@@ -213,7 +219,7 @@ impl Inner {
             Some(outcome)
         };
         loop {
-            if let Some(outcome) = take(&shared) {
+            if let Some(outcome) = take(&shared, None) {
                 return Ok(Some(outcome));
             }
             if let Some(denied) = shared.pool.lock().resting(limit) {
@@ -225,7 +231,7 @@ impl Inner {
                 return Err(StoreError::Unreachable("too many wait for a lease".into()));
             };
             // Somebody else may have filled it, or been denied, while this one waited.
-            if let Some(outcome) = take(&shared) {
+            if let Some(outcome) = take(&shared, None) {
                 return Ok(Some(outcome));
             }
             if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
@@ -243,7 +249,7 @@ impl Inner {
                 inner.arrange_return(&pool);
                 filled
             });
-            let outcome = match self.router.until(deadline, task).await {
+            let (outcome, id) = match self.router.until(deadline, task).await {
                 Some(Ok(filled)) => filled?,
                 Some(Err(_)) => return Err(StoreError::Lost("the runtime ends".into())),
                 // Nothing was charged for this request: what comes late stays in the pool.
@@ -255,11 +261,19 @@ impl Inner {
                 let resting = shared.pool.lock().resting(limit);
                 return Ok(Some(resting.unwrap_or(outcome)));
             }
+            if let Some(outcome) = take(&shared, Some(id)) {
+                return Ok(Some(outcome));
+            }
         }
     }
 
-    /// Takes units in advance and puts them into the pool. The outcome is that of Redis.
-    async fn fill(&self, owned: &OwnedCharge, shared: &SharedPool) -> Result<Outcome, StoreError> {
+    /// Takes units in advance and puts them into the pool. Returns the outcome of Redis and the name of the
+    /// lease.
+    async fn fill(
+        &self,
+        owned: &OwnedCharge,
+        shared: &SharedPool,
+    ) -> Result<(Outcome, LeaseId), StoreError> {
         let charge = owned.charge();
         let placed = &self.placed(&[charge])[0];
         let (limit, cost, is_bucket) = (&owned.limit, owned.cost, owned.is_bucket());
@@ -333,7 +347,7 @@ impl Inner {
                 .lock()
                 .rest(&leased.outcome, reply.sent_at, instances);
         }
-        Ok(leased.outcome)
+        Ok((leased.outcome, id))
     }
 
     /// Sees to it that what is left of a lease goes back before its end.
