@@ -9,9 +9,11 @@ pub(crate) use span::is_leasable;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::hints::StateName;
 
@@ -24,12 +26,25 @@ pub(crate) struct Pools {
     pools: Mutex<HashMap<StateName, Arc<SharedPool>, foldhash::fast::RandomState>>,
 }
 
-/// A pool, and who may fill it: one at a time, while the others wait for what comes.
+/// A pool, which one request at a time fills while the others wait for what comes.
 pub(crate) struct SharedPool {
     pub(crate) pool: Mutex<Pool>,
-    pub(crate) filling: Arc<tokio::sync::Mutex<()>>,
+    is_filling: AtomicBool,
+    filled: Notify,
     /// How much all want together that wait for it to be filled.
     waiting: AtomicU64,
+}
+
+/// The right to fill a pool. When it is dropped, all that wait look into the pool again.
+pub(crate) struct Filling {
+    shared: Arc<SharedPool>,
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.shared.is_filling.store(false, Ordering::Release);
+        self.shared.filled.notify_waiters();
+    }
 }
 
 /// A request that waits for a pool to be filled, until it is dropped.
@@ -43,6 +58,19 @@ impl SharedPool {
     pub(crate) fn wait(&self, cost: u64) -> Waiting<'_> {
         self.waiting.fetch_add(cost, Ordering::Relaxed);
         Waiting { shared: self, cost }
+    }
+
+    /// The right to fill it; none if another request does.
+    pub(crate) fn try_fill(self: &Arc<Self>) -> Option<Filling> {
+        let is_filling = self.is_filling.swap(true, Ordering::Acquire);
+        (!is_filling).then(|| Filling {
+            shared: Arc::clone(self),
+        })
+    }
+
+    /// Ends when the request that fills it now, or the next one, is done.
+    pub(crate) fn filled(&self) -> Notified<'_> {
+        self.filled.notified()
     }
 
     /// How much all want together that wait.
@@ -71,7 +99,8 @@ impl Pools {
         let pool = pools.entry(name).or_insert_with(|| {
             Arc::new(SharedPool {
                 pool: Mutex::new(new()),
-                filling: Arc::default(),
+                is_filling: AtomicBool::new(false),
+                filled: Notify::new(),
                 waiting: AtomicU64::new(0),
             })
         });

@@ -225,20 +225,23 @@ impl Inner {
             if let Some(denied) = shared.pool.lock().resting(limit) {
                 return Ok(Some(denied));
             }
-            let _waiting = shared.wait(cost);
-            let filling = Arc::clone(&shared.filling).lock_owned();
-            let Some(filling) = self.router.until(deadline, filling).await else {
-                return Err(StoreError::Unreachable("too many wait for a lease".into()));
-            };
-            // Somebody else may have filled it, or been denied, while this one waited.
-            if let Some(outcome) = take(&shared, None) {
-                return Ok(Some(outcome));
-            }
             if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
                 return Ok(Some(denied));
             }
-            if let Some(denied) = shared.pool.lock().resting(limit) {
-                return Ok(Some(denied));
+            let _waiting = shared.wait(cost);
+            let filled = shared.filled();
+            tokio::pin!(filled);
+            // From here on, so that none is missed.
+            filled.as_mut().enable();
+            let Some(filling) = shared.try_fill() else {
+                if self.router.until(deadline, filled).await.is_none() {
+                    return Err(StoreError::Unreachable("too many wait for a lease".into()));
+                }
+                continue;
+            };
+            // Another request may have filled it since this one looked.
+            if let Some(outcome) = take(&shared, None) {
+                return Ok(Some(outcome));
             }
             // In a task of its own: what Redis grants is taken in, whoever has gone away meanwhile.
             let (inner, pool) = (Arc::clone(self), Arc::clone(&shared));

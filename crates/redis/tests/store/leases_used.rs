@@ -74,7 +74,7 @@ impl Case {
 async fn servers(server: &RedisServer, count: usize) -> Vec<RedisStore> {
     let mut stores = Vec::new();
     for _ in 0..count {
-        stores.push(store_within(&server.url(), Duration::from_secs(1)).await);
+        stores.push(store_within(&server.url(), Duration::from_secs(10)).await);
     }
     stores
 }

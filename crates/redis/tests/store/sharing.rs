@@ -32,7 +32,7 @@ fn every_algorithm(count: u64, window: Micros) -> Vec<Limit> {
 async fn instances(server: &RedisServer) -> Vec<RedisStore> {
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        stores.push(store_within(&server.url(), Duration::from_secs(1)).await);
+        stores.push(store_within(&server.url(), Duration::from_secs(10)).await);
     }
     stores
 }
