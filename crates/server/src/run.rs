@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
-use tidegate::{Clock as _, MemoryStore, SystemClock};
-use tidegate_redis::RedisStore;
+use tidegate::{Clock as _, MemoryStore, Store as _, SystemClock};
+use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
 use crate::chores::{follow_clients, follow_rules, return_memory, settle, sweep};
@@ -19,6 +19,7 @@ use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
 use crate::identity::{Identity, IdentityError};
+use crate::kept_instances;
 use crate::listen::{Drain, ListenSettings, Threads, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
 use crate::resp;
@@ -151,7 +152,7 @@ impl Service {
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
         let data = open_data(config).map_err(OpenError::from)?;
-        let store = open_store(config).await;
+        let store = open_store(config, data.as_deref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
@@ -213,6 +214,7 @@ impl Service {
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
+            tokio::spawn(kept_instances::keep(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
@@ -321,12 +323,16 @@ fn start_clocks() {
 }
 
 /// The store. One in Redis is there whether Redis answers or not, and heals by itself.
-async fn open_store(config: &Config) -> AnyStore {
+async fn open_store(config: &Config, data: Option<&LockedDir>) -> AnyStore {
     let Some(settings) = &config.redis else {
         let store = MemoryStore::builder().max_keys(config.max_keys).build();
         return AnyStore::Memory(store);
     };
-    let store = RedisStore::open(settings.clone());
+    let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
+    let store = RedisStore::open(RedisSettings {
+        known_instances: known_instances.unwrap_or_default(),
+        ..settings.clone()
+    });
     let mut connected = store.connected(FIRST_CONNECTION).await;
     if connected.is_err() && store.is_slow() {
         connected = store.connected(SLOW_FIRST_CONNECTION).await;
@@ -336,6 +342,7 @@ async fn open_store(config: &Config) -> AnyStore {
         Err(problem) => tracing::warn!(
             redis = %settings.url,
             problem,
+            servers = store.instances().unwrap_or(1).max(config.instances),
             "Redis does not answer, so each rule does what its `on_store_failure` says until it does"
         ),
     }

@@ -31,6 +31,7 @@ mod rules;
 mod server;
 mod shared;
 mod shared_rules;
+mod shares;
 mod signals;
 mod starts;
 #[path = "../story/mod.rs"]
