@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
+use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
 
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     /// Who the clients of others are.
     pub(crate) identity: Identity,
     pub(crate) headers: HeaderSettings,
+    /// What `%2f` in the path of a proxied request is. None: such paths are refused.
+    pub(crate) encoded_slashes: Option<EncodedSlashes>,
     pub(crate) trust_timestamps: bool,
     /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
     pub(crate) throttle_on_failure: OnStoreFailure,
@@ -53,6 +56,7 @@ impl Server {
             access: Access::new(config.tokens.clone()),
             identity: Identity::default(),
             headers: config.headers,
+            encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
             openapi: http::describe(config.trust_timestamps),

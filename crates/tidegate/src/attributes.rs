@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
+use crate::host::{self, HostError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::{AttributeValue, are_credentials, credentials};
 
@@ -20,7 +21,7 @@ pub const MAX_VALUE: usize = 8_192;
 /// What is known of a request: named texts, its cost, and its time if it brings one.
 ///
 /// Some names have a meaning and are brought into one form: `ip` is an address, `path` is
-/// normalised, `host` is lower-case and without a port, `method` is upper-case, `authorization` and
+/// normalised, `host` is [normalised](crate::host::normalise) too, `method` is upper-case, `authorization` and
 /// `header.authorization` are [credentials]. The names of `header.*` are lower-case. An empty
 /// attribute is a missing one. Values need not be text: see [`AttributeValue`].
 ///
@@ -38,8 +39,17 @@ pub const MAX_VALUE: usize = 8_192;
 pub struct Attributes<'a> {
     entries: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>,
     ip: Option<IpAddr>,
+    /// What servers may take the path for, besides what is in the entries.
+    other_paths: Vec<String>,
     cost: u64,
     at: Option<Timestamp>,
+}
+
+/// Whether a path goes on in the form in which it is matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PathForm {
+    Normal,
+    Raw,
 }
 
 /// Why an attribute was refused.
@@ -55,6 +65,9 @@ pub enum AttributeError {
     /// A path that cannot be normalised.
     #[error("attribute `path`: {0}")]
     Path(#[from] PathError),
+    /// A host that is malformed.
+    #[error("attribute `host`: {0}")]
+    Host(#[from] HostError),
     /// A name that cannot be one.
     #[error(
         "`{name}` cannot be the name of an attribute; use 1 to {MAX_NAME} printable ASCII characters, without spaces"
@@ -105,6 +118,7 @@ impl<'a> Attributes<'a> {
         Self {
             entries: SmallVec::new(),
             ip: None,
+            other_paths: Vec::new(),
             cost: 1,
             at: None,
         }
@@ -131,7 +145,8 @@ impl<'a> Attributes<'a> {
         name: impl Into<Cow<'a, str>>,
         value: impl Into<AttributeValue<'a>>,
     ) -> Result<(), AttributeError> {
-        self.insert_with(name.into(), value.into(), EncodedSlashes::Decode)
+        let slashes = EncodedSlashes::Decode;
+        self.insert_with(name.into(), value.into(), slashes, PathForm::Normal)
     }
 
     fn insert_with(
@@ -139,6 +154,7 @@ impl<'a> Attributes<'a> {
         name: Cow<'a, str>,
         value: AttributeValue<'a>,
         slashes: EncodedSlashes,
+        form: PathForm,
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name);
         check_name(&name)?;
@@ -167,8 +183,9 @@ impl<'a> Attributes<'a> {
         }
         let value = match name.as_ref() {
             "ip" => self.take_address(value)?,
+            "path" if form == PathForm::Raw => self.take_raw_path(value, slashes)?,
             "path" => normal_path(value, slashes)?,
-            "host" => normal_host(value),
+            "host" => normal_host(value)?,
             "method" => upper_case(value),
             name if are_credentials(name) => credentials(value),
             _ => value,
@@ -211,7 +228,38 @@ impl<'a> Attributes<'a> {
         path: impl Into<Cow<'a, str>>,
         slashes: EncodedSlashes,
     ) -> Result<(), AttributeError> {
-        self.insert_with("path".into(), path.into().into(), slashes)
+        self.insert_with("path".into(), path.into().into(), slashes, PathForm::Normal)
+    }
+
+    /// Adds the path of a request that goes on in the spelling in which it came, so that a server may take
+    /// it for another than its normal form. A rule applies if any of the [readings](path::readings) matches.
+    /// The attribute `path`, and with it the key of a rule that counts by it, is the normal form.
+    ///
+    /// ```
+    /// use tidegate::Attributes;
+    /// use tidegate::path::EncodedSlashes;
+    ///
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert_raw_path("/v1/files/..;/../login", EncodedSlashes::Keep)?;
+    /// assert_eq!(attributes.get("path"), Some("/login"));
+    /// # Ok::<(), tidegate::AttributeError>(())
+    /// ```
+    pub fn insert_raw_path(
+        &mut self,
+        path: impl Into<AttributeValue<'a>>,
+        slashes: EncodedSlashes,
+    ) -> Result<(), AttributeError> {
+        self.insert_with("path".into(), path.into(), slashes, PathForm::Raw)
+    }
+
+    /// [Adds](Self::insert_raw_path) a path in place of the one that was known before.
+    pub fn set_raw_path(
+        &mut self,
+        path: impl Into<AttributeValue<'a>>,
+        slashes: EncodedSlashes,
+    ) -> Result<(), AttributeError> {
+        self.remove("path");
+        self.insert_raw_path(path, slashes)
     }
 
     /// Adds what is known under `name`, in place of what was known before. An empty value removes it.
@@ -231,11 +279,17 @@ impl<'a> Attributes<'a> {
         value: impl Into<AttributeValue<'a>>,
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name.into());
-        self.entries.retain(|(known, _)| *known != name);
-        if name == "ip" {
-            self.ip = None;
-        }
+        self.remove(&name);
         self.insert(name, value)
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.entries.retain(|(known, _)| known != name);
+        match name {
+            "ip" => self.ip = None,
+            "path" => self.other_paths.clear(),
+            _ => {}
+        }
     }
 
     /// Makes this the cost of the request. Zero asks and takes nothing.
@@ -255,6 +309,30 @@ impl<'a> Attributes<'a> {
             return Ok(value);
         }
         Ok(Cow::Owned(ip.to_string()))
+    }
+
+    fn take_raw_path(
+        &mut self,
+        value: Cow<'a, str>,
+        slashes: EncodedSlashes,
+    ) -> Result<Cow<'a, str>, PathError> {
+        let (normal, others) = match value {
+            Cow::Borrowed(text) => {
+                let read = path::readings(text, slashes)?;
+                (read.normal, read.others)
+            }
+            Cow::Owned(text) => {
+                let read = path::readings(&text, slashes)?;
+                (Cow::Owned(read.normal.into_owned()), read.others)
+            }
+        };
+        self.other_paths = others;
+        Ok(normal)
+    }
+
+    /// What servers may take the path for, besides the attribute `path`.
+    pub(crate) fn other_paths(&self) -> &[String] {
+        &self.other_paths
     }
 
     /// What is known under `name`.
@@ -310,22 +388,14 @@ fn normal_path(value: Cow<'_, str>, slashes: EncodedSlashes) -> Result<Cow<'_, s
     }
 }
 
-/// The host in lower case, without its port and the dot that may end it.
-fn normal_host(value: Cow<'_, str>) -> Cow<'_, str> {
-    let bare = match value.rsplit_once(':') {
-        Some((name, port))
-            if port.bytes().all(|byte| byte.is_ascii_digit())
-                && (!name.contains(':') || name.ends_with(']')) =>
-        {
-            name
+fn normal_host(value: Cow<'_, str>) -> Result<Cow<'_, str>, HostError> {
+    match value {
+        Cow::Borrowed(text) => host::normalise(text),
+        Cow::Owned(text) => {
+            let normal = host::normalise(&text)?.into_owned();
+            Ok(Cow::Owned(normal))
         }
-        _ => &value,
-    };
-    let bare = bare.strip_suffix('.').unwrap_or(bare);
-    if bare.len() == value.len() && !bare.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return value;
     }
-    Cow::Owned(bare.to_ascii_lowercase())
 }
 
 fn upper_case(value: Cow<'_, str>) -> Cow<'_, str> {
@@ -356,7 +426,6 @@ mod tests {
             ("host",        "API.Example.com:8080", Some("api.example.com")),
             ("host",        "api.example.com.",     Some("api.example.com")),
             ("host",        "[::1]:80",             Some("[::1]")),
-            ("host",        "::1",                  Some("::1")),
             ("method",      "get",                  Some("GET")),
             ("path",        "users",                Some("/users")),
             ("header.X-A",  "Red",                  Some("Red")),
@@ -401,6 +470,8 @@ mod tests {
             ("ip", "1.2.3.4:80"),
             ("path", "/%zz"),
             ("path", "/%00"),
+            ("host", "::1"),
+            ("host", "api.example.com:x"),
             ("", "x"),
             ("two words", "x"),
             ("größe", "x"),

@@ -30,6 +30,7 @@ mod clock;
 mod decision;
 pub mod document;
 pub mod gate;
+pub mod host;
 mod limiter;
 pub mod path;
 pub mod rules;

@@ -3,6 +3,10 @@
 //! What is matched must be what the upstream will see, or a rule can be walked around by spelling a
 //! path another way. Hosts, whole URLs, and which paths a gateway refuses are left to the callers.
 
+mod readings;
+
+pub use readings::{Readings, has_hidden_slash, readings};
+
 use std::borrow::Cow;
 
 #[cfg(test)]

@@ -269,9 +269,8 @@ fn rule() -> impl Strategy<Value = Value> {
             let overrides = match per.first().map(String::as_str) {
                 None => Map::new(),
                 Some("ip") => Map::from_iter([(address.to_owned(), limit.get(&limits).clone())]),
-                Some("path" | "host" | "method") => {
-                    Map::from_iter([("/x".to_owned(), json!("blocked"))])
-                }
+                Some("host") => Map::from_iter([("x.example".to_owned(), json!("blocked"))]),
+                Some("path" | "method") => Map::from_iter([("/x".to_owned(), json!("blocked"))]),
                 Some(_) => grants(overrides),
             };
             let goes_leased = matches!(

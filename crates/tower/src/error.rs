@@ -30,4 +30,10 @@ pub enum RequestError {
     /// A `Host` that is not text.
     #[error("the `Host` header is not printable ASCII")]
     UnreadableHost,
+    /// A `Host` other than that of the URI: a service may go by either.
+    #[error("the request's URI names one host, and `Host` another; send the same")]
+    TwoHosts,
+    /// No host, where a rule asks for one: without it the request would escape that rule.
+    #[error("the request has no host, and there is a rule that asks for it; send `Host`")]
+    NoHost,
 }

@@ -43,11 +43,19 @@ impl<S> RateLimitLayer<S> {
         self.with(|settings| settings.headers = headers)
     }
 
-    /// What `%2f` in a path means when it is matched. By default a slash like any other; keep it if the
-    /// service takes it for a part of its segment.
+    /// What `%2f` in a path means when it is matched. By default a slash like any other in the attribute
+    /// `path`, and both with and without it in `match`; keep it if the service takes it for a part of its
+    /// segment.
     #[must_use]
     pub fn encoded_slashes(self, slashes: EncodedSlashes) -> Self {
         self.with(|settings| settings.encoded_slashes = slashes)
+    }
+
+    /// Decides requests without a host also if a rule asks for one, which then does not apply. By default
+    /// their client gets 400, because leaving out `Host` would be a way around such a rule.
+    #[must_use]
+    pub fn allow_missing_host(self) -> Self {
+        self.with(|settings| settings.allows_missing_host = true)
     }
 
     /// The proxies whose `X-Forwarded-For` or `Forwarded` is believed. By default none: then `ip` is the

@@ -6,8 +6,10 @@ use std::sync::Once;
 
 use http::header::{COOKIE, FORWARDED, HOST};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{AddressError, TrustedProxies};
+use tidegate::host::normalise;
 use tidegate::rules::RuleSet;
 use tidegate::{AttributeError, AttributeValue, Attributes};
 
@@ -69,7 +71,8 @@ pub(crate) fn of<'r>(
     let mut attributes = Attributes::new();
     if !settings.is_bare {
         attributes.insert("method", request.method.as_str())?;
-        attributes.insert_path(request.uri.path(), settings.encoded_slashes)?;
+        // The service gets the path as it was sent.
+        attributes.insert_raw_path(request.uri.path(), settings.encoded_slashes)?;
         attributes.insert("host", host(request)?)?;
         match client_of(request, settings)? {
             Some(client) => attributes.insert_address(client)?,
@@ -84,21 +87,29 @@ pub(crate) fn of<'r>(
     for describe in &settings.describe {
         describe(request, &mut attributes)?;
     }
+    let needs_host = !settings.is_bare && !settings.allows_missing_host && rules.reads_host();
+    if needs_host && attributes.get("host").is_none() {
+        return Err(RequestError::NoHost);
+    }
     Ok(attributes)
 }
 
 /// The host that the request is for: of the URI if that has one, as in HTTP/2, else of its header.
 fn host(request: &Parts) -> Result<&str, RequestError> {
-    if let Some(host) = request.uri.host() {
-        return Ok(host);
-    }
     let mut values = request.headers.get_all(HOST).iter();
     let first = values.next();
     if values.next().is_some() {
         return Err(RequestError::SeveralHosts);
     }
-    let text = first.map_or(Ok(""), HeaderValue::to_str);
-    text.map_err(|_| RequestError::UnreadableHost)
+    let header = first.map(HeaderValue::to_str).transpose();
+    let header = header.map_err(|_| RequestError::UnreadableHost)?;
+    let Some(authority) = request.uri.authority().map(Authority::as_str) else {
+        return Ok(header.unwrap_or_default());
+    };
+    if header.is_some_and(|header| normalise(header) != normalise(authority)) {
+        return Err(RequestError::TwoHosts);
+    }
+    Ok(authority)
 }
 
 fn client_of(request: &Parts, settings: &Settings) -> Result<Option<IpAddr>, AttributeError> {

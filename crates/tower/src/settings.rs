@@ -29,6 +29,8 @@ type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 pub(crate) struct Settings {
     pub(crate) headers: HeaderSettings,
     pub(crate) encoded_slashes: EncodedSlashes,
+    /// Whether a request without a host is decided although a rule asks for one.
+    pub(crate) allows_missing_host: bool,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) forwarded_header: ForwardedHeader,
     pub(crate) underscore_headers: UnderscoreHeaders,
@@ -82,6 +84,7 @@ impl Default for Settings {
         Self {
             headers: HeaderSettings::default(),
             encoded_slashes: EncodedSlashes::default(),
+            allows_missing_host: false,
             trusted_proxies: TrustedProxies::default(),
             forwarded_header: ForwardedHeader::default(),
             underscore_headers: UnderscoreHeaders::default(),

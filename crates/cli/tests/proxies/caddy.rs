@@ -6,11 +6,9 @@ use crate::guide::Guide;
 use crate::proxy::{Proxy, program};
 use crate::story::{Manners, Setup, status_without_server, tell};
 
-#[test]
-fn caddy_asks_before_it_forwards() {
-    let guide = Guide::open("caddy.md");
-    let setup = Setup::of(&guide);
-    let proxy = Proxy::start(&setup.place, |address| {
+/// Caddy with the site of the guide.
+pub(crate) fn start(setup: &Setup, guide: &Guide) -> Proxy {
+    Proxy::start(&setup.place, |address| {
         let site = setup.addressed(&guide.blocks("caddyfile")[0]);
         let site = site.replacen(":80 {", &format!(":{} {{", address.port()), 1);
         // Without its admin port, of which there is one on a machine.
@@ -21,7 +19,14 @@ fn caddy_asks_before_it_forwards() {
         command.args(["run", "--adapter", "caddyfile", "--config"]);
         command.arg(setup.place.path("Caddyfile"));
         command
-    });
+    })
+}
+
+#[test]
+fn caddy_asks_before_it_forwards() {
+    let guide = Guide::open("caddy.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide);
     let manners = Manners {
         tells_when_allowed: true,
         passes_problem: true,

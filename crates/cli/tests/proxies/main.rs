@@ -10,6 +10,7 @@
 )]
 
 mod caddy;
+mod express;
 mod from;
 mod guide;
 mod nginx;

@@ -8,7 +8,7 @@ use crate::proxy::{Proxy, program};
 use crate::story::{Manners, Setup, status_without_server, tell};
 
 /// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
-fn start(setup: &Setup, server: &str) -> Proxy {
+pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
     Proxy::start(&setup.place, |address| {
         let server = setup.addressed(server);
         let server = server.replace("listen 80;", &format!("listen {address};"));

@@ -1,5 +1,7 @@
 //! One story, told through every proxy.
 
+use std::net::SocketAddr;
+
 use crate::client::Reply;
 use crate::from::ask;
 use crate::guide::Guide;
@@ -12,6 +14,8 @@ pub(crate) struct Setup {
     pub(crate) place: Place,
     pub(crate) server: Server,
     pub(crate) upstream: Upstream,
+    /// Where the proxy forwards to.
+    service: SocketAddr,
 }
 
 impl Setup {
@@ -20,18 +24,28 @@ impl Setup {
         let place = Place::new();
         place.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
         place.write("rules.yaml", &guide.yaml("rules:"));
+        Self::with(place, Upstream::start(), None)
+    }
+
+    /// The server with the files of a place, and a service of its own.
+    pub(crate) fn before(service: SocketAddr, place: Place) -> Self {
+        Self::with(place, Upstream::start(), Some(service))
+    }
+
+    fn with(place: Place, upstream: Upstream, service: Option<SocketAddr>) -> Self {
         let server = place.serve(&["--config", "tidegate.yaml"]);
         Self {
             place,
             server,
-            upstream: Upstream::start(),
+            service: service.unwrap_or(upstream.address),
+            upstream,
         }
     }
 
     /// A text of the guide with the addresses of this setup.
     pub(crate) fn addressed(&self, text: &str) -> String {
         let text = text.replace("127.0.0.1:8080", &self.server.address.to_string());
-        text.replace("127.0.0.1:9000", &self.upstream.address.to_string())
+        text.replace("127.0.0.1:9000", &self.service.to_string())
     }
 }
 

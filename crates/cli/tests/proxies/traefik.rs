@@ -6,11 +6,9 @@ use crate::guide::Guide;
 use crate::proxy::{Proxy, program};
 use crate::story::{Manners, Setup, status_without_server, tell};
 
-#[test]
-fn traefik_asks_before_it_forwards() {
-    let guide = Guide::open("traefik.md");
-    let setup = Setup::of(&guide);
-    let proxy = Proxy::start(&setup.place, |address| {
+/// Traefik with both files of the guide.
+pub(crate) fn start(setup: &Setup, guide: &Guide) -> Proxy {
+    Proxy::start(&setup.place, |address| {
         let own = guide.yaml("# traefik.yaml");
         let own = own.replace(":80", &address.to_string());
         setup.place.write("traefik.yaml", &own);
@@ -19,7 +17,14 @@ fn traefik_asks_before_it_forwards() {
         let mut command = Command::new(program("traefik", "`scripts/install-proxies`"));
         command.arg("--configfile=traefik.yaml");
         command
-    });
+    })
+}
+
+#[test]
+fn traefik_asks_before_it_forwards() {
+    let guide = Guide::open("traefik.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide);
     let manners = Manners {
         tells_when_allowed: false,
         passes_problem: true,

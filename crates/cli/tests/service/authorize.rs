@@ -49,8 +49,13 @@ fn a_trusted_proxy_says_which_request_it_is_about() {
         assert!(denied.detail().contains("`login` is used up"));
         assert_eq!(denied.json()["violated-policies"], json!(["login"]));
     }
-    // What is not said does not match.
+    // What is not said does not match; but a host must be said if a rule asks for it.
     let silent = [("x-forwarded-for", "203.0.113.3")];
+    let refused = client
+        .ask_with("GET /v1/authorize", &silent, "")
+        .with_status(400);
+    assert!(refused.detail().contains("`X-Forwarded-Host`"));
+    let silent = [silent[0], ("x-forwarded-host", "a.example")];
     let unmatched = client
         .ask_with("GET /v1/authorize", &silent, "")
         .with_status(200);
@@ -134,6 +139,128 @@ fn questions_that_make_no_sense_are_refused() {
             .with_status(400);
         refused.detail();
     }
+}
+
+/// A question about a request for a path, of an address.
+fn about<'a>(path: &'a str, client: &'a str) -> [(&'a str, &'a str); 3] {
+    [
+        ("x-forwarded-uri", path),
+        ("x-forwarded-host", "api.example.com"),
+        ("x-forwarded-for", client),
+    ]
+}
+
+/// What a server that does not resolve paths takes for `/v1/...`, and what another one would take for it.
+const SPELLINGS: [&str; 9] = [
+    "/v1/files/a/../../../x",
+    "/v1/files/%2e%2e/%2E%2e/x",
+    "/v1/search/..",
+    "/v1/./search",
+    "/v1/search/..;/..;/..;/x",
+    "/v1/..%3b/x",
+    "/x/../v1/search",
+    "/x/..//v1;y/search",
+    "//v1//search",
+];
+
+#[test]
+fn a_path_that_goes_on_as_it_came_loses_no_rule() {
+    let place = Place::new();
+    let rules = "- {id: v1, match: {path: /v1/**}, per: [ip], limit: 2/hour}\n\
+        - {id: x, match: {path: /x}, per: [ip], limit: 9/hour}\n";
+    let server = serve(&place, TRUSTING, rules);
+    let mut client = server.client();
+    for (last, path) in SPELLINGS.iter().enumerate() {
+        let address = format!("203.0.113.{last}");
+        let call = "GET /v1/authorize";
+        client
+            .ask_with(call, &about("/v1/search/foo", &address), "")
+            .with_status(200);
+        // Charged once, whatever matches.
+        let allowed = client
+            .ask_with(call, &about(path, &address), "")
+            .with_status(200);
+        let told = allowed.header("ratelimit").unwrap();
+        assert!(told.contains("\"v1\";r=0"), "{path}: {told}");
+        assert_eq!(told.matches("\"v1\"").count(), 1, "{path}: {told}");
+        client
+            .ask_with(call, &about(path, &address), "")
+            .with_status(429);
+    }
+    // The rule for what the path resolves to applies as well.
+    let both = client
+        .ask_with("GET /v1/authorize", &about("/v1/../x", "203.0.113.99"), "")
+        .with_status(200);
+    let policies = both.header("ratelimit-policy").unwrap();
+    assert!(
+        policies.contains("\"v1\"") && policies.contains("\"x\""),
+        "{policies}"
+    );
+}
+
+#[test]
+fn an_encoded_slash_is_refused_or_kept_as_at_the_gateway() {
+    let hidden = [
+        "/v1/search/foo%2f..%2f..%2f..%2fx",
+        "/v1%2Fsearch",
+        "/v1/search/a%5c..%5cb",
+        "/v1/search/a\\b",
+    ];
+    let rules = "- {id: v1, match: {path: '/v1/search/*'}, per: [ip], limit: 1/hour}\n";
+    let place = Place::new();
+    let server = serve(&place, TRUSTING, rules);
+    for path in hidden {
+        let refused = server
+            .ask_with("GET /v1/authorize", &about(path, "203.0.113.1"), "")
+            .with_status(400);
+        assert!(refused.detail().contains("encoded slash"), "{path}");
+    }
+    let place = Place::new();
+    let keeping = format!("{TRUSTING}encoded_slashes: keep\n");
+    let server = serve(&place, &keeping, rules);
+    for (last, (path, applies)) in hidden.iter().zip([true, false, true, true]).enumerate() {
+        let address = format!("203.0.113.{last}");
+        let ask = || {
+            server
+                .ask_with("GET /v1/authorize", &about(path, &address), "")
+                .status
+        };
+        assert_eq!(
+            [ask(), ask()],
+            [200, if applies { 429 } else { 200 }],
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn no_spelling_of_a_host_escapes_a_rule() {
+    let place = Place::new();
+    let rules = "- {id: host, match: {host: api.example.com}, per: [], limit: 1/hour}\n";
+    let server = serve(&place, TRUSTING, rules);
+    let ask = |name: &str, host: &str| {
+        let headers = [(name, host), ("x-forwarded-for", "203.0.113.1")];
+        server.ask_with("GET /v1/authorize", &headers, "").status
+    };
+    assert_eq!(ask("x-forwarded-host", "api.example.com"), 200);
+    for host in ["API.example.com.:80", "api.example.com:443"] {
+        assert_eq!(ask("x-forwarded-host", host), 429, "{host}");
+    }
+    for host in [
+        "api.example.com:x",
+        "api.example.com:8x",
+        "api.example.com:80:80",
+        "api.example.com:",
+        "api.example.com..",
+        "..",
+        "api%2eexample.com",
+        "[api.example.com]",
+    ] {
+        assert_eq!(ask("x-forwarded-host", host), 400, "{host}");
+        assert_eq!(ask("forwarded", &format!("host=\"{host}\"")), 400, "{host}");
+        assert_eq!(ask("x-original-url", &format!("http://{host}/")), 400);
+    }
+    assert_eq!(ask("x-forwarded-method", "GET"), 400, "no host");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::server::{Place, Server};
 type Refusal<'a> = (&'a str, &'a str, u16, &'a str);
 
 #[rustfmt::skip]
-const REFUSALS: [Refusal<'_>; 39] = [
+const REFUSALS: [Refusal<'_>; 43] = [
     ("GET /",                       "",                                             404, "`/openapi.json` describes"),
     ("GET /v1",                     "",                                             404, "`/v1`"),
     ("POST /v1/check/",             "{}",                                           404, "`/v1/check/`"),
@@ -33,6 +33,10 @@ const REFUSALS: [Refusal<'_>; 39] = [
     ("POST /v1/check",              r#"{"attributes": {}, "cots": 1}"#,             400, "`cots`"),
     ("POST /v1/check",              r#"{"attributes": {"user_id": 7}}"#,            400, "`user_id`"),
     ("POST /v1/check",              r#"{"attributes": {"ip": "::x"}}"#,             400, "`::x`"),
+    ("POST /v1/check",              r#"{"attributes": {"host": "a.example:x"}}"#,   400, "`a.example:x` is not a host"),
+    ("POST /v1/check",              r#"{"attributes": {"host": "a.example:1:1"}}"#, 400, "`a.example:1:1` is not a host"),
+    ("POST /v1/check",              r#"{"attributes": {"host": "a..example"}}"#,    400, "`a..example` is not a host"),
+    ("POST /v1/check",              r#"{"attributes": {"host": "[a.example]"}}"#,   400, "`[a.example]` is not a host"),
     ("POST /v1/check",              r#"{"attributes": {"path": "/%zz"}}"#,          400, "`path`"),
     ("POST /v1/check",              r#"{"attributes": {"a": "1", "a": "2"}}"#,      400, "`a` is given twice"),
     ("POST /v1/check",              r#"{"attributes": {}, "cost": -1}"#,            400, "`cost`"),

@@ -71,10 +71,10 @@ impl Ask for Authorize {
         let said = [
             ("x-forwarded-method", "method"),
             ("x-forwarded-uri", "path"),
-            ("x-forwarded-host", "host"),
         ];
         let said = said.map(|(header, name)| Some((header, step.get(name)?)));
         headers.extend(said.into_iter().flatten());
+        headers.push(("x-forwarded-host", step.host()));
         seen(self.client.ask_with("GET /v1/authorize", &headers, ""))
     }
 }
@@ -90,7 +90,7 @@ impl Ask for Gateway {
 
     fn ask(&mut self, step: &Step) -> Seen {
         let mut headers: Vec<(&str, &str)> = step.headers().collect();
-        headers.extend(step.get("host").map(|host| ("host", host)));
+        headers.push(("host", step.host()));
         let (method, path) = (step.get("method").unwrap(), step.get("path").unwrap());
         let reply = self
             .client
@@ -103,6 +103,9 @@ impl Ask for Gateway {
 }
 
 fn seen(reply: Reply) -> Seen {
+    if reply.status == 400 {
+        return Seen::refused();
+    }
     let allowed = reply.status == 200;
     let mut seen = Seen {
         allowed,

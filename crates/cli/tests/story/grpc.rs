@@ -125,6 +125,7 @@ impl Ask for Grpc {
         let headers = answer.headers.iter();
         Seen {
             allowed: answer.code == OK,
+            is_refused: false,
             rule: Some(json!(limit.map(|limit| &limit.name))),
             limit: Some(json!(limit.map(|limit| limit.count))),
             remaining: Some(json!(limit.map(|_| status.remaining))),

@@ -43,12 +43,16 @@ impl Ask for Http {
             check["cost"] = json!(cost);
         }
         let reply = self.client.ask("POST /v1/check", &check.to_string());
+        if reply.status == 400 {
+            return Seen::refused();
+        }
         let mut body = reply.json();
         let allowed = body["allowed"] == true;
         assert_eq!(reply.status, if allowed { 200 } else { 429 }, "{reply:?}");
         let mut take = |key: &str| Some(body[key].take());
         Seen {
             allowed,
+            is_refused: false,
             rule: take("rule"),
             limit: take("limit"),
             remaining: take("remaining"),

@@ -25,7 +25,9 @@ impl Ask for Library {
     }
 
     fn ask(&mut self, step: &Step) -> Seen {
-        let attributes = step.as_attributes().at(NOW);
-        Seen::of_decision(&block_on(self.gate.decide(&attributes)))
+        let Ok(attributes) = step.as_attributes() else {
+            return Seen::refused();
+        };
+        Seen::of_decision(&block_on(self.gate.decide(&attributes.at(NOW))))
     }
 }

@@ -43,10 +43,8 @@ impl Ask for Middleware {
         let mut request = Request::builder()
             .method(step.get("method").unwrap())
             .uri(step.get("path").unwrap())
+            .header("host", step.host())
             .extension(PeerAddress(PEER.parse().unwrap()));
-        if let Some(host) = step.get("host") {
-            request = request.header("host", host);
-        }
         if let Some(cost) = step.cost {
             request = request.extension(cost);
         }
@@ -80,6 +78,9 @@ fn seen(head: &http::response::Parts, body: &[u8]) -> Seen {
     if allowed {
         assert_eq!(body, b"served");
         return seen;
+    }
+    if head.status == 400 {
+        return Seen::refused();
     }
     assert_eq!(head.status, 429);
     let problem: Json = serde_json::from_slice(body).unwrap();

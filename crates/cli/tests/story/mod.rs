@@ -7,6 +7,7 @@
 //! 3. give it a test at the end of this file.
 //!
 //! `escapes.rs` plays another one, for the doors that read the client's own headers, query and cookies.
+//! `spellings.rs` asks through the same doors about paths and hosts in spellings that could mean two things.
 
 mod carried;
 mod escapes;
@@ -17,6 +18,7 @@ mod middleware;
 mod resp;
 mod scenario;
 mod seen;
+mod spellings;
 
 use scenario::{Scenario, Step};
 use seen::{Seen, Times};

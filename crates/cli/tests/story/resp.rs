@@ -40,8 +40,10 @@ impl Ask for Resp {
         if let Some(cost) = step.cost {
             words.extend(["COST".to_owned(), cost.to_string()]);
         }
-        let Value::Array(told) = self.client.ask_words(&words) else {
-            panic!("`{}` is answered by a list", words.join(" "));
+        let told = match self.client.ask_words(&words) {
+            Value::Array(told) => told,
+            Value::Error(_) => return Seen::refused(),
+            other => panic!("`{}` is answered by {other:?}", words.join(" ")),
         };
         let told = |key: &str| {
             let place = told.iter().position(|value| *value == Value::text(key));
@@ -49,6 +51,7 @@ impl Ask for Resp {
         };
         Seen {
             allowed: told("allowed") == Some(json!(1)),
+            is_refused: false,
             rule: told("rule"),
             limit: told("limit"),
             remaining: told("remaining"),

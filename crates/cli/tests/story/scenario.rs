@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tidegate::document::{Entry, Node, Problems, ScalarKind, Source, Value};
 use tidegate::rules::{RuleSet, RuleSettings};
-use tidegate::{Attributes, Timestamp};
+use tidegate::{AttributeError, Attributes, Timestamp};
 
 /// Where every request comes from.
 pub(super) const PEER: &str = "127.0.0.1";
@@ -49,7 +49,12 @@ pub(super) struct Expected {
 impl Scenario {
     pub(super) fn read() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/story/story.yaml");
-        let source = Source::new("story.yaml", fs::read_to_string(path).unwrap());
+        Self::of(&fs::read_to_string(path).unwrap())
+    }
+
+    /// The scenario of a text in YAML.
+    pub(super) fn of(text: &str) -> Self {
+        let source = Source::new("story.yaml", text);
         let mut problems = Problems::new();
         let node = source.read(&mut problems);
         let node = node.unwrap_or_else(|| panic!("{}", problems.render(&source)));
@@ -100,13 +105,18 @@ impl Step {
         own.filter_map(|(name, value)| Some((name.strip_prefix("header.")?, value.as_str())))
     }
 
-    /// The request as the library knows it.
-    pub(super) fn as_attributes(&self) -> Attributes<'_> {
+    /// The host of the request, for doors that carry it: none of them goes without one.
+    pub(super) fn host(&self) -> &str {
+        self.get("host").unwrap_or("localhost")
+    }
+
+    /// The request as the library knows it, unless it is refused.
+    pub(super) fn as_attributes(&self) -> Result<Attributes<'_>, AttributeError> {
         let mut attributes = Attributes::new().with_cost(self.cost.unwrap_or(1));
         for (name, value) in self.known() {
-            attributes.insert(name, value).unwrap();
+            attributes.insert(name, value)?;
         }
-        attributes
+        Ok(attributes)
     }
 }
 

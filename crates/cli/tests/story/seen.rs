@@ -24,6 +24,8 @@ pub(super) enum Times {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) allowed: bool,
+    /// Whether nothing was decided, because the request could not be understood.
+    pub(super) is_refused: bool,
     pub(super) rule: Option<Json>,
     pub(super) limit: Option<Json>,
     pub(super) remaining: Option<Json>,
@@ -33,6 +35,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    pub(super) fn refused() -> Self {
+        Self {
+            is_refused: true,
+            ..Self::default()
+        }
+    }
+
     /// What a program sees that has the decision itself.
     pub(super) fn of_decision(decision: &Decision) -> Self {
         let headline = decision.headline();
@@ -42,6 +51,7 @@ impl Seen {
         let headers = decision.headers(&HeaderSettings::default());
         Self {
             allowed: decision.is_allowed(),
+            is_refused: false,
             rule: Some(Json::from(decision.rule())),
             limit: Some(Json::from(outcome.map(|outcome| outcome.limit))),
             remaining: Some(Json::from(outcome.map(|outcome| outcome.remaining))),
@@ -57,6 +67,9 @@ impl Seen {
     /// What is not as the story says.
     pub(super) fn differs_from(&self, expected: &Expected, times: Times) -> Vec<String> {
         let mut differs = Vec::new();
+        if self.is_refused {
+            differs.push("it is refused".to_owned());
+        }
         let mut compare = |what: &str, wanted: &Json, seen: Option<&Json>| {
             if let Some(seen) = seen
                 && !same(

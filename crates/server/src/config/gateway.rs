@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate::path::{EncodedSlashes, normalise};
+use tidegate::rules::HostPattern;
 
 use super::TlsFiles;
 use super::read::{Taken, listen_address, number, parsed, span, tls_files};
@@ -12,12 +13,11 @@ use super::redis::certificates;
 use super::upstream_url::{UpstreamUrl, parse as upstream_url};
 
 /// Settings that mean nothing without a gateway.
-const OF_GATEWAY: [&str; 10] = [
+const OF_GATEWAY: [&str; 9] = [
     "upstream",
     "routes",
     "gateway_tls_cert",
     "gateway_tls_key",
-    "encoded_slashes",
     "upstream_ca",
     "upstream_health",
     "body_min_rate",
@@ -34,8 +34,6 @@ pub struct GatewayConfig {
     pub tls: Option<TlsFiles>,
     /// Where requests go; the one for everything, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
-    /// What `%2f` in a path is, if it is not refused.
-    pub encoded_slashes: Option<EncodedSlashes>,
     /// Whose certificates are trusted behind it, in PEM form; otherwise the public authorities.
     pub upstream_ca: Option<Vec<u8>>,
     /// How the servers behind it are asked whether they are well.
@@ -53,8 +51,8 @@ pub struct GatewayConfig {
 /// Where requests go that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// The host that the request must be for, in lower case; `*.example.com` is all below it.
-    pub host: Option<String>,
+    /// The host that the request must be for.
+    pub host: Option<HostPattern>,
     /// What its path must begin with, in whole segments. Normal, and `/` for all.
     pub prefix: String,
     /// The servers that answer, one or more.
@@ -117,10 +115,6 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     }
     let mut routes = read_routes(routes, problems);
     routes.extend(upstream.map(RouteConfig::to));
-    let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
-    let encoded_slashes = fields.take("encoded_slashes");
-    let encoded_slashes =
-        encoded_slashes.and_then(|(spot, node)| spot.one_of(node, &words, problems));
     let upstream_ca = parsed(fields.take("upstream_ca"), certificates, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
@@ -134,7 +128,6 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         address: address?,
         tls,
         routes,
-        encoded_slashes: encoded_slashes.flatten(),
         upstream_ca,
         health,
         body_min_rate: body_min_rate.unwrap_or(Some(256)),
@@ -199,7 +192,7 @@ fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
 
 fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
     let mut fields = Fields::of(node, spot.clone(), problems)?;
-    let host = parsed(fields.take("host"), host_pattern, problems);
+    let host = parsed(fields.take("host"), HostPattern::parse, problems);
     let prefix = parsed(fields.take("prefix"), path_prefix, problems);
     let upstreams = fields.take("upstreams");
     let timeout = parsed(fields.take("timeout"), some_time, problems);
@@ -287,20 +280,6 @@ fn health_path(text: &str) -> Result<String, String> {
             "`{text}` is not a path to ask for, such as `/healthz`"
         )),
     }
-}
-
-fn host_pattern(text: &str) -> Result<String, String> {
-    let name = text.strip_prefix("*.").unwrap_or(text);
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
-    let has_port = name
-        .rsplit_once(':')
-        .is_some_and(|_| !name.starts_with('['));
-    if name.is_empty() || !name.bytes().all(fits) || has_port || name.ends_with('.') {
-        return Err(format!(
-            "`{text}` is not a host; write `api.example.com` or `*.example.com`, without a port"
-        ));
-    }
-    Ok(text.to_ascii_lowercase())
 }
 
 fn path_prefix(text: &str) -> Result<String, String> {

@@ -26,6 +26,7 @@ use tidegate::Micros;
 use tidegate::address::TrustedProxies;
 use tidegate::document::{self, Place, Problem, Problems};
 use tidegate::headers::HeaderSettings;
+use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate_redis::RedisSettings;
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// The gateway, if there is one.
     pub gateway: Option<GatewayConfig>,
+    /// What `%2f` in a path is, if it is not refused, at the gateway and for forward-auth.
+    pub encoded_slashes: Option<EncodedSlashes>,
     /// What `CL.THROTTLE` does when the store cannot answer.
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
+use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
@@ -30,6 +31,7 @@ pub(super) fn config(
     let mut fields = Fields::of(&node, Spot::document(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, problems);
+    let encoded_slashes = encoded_slashes(fields.take("encoded_slashes"), problems);
 
     let http = parsed(fields.take("http"), listen_address, problems);
     let grpc = parsed(fields.take("grpc"), address_or_off, problems);
@@ -74,6 +76,7 @@ pub(super) fn config(
         grpc: grpc.unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 8081)))),
         resp,
         gateway,
+        encoded_slashes,
         throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
         rules,
         data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
@@ -193,6 +196,11 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     let address = listen_address(text).map(Some);
     address.map_err(|problem| format!("{problem}, or `off`"))
+}
+
+fn encoded_slashes(taken: Taken<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {
+    let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
+    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))?
 }
 
 fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {

@@ -87,7 +87,7 @@ pub const SETTINGS: [Setting; 51] = [
         "encoded_slashes",
         Some("TIDEGATE_ENCODED_SLASHES"),
         None,
-        "what the gateway does with %2f in a path: `refuse` or `keep`; refuse",
+        "what the gateway and forward-auth do with %2f in a path: `refuse` or `keep`; refuse",
     ),
     setting(
         "upstream_ca",

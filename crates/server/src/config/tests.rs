@@ -152,21 +152,26 @@ fn the_least_rate_of_bodies_has_a_unit_or_is_off() {
 #[test]
 fn a_gateway_is_set_up_by_flags_or_by_routes() {
     let flags = [("gateway", "127.0.0.1:0"), ("upstream", "http://h:1")];
-    let gateway = load("", &[], &flags).unwrap().gateway.unwrap();
+    let config = load("", &[], &flags).unwrap();
+    assert!(config.encoded_slashes.is_none());
+    let gateway = config.gateway.unwrap();
     assert_eq!(gateway.routes.len(), 1);
     assert_eq!(gateway.routes[0].upstreams[0].to_string(), "http://h:1");
-    assert!(gateway.encoded_slashes.is_none() && gateway.health.is_none());
+    assert!(gateway.health.is_none());
     assert_eq!(gateway.body_min_rate, Some(256));
 
     let yaml = "gateway: 127.0.0.1:0\nupstream: h2c://h\nencoded_slashes: keep\n\
         upstream_health: {path: /up, interval: 1s}\nroutes:\n  \
         - {host: '*.Example.com', prefix: /v1, upstreams: [http://a, 'https://b:8443'], timeout: 5s, \
         connect_timeout: 1s, idle_timeout: 1m, retries: 0, host_header: upstream, strip_prefix: true}\n";
-    let gateway = load(yaml, &[], &[]).unwrap().gateway.unwrap();
+    let config = load(yaml, &[], &[]).unwrap();
+    assert_eq!(config.encoded_slashes, Some(EncodedSlashes::Keep));
+    let gateway = config.gateway.unwrap();
     let [route, rest] = &gateway.routes[..] else {
         panic!("{gateway:?}");
     };
-    assert_eq!(route.host.as_deref(), Some("*.example.com"));
+    let host = route.host.as_ref().unwrap();
+    assert_eq!(host.to_string(), "*.example.com");
     assert_eq!((route.prefix.as_str(), route.upstreams.len()), ("/v1", 2));
     assert_eq!(
         (route.timeout.as_secs(), route.idle_timeout.as_secs()),
@@ -176,6 +181,9 @@ fn a_gateway_is_set_up_by_flags_or_by_routes() {
     assert_eq!(rest.prefix, "/");
     assert_eq!(gateway.health.unwrap().path, "/up");
     assert!(load("", &[], &[]).unwrap().gateway.is_none());
+    // Forward-auth goes by it too.
+    let alone = load("encoded_slashes: keep\n", &[], &[]).unwrap();
+    assert_eq!(alone.encoded_slashes, Some(EncodedSlashes::Keep));
 }
 
 #[test]
@@ -194,7 +202,7 @@ fn mistakes_in_the_gateway_are_told() {
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [ftp://h]}]", "field `routes[0].upstreams[0]`:"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h, http://h]}]", "there already"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], prefix: v1}]", "write `/v1`"),
-        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], host: 'a:80'}]", "without a port"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], host: 'a:80'}]", "`a:80` is not a host"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], timeout: 0s}]", "no time at all"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h]}, {upstreams: [http://i]}]", "same host and prefix"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], upstreem: 1}]", "unknown key `upstreem`"),

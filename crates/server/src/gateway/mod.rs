@@ -104,7 +104,7 @@ impl Gateway {
             pools: Mutex::default(),
             trusted_proxies: config.trusted_proxies.clone(),
             forwarded_header: config.identify.forwarded_header,
-            encoded_slashes: gateway.encoded_slashes,
+            encoded_slashes: config.encoded_slashes,
             body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
                 bytes_per_second,
                 window: gateway.body_rate_window,

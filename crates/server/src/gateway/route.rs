@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate::host::normalise;
+
 use super::upstream::Upstream;
 use crate::config::RouteConfig;
 
@@ -38,9 +40,9 @@ impl Routes {
         // The longest prefix first; then a whole host, part of one, any.
         routes.sort_by_key(|route| {
             let host = match &route.config.host {
-                Some(host) if !host.starts_with('*') => (0, 0),
+                Some(host) if !host.is_wildcard() => (0, 0),
                 // A longer name is the nearer one.
-                Some(host) => (1, usize::MAX - host.len()),
+                Some(host) => (1, usize::MAX - host.length()),
                 None => (2, 0),
             };
             (usize::MAX - route.config.prefix.len(), host)
@@ -50,15 +52,17 @@ impl Routes {
 
     /// The route of a request to a host, with or without a port, and a normal path.
     pub(super) fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
-        let host = without_port(host);
+        let host = normalise(host).unwrap_or_default();
         self.0.iter().find(|route| {
+            let pattern = route.config.host.as_ref();
             is_below(path, &route.config.prefix)
-                && route
-                    .config
-                    .host
-                    .as_deref()
-                    .is_none_or(|pattern| is_host(host, pattern))
+                && pattern.is_none_or(|pattern| pattern.matches(&host))
         })
+    }
+
+    /// Whether any of them is for one host and not for all.
+    pub(super) fn read_host(&self) -> bool {
+        self.0.iter().any(|route| route.config.host.is_some())
     }
 
     /// Whether every request has the same route.
@@ -70,26 +74,6 @@ impl Routes {
     }
 }
 
-fn without_port(host: &str) -> &str {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    name.strip_suffix('.').unwrap_or(name)
-}
-
-fn is_host(host: &str, pattern: &str) -> bool {
-    let Some(parent) = pattern.strip_prefix('*') else {
-        return host.eq_ignore_ascii_case(pattern);
-    };
-    let start = host
-        .len()
-        .checked_sub(parent.len())
-        .filter(|start| *start > 0);
-    let end = start.and_then(|start| host.get(start..));
-    end.is_some_and(|end| end.eq_ignore_ascii_case(parent))
-}
-
 /// Whether a path is a prefix or below it, in whole segments.
 pub(super) fn is_below(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix)
@@ -99,6 +83,8 @@ pub(super) fn is_below(path: &str, prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate::rules::HostPattern;
+
     use crate::config::{UpstreamScheme, UpstreamUrl};
 
     fn route(host: Option<&str>, prefix: &str, port: u16) -> RouteConfig {
@@ -109,7 +95,7 @@ mod tests {
             port,
         };
         RouteConfig {
-            host: host.map(str::to_owned),
+            host: host.map(|host| HostPattern::parse(host).unwrap()),
             prefix: prefix.to_owned(),
             ..RouteConfig::to(upstream)
         }

@@ -12,7 +12,8 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
-use tidegate::path::forwarded;
+use tidegate::host::normalise;
+use tidegate::path::{forwarded, has_hidden_slash};
 use tower::Service;
 
 use super::forsaken::WatchedBody;
@@ -74,13 +75,13 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Problem>
             "the request has more than one `Content-Length`; send one",
         ));
     }
-    settle_host(request)?;
+    settle_host(gateway, request)?;
     join_cookies(request.headers_mut());
     settle_path(gateway, request)
 }
 
 /// From here on the host is in `Host`, once, and the URI is a path.
-fn settle_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
+fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
@@ -90,20 +91,13 @@ fn settle_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
     }
     let Some(authority) = request.uri().authority() else {
         return match host {
-            Some(host) if !is_host(host.as_bytes()) => Err(Problem::bad_request(
-                "the `Host` is not the name of a host, with a port or without",
-            )),
-            None if request.version() != Version::HTTP_10 => {
-                Err(Problem::bad_request("the request has no `Host`; send one"))
-            }
-            _ => Ok(()),
+            Some(host) => check_host(host.as_bytes()),
+            // Rules that ask for a host are looked at when the request is decided.
+            None if request.version() == Version::HTTP_10 && !gateway.routes.read_host() => Ok(()),
+            None => Err(Problem::bad_request("the request has no `Host`; send one")),
         };
     };
-    if !is_host(authority.as_str().as_bytes()) {
-        return Err(Problem::bad_request(
-            "the host in the request's URI is not the name of a host",
-        ));
-    }
+    check_host(authority.as_str().as_bytes())?;
     let is_other = |host: &HeaderValue| {
         !host
             .as_bytes()
@@ -141,10 +135,11 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether bytes can be a host with or without a port, and nothing else.
-fn is_host(bytes: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
-    !bytes.is_empty() && bytes.iter().all(fits)
+fn check_host(host: &[u8]) -> Result<(), Problem> {
+    let text = String::from_utf8_lossy(host);
+    let normal = normalise(&text);
+    normal.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(())
 }
 
 /// From here on there is nothing left to resolve in the path.
@@ -157,9 +152,7 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Pro
         ));
     }
     if gateway.encoded_slashes.is_none() && has_hidden_slash(path) {
-        return Err(Problem::bad_request(
-            "the path has an encoded slash or a backslash in it, which some would take for a slash and others not",
-        ));
+        return Err(Problem::hidden_slash());
     }
     let slashes = gateway.encoded_slashes.unwrap_or_default();
     let settled =
@@ -181,15 +174,4 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Pro
         .map_err(|error| Problem::bad_request(format!("the path cannot be sent on: {error}")))?;
     *request.uri_mut() = Uri::from(path);
     Ok(())
-}
-
-fn has_hidden_slash(path: &str) -> bool {
-    let bytes = path.as_bytes();
-    let is_escape = |at: usize| {
-        bytes.get(at + 1..at + 3).is_some_and(|digits| {
-            digits.eq_ignore_ascii_case(b"2f") || digits.eq_ignore_ascii_case(b"5c")
-        })
-    };
-    let mut places = bytes.iter().enumerate();
-    places.any(|(at, byte)| *byte == b'\\' || (*byte == b'%' && is_escape(at)))
 }

@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 use tidegate::gate::Part;
 use tidegate::limit::MAX_COUNT;
+use tidegate::path::EncodedSlashes;
 use tidegate::rules::Grant;
 use tidegate::{
     Algorithm, AttributeError, AttributeValue, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE,
@@ -110,7 +111,7 @@ fn entries_as_written<'m>(
 }
 
 /// The entries by their keys. One that comes again is numbered: `generic_key`, `generic_key.2`. None if a
-/// client has sent an `ip` or a `path` that is none.
+/// client has sent an `ip`, a `path` or a `host` that is malformed.
 fn named_entries<'m>(
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
@@ -126,9 +127,18 @@ fn named_entries<'m>(
             0 => Cow::Borrowed(&entry.key),
             _ => Cow::Owned(format!("{}.{}", entry.key, same + 1)),
         };
-        match attributes.insert(name, value(&entry.value)) {
+        let inserted = match name.as_ref() {
+            // Envoy sends the path on as it came.
+            "path" => attributes.insert_raw_path(value(&entry.value), EncodedSlashes::Decode),
+            _ => attributes.insert(name, value(&entry.value)),
+        };
+        match inserted {
             Ok(()) => {}
-            Err(AttributeError::NotAnAddress { .. } | AttributeError::Path(_)) => return Ok(None),
+            Err(
+                AttributeError::NotAnAddress { .. }
+                | AttributeError::Path(_)
+                | AttributeError::Host(_),
+            ) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         }
     }

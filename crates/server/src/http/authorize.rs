@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Incoming};
+use tidegate::path::has_hidden_slash;
 use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, AttributeValue, Attributes};
 use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders};
@@ -68,6 +69,8 @@ impl Authorize {
             .front_end(FrontEnd::Authorize)
             // A proxy goes by the status, whatever its client speaks.
             .protocol(Protocol::Http)
+            // Of proxies that are not trusted no host is known; for the others it is looked at below.
+            .allow_missing_host()
             .leave_leases()
             .client_address(move |request| {
                 let Some(peer) = peer(request) else {
@@ -102,7 +105,11 @@ impl Authorize {
     async fn decide(&self, server: &Server, parts: Parts) -> Result<Reply, Problem> {
         let header = server.identity.forwarded_header();
         let original = match peer(&parts) {
-            Some(peer) if server.identity.trusts(peer) => Original::of(&parts.headers, header)?,
+            Some(peer) if server.identity.trusts(peer) => {
+                let original = Original::of(&parts.headers, header)?;
+                check(server, &original)?;
+                original
+            }
             _ => Original::default(),
         };
         let mut request = Request::from_parts(parts, ());
@@ -143,11 +150,27 @@ fn describe<'r>(
     };
     attributes.set("method", of(|original| &original.method))?;
     attributes.set("host", of(|original| &original.host))?;
-    attributes.set("path", of(|original| &original.path))?;
+    // The proxy sends the path on as it came.
+    let slashes = server.encoded_slashes.unwrap_or_default();
+    attributes.set_raw_path(of(|original| &original.path), slashes)?;
     let query = original.and_then(|original| original.query.as_deref());
     server
         .identity
         .describe(&question.headers, query, attributes)
+}
+
+/// Refuses what servers do not agree on, and what would escape a rule.
+fn check(server: &Server, original: &Original) -> Result<(), Problem> {
+    let path = original.path.as_deref().unwrap_or_default();
+    if server.encoded_slashes.is_none() && has_hidden_slash(path) {
+        return Err(Problem::hidden_slash());
+    }
+    if original.host.is_none() && server.gate.rules().reads_host() {
+        return Err(Problem::bad_request(
+            "the request has no host, and there is a rule that asks for it; the proxy must send `X-Forwarded-Host`",
+        ));
+    }
+    Ok(())
 }
 
 fn peer(request: &Parts) -> Option<IpAddr> {

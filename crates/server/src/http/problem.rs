@@ -39,6 +39,13 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The path has an encoded slash or a backslash, and they are not kept.
+    pub(crate) fn hidden_slash() -> Self {
+        Self::bad_request(
+            "the path has an encoded slash or a backslash in it, which some servers take for a slash and others do not",
+        )
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }

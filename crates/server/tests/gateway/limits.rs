@@ -5,7 +5,7 @@ use std::time::Duration;
 use quanta::Instant;
 
 use crate::client::header;
-use crate::place::Gateway;
+use crate::place::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
 
 #[tokio::test]
@@ -107,4 +107,58 @@ async fn a_place_is_held_until_the_body_has_ended() {
     server.send("cd").await;
     client.bytes(2).await;
     gateway.metric_is("tidegate_leases", 0).await;
+}
+
+const BY_HOST: &str =
+    "rules: [{id: host, match: {host: api.example.com}, per: [], limit: 1/hour}]\n";
+
+#[tokio::test]
+async fn no_spelling_of_a_host_and_no_missing_one_escapes_a_rule_or_a_route() {
+    let recorder = Recorder::start().await;
+    let address = recorder.address;
+    let settings = format!("upstream: http://{address}\n");
+    let gateway = Gateway::start(&settings, BY_HOST).await;
+    let status = async |line: &str, host: &str| {
+        let answer = gateway.ask(&format!("{line}\r\n{host}\r\n\r\n")).await;
+        answer[9..12].parse::<u16>().unwrap()
+    };
+    let get = "GET / HTTP/1.1";
+    assert_eq!(status(get, "host: api.example.com").await, 200);
+    for host in [
+        "API.example.com:8080",
+        "api.example.com.",
+        "api.example.com.:1",
+    ] {
+        assert_eq!(status(get, &format!("host: {host}")).await, 429, "{host}");
+    }
+    for host in [
+        "api.example.com:x",
+        "api.example.com:80:80",
+        "api.example.com:8x",
+    ] {
+        assert_eq!(status(get, &format!("host: {host}")).await, 400, "{host}");
+    }
+    assert_eq!(status(get, "host: other.example.com").await, 200);
+    // Without a host there is none that the rule could be about.
+    assert_eq!(status("GET / HTTP/1.0", "x: y").await, 400);
+    assert_eq!(
+        status("GET / HTTP/1.0", "host: api.example.com:x").await,
+        400
+    );
+    assert_eq!(status("GET / HTTP/1.0", "host: api.example.com").await, 429);
+    assert_eq!(
+        status("GET / HTTP/1.0", "host: other.example.com").await,
+        200
+    );
+
+    let routes = format!(
+        "routes: [{{host: api.example.com, upstreams: ['http://{address}']}}]\nupstream: http://{address}\n"
+    );
+    let gateway = Gateway::start(&routes, NO_RULES).await;
+    let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.0 400 "));
+    // Where neither asks for a host, none is needed.
+    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert!(answer[8..].starts_with(" 200 "), "{answer}");
 }

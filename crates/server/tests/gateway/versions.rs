@@ -106,6 +106,16 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
         .unwrap();
     let answer = within(client.send_request(refused)).await.unwrap();
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    // Without an authority, and with one that has no port: refused, here or by HTTP/2 itself.
+    for uri in ["/", "http://a:x/", "http://a:80:80/"] {
+        let Ok(refused) = Request::get(uri).body(Full::default()) else {
+            continue;
+        };
+        let mut client = http2_client(gateway.address).await;
+        let answer = within(client.send_request(refused)).await;
+        let status = answer.map_or(StatusCode::BAD_REQUEST, |answer| answer.status());
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{uri}");
+    }
 }
 
 #[tokio::test]

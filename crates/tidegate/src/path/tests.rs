@@ -187,6 +187,68 @@ fn what_is_sent_on_is_as_it_was_written_where_nothing_changed() {
     assert!(forwarded("/a%00", Decode).is_err() && forwarded("/a%zz", Keep).is_err());
 }
 
+#[test]
+fn readings_by_hand() {
+    #[rustfmt::skip]
+    let table: [(&str, &str, &[&str]); 20] = [
+        // path                     normal form     other readings, with slashes kept
+        ("/v1/users?q=/../;",       "/v1/users",    &[]),
+        ("//v1///users/",           "/v1/users/",   &[]),
+        ("/v1/caf%c3%a9%20",        "/v1/café ",    &[]),
+        ("/a%2fb",                  "/a%2Fb",       &[]),
+        ("/a%2f..%2fb",             "/a%2F..%2Fb",  &[]),
+        ("/a\\..\\b",               "/a\\..\\b",    &[]),
+        ("/a/../b",                 "/b",           &["/a/../b"]),
+        ("/a/%2e%2E/%62",           "/b",           &["/a/../b"]),
+        ("/a/./b",                  "/a/b",         &["/a/./b"]),
+        ("/../a",                   "/a",           &["/../a"]),
+        ("/a/..",                   "/",            &["/a/.."]),
+        ("/a//./b//",               "/a/b/",        &["/a/./b/"]),
+        ("/a;x/b",                  "/a/b",         &["/a;x/b"]),
+        ("/a%3bx/b",                "/a/b",         &["/a;x/b"]),
+        ("/a/;x",                   "/a/",          &["/a/;x"]),
+        ("/a/..;x/b",               "/b",           &["/a/..;x/b"]),
+        ("/a/../b;x",               "/b",           &["/a/../b;x", "/b;x"]),
+        ("/a//../b",                "/b",           &["/a/../b", "/a/b"]),
+        ("/a/b/..;/../c",           "/c",           &["/a/b/..;/../c", "/a/b/c"]),
+        ("/a/%3b/..;",              "/",            &["/a/;/..;", "/a/;/..", "/a/"]),
+    ];
+    for (path, normal, others) in table {
+        let read = readings(path, Keep).unwrap();
+        assert_eq!((&*read.normal, &*read.others), (normal, &*strings(others)));
+        assert_eq!(read.normal, normalise(path, Keep).unwrap());
+    }
+    #[rustfmt::skip]
+    let table: [(&str, &str, &[&str]); 4] = [
+        // path         normal form     other readings, with slashes decoded
+        ("/a%2fb",      "/a/b",         &["/a%2Fb"]),
+        ("/a\\b",       "/a\\b",        &["/a/b"]),
+        ("/a%5cb",      "/a\\b",        &["/a/b"]),
+        ("/a%2f..%2fb", "/b",           &["/a/../b", "/a%2F..%2Fb"]),
+    ];
+    for (path, normal, others) in table {
+        let read = readings(path, Decode).unwrap();
+        assert_eq!((&*read.normal, &*read.others), (normal, &*strings(others)));
+    }
+    for path in ["/%zz/../a", "/a;%00", "/..%ff"] {
+        assert!(readings(path, Keep).is_err() && readings(path, Decode).is_err());
+    }
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn hidden_slashes_by_hand() {
+    for path in ["/a%2fb", "/a%2F", "/%5c", "/a%5Cb", "/a\\b"] {
+        assert!(has_hidden_slash(path), "{path}");
+    }
+    for path in ["/a/b", "/a%252fb", "/2f", "/%2", "/%", ""] {
+        assert!(!has_hidden_slash(path), "{path}");
+    }
+}
+
 fn any_mode() -> impl Strategy<Value = EncodedSlashes> {
     prop::sample::select(vec![Decode, Keep])
 }
@@ -256,6 +318,31 @@ proptest! {
         prop_assert!(!sent.split('/').any(|segment| matches!(segment, "." | "..")));
         // As if it were decoded by somebody who knows nothing of this.
         prop_assert!(!sent.contains("%2e") && !sent.contains("%2E") && !sent.contains("%3b"));
+    }
+
+    #[test]
+    fn what_a_gateway_sends_on_has_one_reading(path in any_good_path(), slashes in any_mode()) {
+        let path = path.replace("%5c", "").replace('\\', "");
+        let sent = forwarded(&path, slashes).unwrap();
+        let read = readings(&sent, slashes).unwrap();
+        prop_assert_eq!(&read.normal, &normalise(&path, slashes).unwrap());
+        prop_assert_eq!(read.others, Vec::<String>::new());
+    }
+
+    #[test]
+    fn readings_are_few_and_distinct(path in any_good_path(), slashes in any_mode()) {
+        let read = readings(&path, slashes).unwrap();
+        prop_assert_eq!(&read.normal, &normalise(&path, slashes).unwrap());
+        prop_assert!(read.others.len() <= 19 && !read.others.contains(&read.normal.to_string()));
+        for reading in &read.others {
+            prop_assert!(reading.starts_with('/') && !reading.contains("//"), "{}", reading);
+        }
+        let is_plain = slashes == Keep && !read.normal.contains('\\');
+        let has_dots = |path: &str| path.split('/').any(|segment| matches!(segment, "." | ".."));
+        if is_plain && !read.others.is_empty() {
+            let raw = &read.others[0];
+            prop_assert!(raw.contains(';') || has_dots(raw), "{}", raw);
+        }
     }
 
     #[test]

@@ -57,32 +57,79 @@ impl PartialEq for Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConditionFailed;
 
-/// What is known of a request, in the form that conditions ask; made once, when the first one does.
+/// What is known of a request, as rules ask it: one reading for each path that a server may take its path
+/// for.
 pub(crate) struct Facts<'f, 'a> {
+    normal: Reading<'f, 'a>,
+    others: Vec<Reading<'f, 'a>>,
+}
+
+/// What is known of a request with one of the readings of its path.
+pub(super) struct Reading<'f, 'a> {
     attributes: &'f Attributes<'a>,
+    /// In place of the attribute `path`.
+    path: Option<&'f str>,
+    /// The form that conditions ask; made once, when the first one does.
     context: OnceCell<Context<'static, 'static>>,
 }
 
 impl<'f, 'a> Facts<'f, 'a> {
     pub(crate) fn of(attributes: &'f Attributes<'a>) -> Self {
-        Self {
+        let reading = |path| Reading {
             attributes,
+            path,
             context: OnceCell::new(),
+        };
+        let others = attributes.other_paths().iter();
+        Self {
+            normal: reading(None),
+            others: others.map(|path| reading(Some(path))).collect(),
         }
     }
 
-    pub(crate) fn attributes(&self) -> &'f Attributes<'a> {
+    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply. Those that
+    /// exempt a request must hold for all of them.
+    pub(super) fn any(
+        &self,
+        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
+    ) -> Result<bool, ConditionFailed> {
+        let mut answer = test(&self.normal);
+        for reading in &self.others {
+            if answer == Ok(true) {
+                break;
+            }
+            answer = match test(reading) {
+                Ok(false) => answer,
+                other => other,
+            };
+        }
+        answer
+    }
+}
+
+impl<'f, 'a> Reading<'f, 'a> {
+    pub(super) fn attributes(&self) -> &'f Attributes<'a> {
         self.attributes
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'f str> {
+        match self.path {
+            Some(path) if name == "path" => Some(path),
+            _ => self.attributes.get(name),
+        }
     }
 
     fn context(&self) -> &Context<'static, 'static> {
         self.context.get_or_init(|| {
             let mut context = Context::with_env(environment());
-            let map: HashMap<String, String> = self
+            let mut map: HashMap<String, String> = self
                 .attributes
                 .iter()
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect();
+            if let Some(path) = self.path {
+                map.insert("path".to_owned(), path.to_owned());
+            }
             context.add_variable_from_value("attributes", map);
             let cost = i64::try_from(self.attributes.cost()).unwrap_or(i64::MAX);
             context.add_variable_from_value("cost", cost);
@@ -136,9 +183,20 @@ impl Condition {
         &self.text
     }
 
-    /// Whether it holds for a request.
-    pub(crate) fn holds(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        match Value::resolve(&self.expression, facts.context()) {
+    /// Whether its text names this attribute: `attributes["host"]` or `attributes.host`.
+    pub(super) fn reads(&self, attribute: &str) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        self.text.match_indices(attribute).any(|(start, _)| {
+            let (before, rest) = self.text.split_at(start);
+            let ends = !rest[attribute.len()..].starts_with(is_part);
+            let begins = !before.ends_with(is_part) || before.ends_with("attributes.");
+            begins && ends
+        })
+    }
+
+    /// Whether it holds for a request in this reading.
+    pub(super) fn holds(&self, reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
+        match Value::resolve(&self.expression, reading.context()) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(_) | Err(_) => Err(ConditionFailed),
         }
@@ -336,7 +394,7 @@ mod tests {
         let attributes = attributes.with_cost(3);
         Condition::parse(text)
             .unwrap()
-            .holds(&Facts::of(&attributes))
+            .holds(&Facts::of(&attributes).normal)
     }
 
     #[test]

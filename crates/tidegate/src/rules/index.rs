@@ -113,8 +113,13 @@ impl Index {
         {
             self.paths.collect(path, &mut found);
         }
+        for path in attributes.other_paths() {
+            self.paths.collect(path, &mut found);
+        }
         if !self.values.is_empty() {
-            for (name, value) in attributes.iter() {
+            let other_paths = attributes.other_paths().iter();
+            let other_paths = other_paths.map(|path| ("path", path.as_str()));
+            for (name, value) in attributes.iter().chain(other_paths) {
                 let places = self.values.get(name).and_then(|values| values.get(value));
                 found.extend(places.into_iter().flatten().copied());
             }

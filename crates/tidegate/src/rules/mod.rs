@@ -76,6 +76,8 @@ pub struct RuleSet {
     index: Index,
     /// The attributes `header.*` that any of them asks about.
     headers: Vec<String>,
+    /// Whether any of them asks for the host of a request.
+    reads_host: bool,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
     /// How rules are found that are written as descriptors. Then only by these.
@@ -141,6 +143,7 @@ impl RuleSet {
         let headers: BTreeSet<&str> = rules.iter().flat_map(|rule| rule.headers()).collect();
         let headers = headers.into_iter().map(str::to_owned).collect();
         Self {
+            reads_host: rules.iter().any(|rule| rule.reads_host()),
             rules,
             by_id,
             index,
@@ -238,6 +241,11 @@ impl RuleSet {
     /// read of a request's headers. Names that a condition puts together are not among them.
     pub fn header_attributes(&self) -> &[String] {
         &self.headers
+    }
+
+    /// Whether any of them asks for the host of a request: one without a host would escape it.
+    pub fn reads_host(&self) -> bool {
+        self.reads_host
     }
 
     /// The rule at this place.

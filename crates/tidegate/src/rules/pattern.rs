@@ -1,8 +1,8 @@
 //! What a rule may say about paths and hosts, and whether a request fits.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
+use crate::host;
 use crate::path::{self, EncodedSlashes};
 
 /// How many segments a pattern may have.
@@ -123,23 +123,35 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let name = text.strip_prefix("*.").unwrap_or(text);
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-        let is_name = name.chars().all(fits) && name.split('.').all(|label| !label.is_empty());
-        // An address in brackets is a host, too.
-        let bracketed = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        let is_address = bracketed.is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
-        if !is_name && !is_address {
-            return Err(format!(
+    /// Reads a pattern, in the words of a refusal if it is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (star, name) = match text.strip_prefix("*.") {
+            Some(name) => ("*.", name),
+            None => ("", text),
+        };
+        let fits = |normal: &str| {
+            // There is nothing below an address.
+            let is_address = star.is_empty() && name.ends_with(']');
+            is_address || (name.eq_ignore_ascii_case(normal) && !name.starts_with('['))
+        };
+        match host::normalise(name) {
+            Ok(normal) if fits(&normal) => Ok(Self {
+                text: format!("{star}{normal}"),
+            }),
+            _ => Err(format!(
                 "`{text}` is not a host; write for example `api.example.com` or `*.example.org`, without a scheme, a port, a path or a dot at the end"
-            ));
+            )),
         }
-        Ok(Self {
-            text: text.to_ascii_lowercase(),
-        })
+    }
+
+    /// Whether it is about all names below one.
+    pub fn is_wildcard(&self) -> bool {
+        self.text.starts_with('*')
+    }
+
+    /// How long its text is: of two patterns for names below others, the longer one is the nearer.
+    pub fn length(&self) -> usize {
+        self.text.len()
     }
 
     /// The name, or the name below which all are meant, with its dot.
@@ -150,8 +162,8 @@ impl HostPattern {
         }
     }
 
-    /// Whether a lower-case host fits.
-    pub(super) fn matches(&self, host: &str) -> bool {
+    /// Whether a [normal](host::normalise) host fits.
+    pub fn matches(&self, host: &str) -> bool {
         match self.parts() {
             (true, suffix) => host.len() > suffix.len() && host.ends_with(suffix),
             (false, name) => host == name,
@@ -205,5 +217,12 @@ mod tests {
         assert!(!below.matches("example.org") && !below.matches("badexample.org"));
         let exact = HostPattern::parse("api.example.com").unwrap();
         assert!(exact.matches("api.example.com") && !below.matches("api.example.com"));
+        let address = HostPattern::parse("[2001:DB8:0::7]").unwrap();
+        assert!(address.matches("[2001:db8::7]"));
+        for text in [
+            "a:80", "a.", "*.", "*", "*.[::1]", "[::1]:80", "[a]", "a..b",
+        ] {
+            assert!(HostPattern::parse(text).is_err(), "{text}");
+        }
     }
 }

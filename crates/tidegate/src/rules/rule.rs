@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 
-use super::condition::{Condition, ConditionFailed, Facts};
+use super::condition::{Condition, ConditionFailed, Facts, Reading};
 use super::counts::RuleCounts;
 use super::descriptors::Descriptor;
 use super::hashed;
@@ -269,13 +269,24 @@ impl Rule {
         self.expires_at.is_some()
     }
 
-    /// Whether all parts of `match` hold.
+    /// The condition of `match`, if there is one.
     pub(super) fn condition(&self) -> Option<&Condition> {
         self.matches.when.as_ref()
     }
 
+    /// Whether all parts of `match` hold, for any reading of the request's path.
     pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        self.matches.holds(facts)
+        facts.any(|reading| self.matches.holds(reading))
+    }
+
+    /// Whether it asks for the host of a request, so that one without a host would escape it.
+    pub(super) fn reads_host(&self) -> bool {
+        let matches = &self.matches;
+        let in_condition = |condition: &Condition| condition.reads("host");
+        !matches.host.is_empty()
+            || matches.attributes.iter().any(|(name, _)| name == "host")
+            || self.per.iter().any(|name| name == "host")
+            || matches.when.as_ref().is_some_and(in_condition)
     }
 
     /// Which state a request is charged on.
@@ -410,22 +421,22 @@ impl Rule {
 }
 
 impl Match {
-    fn holds(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        let attributes = facts.attributes();
-        let fits = fits(&self.path, attributes.get("path"), PathPattern::matches)
-            && fits(&self.method, attributes.get("method"), |method, given| {
+    fn holds(&self, reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
+        let fits = fits(&self.path, reading.get("path"), PathPattern::matches)
+            && fits(&self.method, reading.get("method"), |method, given| {
                 method == given
             })
-            && fits(&self.host, attributes.get("host"), HostPattern::matches)
+            && fits(&self.host, reading.get("host"), HostPattern::matches)
             && (self.ip.is_empty()
-                || attributes
+                || reading
+                    .attributes()
                     .ip()
                     .is_some_and(|ip| self.ip.iter().any(|net| net.contains(&ip))))
             && self.attributes.iter().all(|(name, wanted)| {
-                fits(wanted, attributes.get(name), |value, given| value == given)
+                fits(wanted, reading.get(name), |value, given| value == given)
             });
         match &self.when {
-            Some(condition) if fits => condition.holds(facts),
+            Some(condition) if fits => condition.holds(reading),
             _ => Ok(fits),
         }
     }

@@ -10,6 +10,7 @@ mod local;
 mod matching;
 mod oracle;
 mod parts;
+mod readings;
 mod receipts;
 mod replacing;
 mod switched;

@@ -175,11 +175,74 @@ async fn a_host_is_told_once() {
         status(&app, hosts(&["other.example.com", "api.example.com"])).await,
         400
     );
-    let mut whole = request("http://api.example.com/");
-    whole
-        .headers_mut()
-        .insert("host", "other.example.com".parse().unwrap());
-    assert_eq!(status(&app, whole).await, 429, "the URI's counts");
+    for (uri, host, expected) in [
+        ("http://api.example.com/", "API.example.com:80", 429),
+        // A service may go by either.
+        ("http://api.example.com/", "other.example.com", 400),
+        ("http://other.example.com/", "api.example.com", 400),
+    ] {
+        let mut whole = request(uri);
+        whole.headers_mut().insert("host", host.parse().unwrap());
+        assert_eq!(status(&app, whole).await, expected, "{uri} {host}");
+    }
+}
+
+#[tokio::test]
+async fn no_form_of_a_host_gets_around_a_rule() {
+    let list = "- {id: h, match: {host: api.example.com}, per: [], limit: blocked}";
+    let layer = RateLimitLayer::new(gate(list));
+    let limited = app(layer.clone());
+    let with_host = |host: &str| {
+        let mut request = request("/");
+        request.headers_mut().insert("host", host.parse().unwrap());
+        request
+    };
+    for host in [
+        "api.example.com.",
+        "API.example.com:8080",
+        "api.example.com.:1",
+    ] {
+        assert_eq!(status(&limited, with_host(host)).await, 429, "{host}");
+    }
+    for host in [
+        "api.example.com:x",
+        "api.example.com:8x",
+        "api.example.com:80:80",
+        "api.example.com..",
+        "api%2eexample.com",
+        "[api.example.com]",
+    ] {
+        let refused = send(&limited, with_host(host)).await;
+        assert_eq!(refused.status(), 400, "{host}");
+        let body = text(refused).await;
+        assert!(body.contains("is not a host"), "{body}");
+    }
+    assert_eq!(status(&limited, request("/")).await, 400, "without a host");
+    // A program may say that it does not mind, or which host it is.
+    let open = app(layer.clone().allow_missing_host());
+    assert_eq!(status(&open, request("/")).await, 200);
+    let named = app(layer.attributes(|_, attributes| attributes.set("host", "api.example.com")));
+    assert_eq!(status(&named, request("/")).await, 429);
+    // Where no rule asks for a host, none is needed.
+    let free = app(RateLimitLayer::new(gate(LOGIN)));
+    assert_eq!(status(&free, request("/")).await, 200);
+}
+
+#[tokio::test]
+async fn a_service_that_resolves_nothing_is_limited_by_the_path_as_it_was_sent() {
+    let list = "- {id: search, match: {path: /v1/**}, per: [ip], limit: 1/minute}";
+    for path in [
+        "/v1/search/foo%2f..%2f..%2f..%2fx",
+        "/v1/files/a/../../../x",
+        "/v1/files/%2e%2e/%2e%2e/x",
+        "/v1/search/..;/..;/..;/x",
+        "/v1/..%3b/x",
+        "/v1%2fsearch/../../x",
+    ] {
+        let app = app(RateLimitLayer::new(gate(list)));
+        assert_eq!(status(&app, request("/v1/search/foo")).await, 200);
+        assert!(counts_as(&app, request(path)).await, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -94,6 +94,10 @@ fn a_check_is_decided_by_the_rules() {
             "ERR attribute `ip` must be an IPv4 or IPv6 address",
         ),
         (
+            "TG.CHECK host api.example.com:x",
+            "ERR attribute `host`: `api.example.com:x` is not a host",
+        ),
+        (
             "TG.CHECK a 1 COST -1",
             "ERR COST must be a whole number from 0, and is `-1`",
         ),

@@ -152,13 +152,41 @@ async fn what_a_client_writes_switches_no_limit_off() {
 async fn a_request_of_which_nobody_knows_what_it_is_about_is_denied() {
     let server = start(EACH).await;
     let mut client = server.client().await;
-    for unreadable in ["ip=nowhere", "path=/v1/%zz"] {
+    for unreadable in [
+        "ip=nowhere",
+        "path=/v1/%zz",
+        "host=api.example.com:x",
+        "host=api.example.com:80:80",
+        "host=[api.example.com]",
+    ] {
         let asked = request(&["remote_address=203.0.113.7", unreadable]);
         let (is_allowed, statuses) = client.told(asked).await;
         assert!(!is_allowed, "{unreadable}");
         assert_eq!(statuses[0], (true, 2), "nothing was charged");
         assert!(!statuses[1].0, "{unreadable}");
     }
+}
+
+#[tokio::test]
+async fn a_path_that_envoy_sends_on_as_it_came_is_limited_by_every_reading() {
+    let rules = "rules: [{id: path, match: {path: /v1/**}, per: [], limit: 100/hour}]";
+    let server = start(rules).await;
+    let mut client = server.client().await;
+    for (left, path) in (0..100).rev().zip([
+        "/v1/search/foo",
+        "/v1/search/foo%2f..%2f..%2f..%2fx",
+        "/v1/files/a/../../../x",
+        "/v1/search/..;/..;/..;/x",
+        "/x/../v1",
+    ]) {
+        let asked = request(&[&format!("path={path}")]);
+        assert_eq!(
+            client.told(asked).await,
+            (true, vec![(true, left)]),
+            "{path}"
+        );
+    }
+    server.end().await;
 }
 
 #[tokio::test]

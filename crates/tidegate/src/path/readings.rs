@@ -1,0 +1,139 @@
+//! What servers make of a path that reaches them in the spelling in which it came.
+//!
+//! A gateway sends on what it matched. A proxy that only asks, and a middleware, do not: the server gets
+//! the path as the client wrote it, and servers do not agree on what it means.
+
+use std::borrow::Cow;
+
+use super::{EncodedSlashes, PathError, already_normal, decode, resolve};
+
+/// What servers may take a path for. Almost every path has one reading only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readings<'p> {
+    /// The normal form, as of [`normalise`](super::normalise).
+    pub normal: Cow<'p, str>,
+    /// The other readings, without repetitions. Each begins with `/` and has no `//`.
+    pub others: Vec<String>,
+}
+
+/// How a server resolves the segments of a path, where that is not the normal form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resolution {
+    /// `..` is a name like any other: Express, WSGI, Rack.
+    Never,
+    /// `//` is one slash, then `..` removes a segment: nginx, Go.
+    Collapsed,
+    /// `..` removes a segment, which may be empty: the URL Standard.
+    Uncollapsed,
+}
+
+/// The readings of a path that is not sent on in its normal form.
+///
+/// There is more than one only if the path has dot segments or `;`, in any spelling: the raw segments, each
+/// decoded; the normal form; and those between the two, in which dot segments are resolved and `;` is kept.
+/// With [`EncodedSlashes::Decode`], an encoded slash and a backslash may be slashes or not, and there are
+/// these readings for each case.
+///
+/// ```
+/// use tidegate::path::{EncodedSlashes, readings};
+///
+/// let read = readings("/v1/files/../../login", EncodedSlashes::Keep)?;
+/// assert_eq!(read.normal, "/login");
+/// assert_eq!(read.others, ["/v1/files/../../login"]);
+/// assert!(readings("//v1/%6cogin", EncodedSlashes::Keep)?.others.is_empty());
+/// # Ok::<(), tidegate::path::PathError>(())
+/// ```
+pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, PathError> {
+    if let Some(normal) = already_normal(path, slashes)
+        && (slashes == EncodedSlashes::Keep || !normal.contains('\\'))
+    {
+        return Ok(Readings {
+            normal: Cow::Borrowed(normal),
+            others: Vec::new(),
+        });
+    }
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let decoded = decode(path, slashes)?;
+    let normal = resolve(&decoded);
+    let has_hidden_slash = slashes == EncodedSlashes::Decode && has_hidden_slash(path);
+    let mut others = Vec::new();
+    if normal != decoded || has_hidden_slash {
+        for form in forms(path, decoded, slashes)? {
+            for reading in [
+                read_as(&form, Resolution::Never),
+                resolve(&form),
+                read_as(&form, Resolution::Collapsed),
+                read_as(&form, Resolution::Uncollapsed),
+            ] {
+                if reading != normal && !others.contains(&reading) {
+                    others.push(reading);
+                }
+            }
+        }
+    }
+    Ok(Readings {
+        normal: Cow::Owned(normal),
+        others,
+    })
+}
+
+/// The decoded forms of a path that servers begin with.
+fn forms(path: &str, decoded: String, slashes: EncodedSlashes) -> Result<Vec<String>, PathError> {
+    let mut forms = vec![decoded];
+    if slashes == EncodedSlashes::Decode && has_hidden_slash(path) {
+        forms.push(forms[0].replace('\\', "/"));
+        forms.push(decode(path, EncodedSlashes::Keep)?);
+        forms.push(decode(&path.replace('\\', "/"), EncodedSlashes::Keep)?);
+    }
+    // Servlet containers cut parameters before they decode, so that `%3b` begins none.
+    if path.contains(';') && has_escape(path, *b"3b") {
+        let pieces = path
+            .split_inclusive('/')
+            .map(|piece| match piece.split_once(';') {
+                Some((name, rest)) if rest.ends_with('/') => format!("{name}/"),
+                Some((name, _)) => name.to_owned(),
+                None => piece.to_owned(),
+            });
+        forms.push(decode(&pieces.collect::<String>(), slashes)?);
+    }
+    Ok(forms)
+}
+
+/// Whether a path has an encoded slash, a backslash or an encoded backslash: servers do not agree on which
+/// of them separate segments.
+pub fn has_hidden_slash(path: &str) -> bool {
+    path.contains('\\') || has_escape(path, *b"5c") || has_escape(path, *b"2f")
+}
+
+fn has_escape(path: &str, digits: [u8; 2]) -> bool {
+    let mut windows = path.as_bytes().windows(3);
+    windows.any(|window| window[0] == b'%' && window[1..].eq_ignore_ascii_case(&digits))
+}
+
+fn read_as(decoded: &str, resolution: Resolution) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut names_directory = true;
+    for segment in decoded.strip_prefix('/').unwrap_or(decoded).split('/') {
+        names_directory = true;
+        match (segment, resolution) {
+            ("", Resolution::Uncollapsed) => segments.push(segment),
+            ("", _) | (".", Resolution::Collapsed | Resolution::Uncollapsed) => {}
+            ("..", Resolution::Collapsed | Resolution::Uncollapsed) => {
+                segments.pop();
+            }
+            _ => {
+                segments.push(segment);
+                names_directory = false;
+            }
+        }
+    }
+    let mut path = String::with_capacity(decoded.len() + 1);
+    for segment in segments.iter().filter(|segment| !segment.is_empty()) {
+        path.push('/');
+        path.push_str(segment);
+    }
+    if names_directory || path.is_empty() {
+        path.push('/');
+    }
+    path
+}
