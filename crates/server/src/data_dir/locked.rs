@@ -102,7 +102,14 @@ impl LockedDir {
         let mut is_new = true;
         self.publish(&path, text, |temporary| {
             // Unlike a rename, a link never replaces what is there.
-            match fs::hard_link(temporary, &path) {
+            let linked = match fs::hard_link(temporary, &path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    // Some file systems of networks and containers have no links.
+                    create_directly(&path, text)
+                }
+                linked => linked,
+            };
+            match linked {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_new = false,
                 linked => linked?,
             }
@@ -172,6 +179,15 @@ fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Writes a file that is not there yet under its own name. If that fails half way, it is gone again.
+fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
+    write_new(path, text).inspect_err(|error| {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            let _ = fs::remove_file(path);
+        }
+    })
+}
+
 /// Makes a directory, and those above it, and sees to it that they are on the disk.
 pub(super) fn make(path: &Path) -> Result<(), DataDirError> {
     if path.is_dir() {
@@ -205,4 +221,19 @@ pub(super) fn make(path: &Path) -> Result<(), DataDirError> {
 /// Waits until the names in a directory are on the disk.
 pub(super) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_created_without_links_too_and_never_over_another() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("token");
+        create_directly(&path, b"first").unwrap();
+        let again = create_directly(&path, b"second").unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+    }
 }
