@@ -25,7 +25,7 @@ local function remove_foreign(key, wanted)
 end
 
 local function is_negative(text)
-  return text and match(text, '^%-%d')
+  return text and module('counts').is_negative(text)
 end
 
 local function heal_slots(key)
@@ -56,14 +56,32 @@ local function held_by_all(key, companion)
   return held
 end
 
+-- Removes the leases that end before any clock began.
+local function remove_ended_before_time(key, companion)
+  local removed = false
+  while true do
+    local ids = call('ZRANGEBYSCORE', key, '-inf', '(0', 'LIMIT', 0, AT_ONCE)
+    if #ids == 0 then
+      return removed
+    end
+    call('ZREM', key, unpack(ids))
+    call('HDEL', companion, unpack(ids))
+    removed = true
+  end
+end
+
 local function heal_leases(key, companion)
   local known, found = call('HMGET', companion, 'at', 'held'), NOTHING
+  local is_shorter = remove_ended_before_time(key, companion)
+  if is_shorter then
+    found = NEGATIVE
+  end
   if is_negative(known[1]) then
     call('HSET', companion, 'at', 0)
     found = NEGATIVE
   end
   local held = known[2] and match(known[2], '^%-?%d+$') and tonumber(known[2])
-  if held and held < call('ZCARD', key) then
+  if held and (is_shorter or held < call('ZCARD', key)) then
     call('HSET', companion, 'held', held_by_all(key, companion))
     found = NEGATIVE
   end

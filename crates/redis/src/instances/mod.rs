@@ -36,8 +36,16 @@ const KEY: &str = "tg:{instances}";
 const LEFT_KEY: &str = "tg:{instances}:left";
 
 /// All instances read one clock, that of Redis, so theirs may differ. Returns how many there are; with
-/// their names and those that left, if there are few or not as many as the caller knows.
+/// their names and those that left, if there are few or not as many as the caller knows. Keys of a type that
+/// no version uses are replaced; how many is the last number.
 const ANNOUNCE: &str = "
+local replaced = 0
+for _, key in ipairs(KEYS) do
+  local found = redis.call('TYPE', key).ok
+  if found ~= 'zset' and found ~= 'none' then
+    replaced = replaced + redis.call('DEL', key)
+  end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
@@ -48,7 +56,7 @@ if count > tonumber(ARGV[4]) and count == tonumber(ARGV[3]) then
   return { count }
 end
 local left = redis.call('ZRANGEBYSCORE', KEYS[2], now, '+inf')
-return { count, redis.call('ZRANGE', KEYS[1], 0, -1), left }
+return { count, redis.call('ZRANGE', KEYS[1], 0, -1), left, replaced }
 ";
 
 const LEAVE: &str = "
@@ -102,6 +110,8 @@ struct Heard {
 struct Answer {
     card: u64,
     names: Option<(Vec<String>, Vec<String>)>,
+    /// Whether a key had to be replaced.
+    has_replaced: bool,
 }
 
 impl Instances {
@@ -173,6 +183,12 @@ impl Instances {
         let asked_at = now();
         let answer = router.command(KEY, command, asked_at + EVERY).await;
         if let Some(answer) = answer.ok().and_then(Answer::read) {
+            if answer.has_replaced {
+                tracing::warn!(
+                    key = KEY,
+                    "the list of servers in Redis had a type that no version uses; it was removed and begins anew"
+                );
+            }
             self.heard(answer, asked_at);
         }
     }
@@ -225,6 +241,7 @@ impl Answer {
         Some(Self {
             card: u64::try_from(card).ok()?,
             names,
+            has_replaced: matches!(values.next(), Some(Value::Int(replaced)) if replaced > 0),
         })
     }
 }

@@ -139,3 +139,28 @@ async fn a_negative_number_is_refused_once_and_never_grants_more() {
     let damage = damage_of(&store);
     assert_eq!(damage, [("places".to_owned(), 1), ("slots".to_owned(), 1)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_with_a_negative_end_are_removed_and_the_others_stay() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let holders = Limit::concurrent(3).unwrap();
+    for end in ["-5", "-inf"] {
+        let mine = Asked::new(Scope::new("places@"), &holders, end);
+        ask(&mine, &store).await.unwrap();
+        let name = name_of(&server, end);
+        let _: u64 = server.query(&["ZADD", &name, end, "planted"]);
+        let companion = [&name, ":leases"].concat();
+        let _: u64 = server.query(&["HSET", &companion, "held", "2", "planted", "1 60000"]);
+        let error = ask(&mine, &store).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadState(_)), "{error:?}");
+        let mut admitted = 0;
+        for _ in 0..4 {
+            admitted += u32::from(ask(&mine, &store).await.unwrap().allowed);
+        }
+        assert_eq!(admitted, 2, "{end}: 1 of 3 was held");
+        let planted: Option<String> = server.query(&["HGET", &companion, "planted"]);
+        assert_eq!(planted, None);
+    }
+    assert_eq!(damage_of(&store), [("places".to_owned(), 2)]);
+}

@@ -98,6 +98,23 @@ async fn when_redis_forgets_them_they_count_as_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_another_type_is_replaced_and_they_go_on_counting() {
+    let server = RedisServer::start();
+    let stores = three(&server).await;
+    for key in ["tg:{instances}", "tg:{instances}:left"] {
+        let _: u64 = server.query(&["DEL", key]);
+        let _: String = server.query(&["SET", key, "foreign"]);
+    }
+    let fourth = store(&server.url()).await;
+    wait_for(&fourth, 4).await;
+    for store in &stores {
+        wait_for(store, 4).await;
+    }
+    fourth.leave().await;
+    wait_for(&stores[0], 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_restarted_knows_the_others_and_is_the_same_one() {
     let server = RedisServer::start();
     let [first, second, third] = three(&server).await;

@@ -102,7 +102,11 @@ impl Lane {
             hop::put_upgrade(headers, protocol.clone());
         }
         let body = match progress {
-            Some(_) if upgrade.is_none() && !hop::is_grpc(headers) => {
+            // gRPC needs HTTP/2; over HTTP/1 the word would be a way around the rate.
+            Some(_)
+                if upgrade.is_none()
+                    && !(head.version == Version::HTTP_2 && hop::is_grpc(headers)) =>
+            {
                 body.at_least(self.gateway.body_rate)
             }
             _ => body,

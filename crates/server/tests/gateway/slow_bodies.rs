@@ -1,11 +1,19 @@
 //! Clients that send the bodies of their requests as slowly as they can.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::client::Client;
-use crate::place::{Gateway, NO_RULES};
+use crate::place::{Gateway, NO_RULES, within};
 use crate::upstream::Upstream;
 
 /// Between two bytes of a body.
@@ -27,46 +35,77 @@ fn post(headers: &str) -> String {
 
 #[tokio::test]
 async fn a_body_that_drips_is_408_and_the_server_is_let_go() {
-    let mut upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, "").await;
-    let (client, mut server, _) = gateway.begin(&mut upstream, &post("")).await;
-    let (reads, mut writes) = client.stream.into_split();
-    let drips = tokio::spawn(async move {
-        while writes.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(DRIP).await;
-        }
-    });
-    let mut answer = Vec::new();
-    let mut reads = reads;
-    let reading = tokio::io::AsyncReadExt::read_to_end(&mut reads, &mut answer);
-    let _ = tokio::time::timeout(Duration::from_secs(20), reading)
-        .await
-        .unwrap();
-    let answer = String::from_utf8(answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    let came = server.rest().await;
-    assert!(came.len() < 30, "{came:?}");
-    drips.abort();
+    // There is no gRPC over HTTP/1, so its name is no way around the rate.
+    for headers in ["", "content-type: application/grpc\r\n"] {
+        let mut upstream = Upstream::start().await;
+        let gateway = gateway(&upstream, "").await;
+        let (client, mut server, _) = gateway.begin(&mut upstream, &post(headers)).await;
+        let (mut reads, mut writes) = client.stream.into_split();
+        let drips = tokio::spawn(async move {
+            while writes.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(DRIP).await;
+            }
+        });
+        let mut answer = Vec::new();
+        let _ = within(reads.read_to_end(&mut answer)).await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{headers}: {answer}");
+        let came = server.rest().await;
+        assert!(came.len() < 30, "{came:?}");
+        drips.abort();
+    }
 }
 
 #[tokio::test]
-async fn streams_of_grpc_and_bodies_without_a_rate_may_take_their_time() {
-    for (settings, headers) in [
-        ("", "content-type: application/grpc+proto\r\n"),
-        ("body_min_rate: off\n", ""),
-    ] {
-        let mut upstream = Upstream::start().await;
-        let gateway = gateway(&upstream, settings).await;
-        let (client, mut server, _) = gateway.begin(&mut upstream, &post(headers)).await;
-        let mut client: Client = client;
-        for _ in 0..30 {
-            client.send("x").await;
-            tokio::time::sleep(DRIP).await;
-        }
-        assert_eq!(server.bytes(30).await.len(), 30);
-        server.send_ok("ok").await;
-        assert!(client.answer().await.ends_with("ok"));
+async fn bodies_without_a_rate_may_take_their_time() {
+    let mut upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "body_min_rate: off\n").await;
+    let (mut client, mut server, _) = gateway.begin(&mut upstream, &post("")).await;
+    for _ in 0..30 {
+        client.send("x").await;
+        tokio::time::sleep(DRIP).await;
     }
+    assert_eq!(server.bytes(30).await.len(), 30);
+    server.send_ok("ok").await;
+    assert!(client.answer().await.ends_with("ok"));
+}
+
+/// Whether a body that drips over HTTP/2 comes through whole.
+async fn is_taken_over_http2(kind: &str) -> bool {
+    let mut upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    let stream = within(TcpStream::connect(gateway.address)).await.unwrap();
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = within(handshake).await.unwrap();
+    tokio::spawn(connection);
+    let drips = stream::unfold(0, |sent| async move {
+        tokio::time::sleep(DRIP).await;
+        let frame = Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")));
+        (sent < 30).then_some((frame, sent + 1))
+    });
+    let request = Request::post("http://a/package.Service/Method")
+        .header("content-type", kind)
+        .header("content-length", "30")
+        .body(StreamBody::new(Box::pin(drips)))
+        .unwrap();
+    let asking = tokio::spawn(client.send_request(request));
+    let mut server = upstream.accept().await;
+    server.head().await;
+    let mut came = Vec::new();
+    let _ = within((&mut server.stream).take(30).read_to_end(&mut came)).await;
+    if came.len() == 30 {
+        server.send_ok("ok").await;
+    }
+    let answer = within(asking).await.unwrap();
+    let is_ok = answer.is_ok_and(|answer| answer.status() == StatusCode::OK);
+    assert_eq!(is_ok, came.len() == 30, "{kind}");
+    is_ok
+}
+
+#[tokio::test]
+async fn streams_of_grpc_may_take_their_time() {
+    assert!(is_taken_over_http2("application/grpc+proto").await);
+    assert!(!is_taken_over_http2("application/json").await);
 }
 
 #[tokio::test]
