@@ -29,7 +29,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     settings.key_secret = std::env::var("KEY_SECRET").ok().map(String::into_bytes);
     let store = RedisStore::open(settings);
     if let Err(problem) = store.connected(Duration::from_secs(1)).await {
-        eprintln!("Redis does not answer yet, each rule does what its `on_store_failure` says: {problem}");
+        eprintln!(
+            "Redis does not answer yet, each rule does what its `on_store_failure` says: {problem}"
+        );
     }
     let gate = Arc::new(Gate::new(store.clone(), rules));
     tokio::spawn(reconcile(Arc::clone(&gate)));

@@ -6,9 +6,7 @@ use crate::from::ask;
 use crate::guide::Guide;
 use crate::headers::{Passing, a_response_is_streamed, each_header_arrives_once};
 use crate::proxy::{Proxy, program};
-use crate::story::{
-    Manners, Setup, status_with_stopped_server, status_without_server, tell,
-};
+use crate::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
 
 /// Caddy with a site of the guide.
 pub(crate) fn start(setup: &Setup, site: &str) -> Proxy {

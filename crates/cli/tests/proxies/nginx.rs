@@ -6,9 +6,7 @@ use crate::from::ask;
 use crate::guide::Guide;
 use crate::headers::{Passing, each_header_arrives_once};
 use crate::proxy::{Proxy, program};
-use crate::story::{
-    Manners, Setup, status_with_stopped_server, status_without_server, tell,
-};
+use crate::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
 
 /// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
 pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {

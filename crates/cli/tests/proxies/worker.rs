@@ -70,7 +70,9 @@ fn a_worker_asks_before_it_forwards() {
     // A lease is given back: the limit is one at a time, and none comes free by itself.
     for _ in 0..3 {
         let is_served = || get(&proxy, "/reports", "k1").status == 200;
-        wait_until("a lease is released", PATIENCE, || is_served().then_some(()));
+        wait_until("a lease is released", PATIENCE, || {
+            is_served().then_some(())
+        });
     }
     get(&proxy, "/v1/%zz", "k1").with_status(400);
     assert_eq!(status_with_stopped_server(&setup, &proxy), 503);
@@ -81,7 +83,8 @@ fn a_worker_asks_before_it_forwards() {
 fn a_worker_can_go_on_without_a_server() {
     let guide = Guide::open("other-gateways.md");
     let setup = setup(&guide);
-    let module = guide.blocks("js")[0].replace("undecided = { status: 503,", "undecided = { status: 200,");
+    let module =
+        guide.blocks("js")[0].replace("undecided = { status: 503,", "undecided = { status: 200,");
     let proxy = start(&setup, &module);
     assert_eq!(status_with_stopped_server(&setup, &proxy), 200);
     assert_eq!(status_without_server(setup, &proxy), 200);
