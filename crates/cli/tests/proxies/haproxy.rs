@@ -1,4 +1,4 @@
-//! HAProxy, by a script in Lua.
+//! `HAProxy`, by a script in Lua.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::story::{Manners, Setup, status_with_stopped_server, status_without_se
 
 const PAGE: &str = "other-gateways.md";
 
-/// HAProxy with the script and a configuration of the guide. `asking` is where the script asks.
+/// `HAProxy` with the script and a configuration of the guide. `asking` is where the script asks.
 pub(crate) fn start(setup: &Setup, configuration: &str, asking: &ReservedPort) -> Proxy {
     Proxy::start(&setup.place, |address| {
         let asking = format!("127.0.0.1:{}", asking.number());
@@ -64,9 +64,10 @@ fn haproxy_sends_each_header_of_a_limit_once() {
 fn haproxy_can_go_on_without_a_server() {
     let setup = Setup::of(&Guide::open(PAGE));
     let configuration = configuration();
-    let lines = configuration.lines();
-    let lines = lines.filter(|line| !line.contains("txn.undecided"));
-    let configuration = lines.map(|line| format!("{line}\n")).collect::<String>();
+    let lines = configuration.split_inclusive('\n');
+    let configuration: String = lines
+        .filter(|line| !line.contains("txn.undecided"))
+        .collect();
     let asking = ReservedPort::new();
     let proxy = start(&setup, &configuration, &asking);
     let ask = || ask(2, proxy.address, "GET /v1/items", &[("x-api-key", "k1")]).status;
