@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use tidegate_testkit::ReservedPort;
+
 use crate::from::ask;
 use crate::guide::Guide;
 use crate::proxy::{Proxy, program};
@@ -145,11 +147,22 @@ fn no_spelling_of_a_path_or_a_host_escapes_behind_nginx() {
 #[test]
 fn no_spelling_of_a_path_or_a_host_escapes_behind_caddy() {
     let guide = Guide::open("caddy.md");
-    nothing_escapes(&guide, |setup| crate::caddy::start(setup, &guide));
+    nothing_escapes(&guide, |setup| {
+        crate::caddy::start(setup, &guide.blocks("caddyfile")[0])
+    });
 }
 
 #[test]
 fn no_spelling_of_a_path_or_a_host_escapes_behind_traefik() {
     let guide = Guide::open("traefik.md");
     nothing_escapes(&guide, |setup| crate::traefik::start(setup, &guide));
+}
+
+#[test]
+fn no_spelling_of_a_path_or_a_host_escapes_behind_haproxy() {
+    let guide = Guide::open("other-gateways.md");
+    let asking = ReservedPort::new();
+    nothing_escapes(&guide, |setup| {
+        crate::haproxy::start(setup, &crate::haproxy::configuration(), &asking)
+    });
 }

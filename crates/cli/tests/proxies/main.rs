@@ -1,5 +1,5 @@
-//! Real proxies before a real server: nginx, Caddy and Traefik, set up as their guides print it. Only
-//! addresses are put in the place of those on the page.
+//! Real proxies in front of a real server: nginx, Caddy, Traefik, `HAProxy` and a JavaScript worker, set up as
+//! their guides print it. Only addresses are replaced.
 //!
 //! Clients come from 127.0.0.2 and above, so that they are others than the proxy, which asks from
 //! 127.0.0.1.
@@ -13,11 +13,14 @@ mod caddy;
 mod express;
 mod from;
 mod guide;
+mod haproxy;
+mod headers;
 mod nginx;
 mod proxy;
 mod story;
 mod traefik;
 mod upstream;
+mod worker;
 
 #[expect(dead_code, reason = "shared with the tests of the service")]
 #[path = "../service/client.rs"]

@@ -4,8 +4,9 @@ use std::process::Command;
 
 use crate::from::ask;
 use crate::guide::Guide;
+use crate::headers::{Passing, each_header_arrives_once};
 use crate::proxy::{Proxy, program};
-use crate::story::{Manners, Setup, status_without_server, tell};
+use crate::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
 
 /// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
 pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
@@ -57,6 +58,18 @@ fn nginx_asks_before_it_forwards() {
 }
 
 #[test]
+fn nginx_sends_each_header_of_a_limit_once() {
+    let guide = Guide::open("nginx.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide.blocks("nginx")[0]);
+    let passing = Passing {
+        when_allowed: true,
+        keeps_own: false,
+    };
+    each_header_arrives_once(&proxy, passing);
+}
+
+#[test]
 fn nginx_can_go_on_without_a_server() {
     let guide = Guide::open("nginx.md");
     let setup = Setup::of(&guide);
@@ -69,5 +82,6 @@ fn nginx_can_go_on_without_a_server() {
     let proxy = start(&setup, &server);
     let ask = || ask(2, proxy.address, "GET /v1/items", &[("x-api-key", "k1")]).status;
     assert_eq!([ask(), ask(), ask(), ask()], [200, 200, 200, 429]);
+    assert_eq!(status_with_stopped_server(&setup, &proxy), 200);
     assert_eq!(status_without_server(setup, &proxy), 200);
 }

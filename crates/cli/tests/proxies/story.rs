@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
+
 use crate::client::Reply;
 use crate::from::ask;
 use crate::guide::Guide;
@@ -24,6 +26,11 @@ impl Setup {
         let place = Place::new();
         place.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
         place.write("rules.yaml", &guide.yaml("rules:"));
+        Self::with_files(place)
+    }
+
+    /// The server with the files of a place, and a service.
+    pub(crate) fn with_files(place: Place) -> Self {
         Self::with(place, Upstream::start(), None)
     }
 
@@ -164,6 +171,14 @@ fn is_denied(reply: &Reply, limit: &str, manners: &Manners) {
     if manners.passes_problem {
         assert_eq!(problem["violated-policies"][0], limit);
     }
+}
+
+/// The status that a client gets while the server has stopped and answers nothing.
+pub(crate) fn status_with_stopped_server(setup: &Setup, proxy: &Proxy) -> u16 {
+    setup.server.signal(Signal::STOP);
+    let status = ask(7, proxy.address, "GET /v1/items", &[]).status;
+    setup.server.signal(Signal::CONT);
+    status
 }
 
 /// The status that clients get when there is nobody who could decide.

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::guide::Guide;
+use crate::headers::{Passing, each_header_arrives_once};
 use crate::proxy::{Proxy, program};
 use crate::story::{Manners, Setup, status_without_server, tell};
 
@@ -31,4 +32,16 @@ fn traefik_asks_before_it_forwards() {
     };
     tell(&setup, &proxy, &manners);
     assert_eq!(status_without_server(setup, &proxy), 500);
+}
+
+#[test]
+fn traefik_sends_each_header_of_a_limit_once_to_denied_clients() {
+    let guide = Guide::open("traefik.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide);
+    let passing = Passing {
+        when_allowed: false,
+        keeps_own: true,
+    };
+    each_header_arrives_once(&proxy, passing);
 }

@@ -5,6 +5,20 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+/// The headers that the service sends itself for paths that end in `/own`, all with the same value.
+pub(crate) const OWN_HEADERS: [&str; 6] = [
+    "retry-after",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "ratelimit",
+    "ratelimit-policy",
+];
+pub(crate) const OWN: &str = "77";
+
+/// The beginning of a response that never ends.
+const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nd\r\ndata: first\n\n\r\n";
+
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -50,16 +64,28 @@ fn serve(stream: TcpStream, remembered: &Mutex<Vec<String>>) {
         if stream.read_exact(&mut body).is_err() {
             return;
         }
-        let is_forbidden = head.contains(" /forbidden ");
+        let reply = reply(head.split(' ').nth(1).unwrap_or_default());
         remembered.lock().unwrap().push(head);
-        let status = if is_forbidden {
-            "403 Forbidden"
-        } else {
-            "200 OK"
-        };
-        let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 6\r\n\r\nserved");
         if stream.get_mut().write_all(reply.as_bytes()).is_err() {
             return;
         }
     }
+}
+
+fn reply(path: &str) -> String {
+    if path.ends_with("/stream") {
+        return STREAM.to_owned();
+    }
+    let status = if path.ends_with("/forbidden") {
+        "403 Forbidden"
+    } else {
+        "200 OK"
+    };
+    let own = OWN_HEADERS.map(|name| format!("{name}: {OWN}\r\n"));
+    let own = if path.ends_with("/own") {
+        own.concat()
+    } else {
+        String::new()
+    };
+    format!("HTTP/1.1 {status}\r\n{own}content-length: 6\r\n\r\nserved")
 }
