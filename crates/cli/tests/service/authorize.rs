@@ -214,7 +214,10 @@ fn a_fragment_hides_neither_a_path_nor_a_key() {
     assert_eq!([ask("/v1/a#/items"), ask("/v1/b#/items")], [200, 429]);
     assert_eq!(ask("/v1/c/items#x"), 429);
     // To Express and nginx all of these are the same key.
-    assert_eq!([ask("/keys?api_key=k#1"), ask("/keys?api_key=k#2")], [200, 429]);
+    assert_eq!(
+        [ask("/keys?api_key=k#1"), ask("/keys?api_key=k#2")],
+        [200, 429]
+    );
     assert_eq!(ask("/keys?api_key=k"), 429);
 }
 

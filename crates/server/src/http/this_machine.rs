@@ -47,7 +47,10 @@ pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
 /// Whether only proxies send a header, also in a spelling that some of them take for the same.
 fn is_of_a_proxy(name: &HeaderName) -> bool {
     let folded = name.as_str().replace('_', "-");
-    *name == FORWARDED || *name == VIA || folded == "x-real-ip" || folded.starts_with("x-forwarded-")
+    *name == FORWARDED
+        || *name == VIA
+        || folded == "x-real-ip"
+        || folded.starts_with("x-forwarded-")
 }
 
 /// Whether a page is of this server itself, as one of these names.

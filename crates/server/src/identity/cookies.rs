@@ -142,7 +142,9 @@ mod tests {
         ];
         for (piece, expected) in table {
             let found = values(piece, b"session").map(|value| value.into_owned());
-            let found: Vec<String> = found.map(|value| String::from_utf8(value).unwrap()).collect();
+            let found: Vec<String> = found
+                .map(|value| String::from_utf8(value).unwrap())
+                .collect();
             assert_eq!(found, expected, "{}", piece.escape_ascii());
         }
     }

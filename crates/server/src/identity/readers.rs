@@ -148,15 +148,21 @@ fn python_pairs(text: &str) -> Vec<(String, String)> {
         let key = r"[\w!\#%&'~`><@,:/$*+\-.^|)(?}{=]";
         let value = r"[\w!\#%&'~`><@,:/$*+\-.^|)(?}{=\[\]]";
         let quoted = r#""(?:[^\\"]|\\.)*""#;
-        let all = format!(
-            r"\A\s*(?P<key>{key}+?)(\s*=\s*(?P<val>{quoted}|{value}*))?\s*(\s+|;|\z)"
-        );
+        let all =
+            format!(r"\A\s*(?P<key>{key}+?)(\s*=\s*(?P<val>{quoted}|{value}*))?\s*(\s+|;|\z)");
         // As for Python's `re.ASCII`, which is about letters and white space only.
         let all = all.replace(r"\w", "A-Za-z0-9_").replace(r"\s", "[ \t]");
         Regex::new(&all).unwrap()
     });
     const RESERVED: [&str; 8] = [
-        "expires", "path", "comment", "domain", "max-age", "version", "samesite", "partitioned",
+        "expires",
+        "path",
+        "comment",
+        "domain",
+        "max-age",
+        "version",
+        "samesite",
+        "partitioned",
     ];
     let (mut pairs, mut rest) = (Vec::new(), text);
     while let Some(found) = PATTERN.captures(rest).filter(|_| !rest.is_empty()) {

@@ -84,7 +84,10 @@ fn escaped(high: u8, low: u8) -> Option<u8> {
 pub(super) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
     let is_list = |mut rest: &[u8]| {
         while let Some(index) = rest.strip_prefix(b"[") {
-            let digits = index.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let digits = index
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
             match index[digits..].strip_prefix(b"]") {
                 Some(behind) => rest = behind,
                 None => return false,
@@ -176,14 +179,37 @@ mod tests {
     #[test]
     fn names_of_parameters_by_hand() {
         for name in [
-            "api_key", "API_KEY", "api.key", "api key", " api_key", "api[key", "api_key[]", "api_key[0]",
-            "api_key[][1]", "[api_key]", "[api_key][]", "[Api.Key][7]",
+            "api_key",
+            "API_KEY",
+            "api.key",
+            "api key",
+            " api_key",
+            "api[key",
+            "api_key[]",
+            "api_key[0]",
+            "api_key[][1]",
+            "[api_key]",
+            "[api_key][]",
+            "[Api.Key][7]",
         ] {
             assert!(is_parameter(name.as_bytes(), b"api_key"), "{name}");
         }
         for name in [
-            "", "[", "[]", "api_keys", "xapi_key", "api-key", "apikey", "api_key[x]", "api_key[", "api_key]",
-            "api_key[0]x", "[api_key", "[api_key]x", "[]api_key", "[[api_key]]",
+            "",
+            "[",
+            "[]",
+            "api_keys",
+            "xapi_key",
+            "api-key",
+            "apikey",
+            "api_key[x]",
+            "api_key[",
+            "api_key]",
+            "api_key[0]x",
+            "[api_key",
+            "[api_key]x",
+            "[]api_key",
+            "[[api_key]]",
         ] {
             assert!(!is_parameter(name.as_bytes(), b"api_key"), "{name}");
         }
