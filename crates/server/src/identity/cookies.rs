@@ -128,7 +128,7 @@ mod tests {
             (b"session=\"real\" a=1",           &["real\" a=", "real"]),
             // Another pair after a comma.
             (b"a=1,session=real",               &["real"]),
-            (b"a=1, b=2 , session = real,x",    &["real,x"]),
+            (b"a=1, b=2 , session = real,x",    &["real,x", "real,x"]),
             (b"session=junk,session=real",      &["junk,session=real", "real"]),
             (b"session=real,x",                 &["real,x"]),
             // White space that begins no pair.
