@@ -35,6 +35,7 @@ mod limiter;
 pub mod path;
 pub mod rules;
 mod value;
+pub mod white_space;
 
 pub use acquire::{AcquireError, Permit};
 pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
@@ -43,7 +44,7 @@ pub use clock::TokioClock;
 pub use decision::Decision;
 pub use gate::Gate;
 pub use limiter::{Limiter, LimiterBuilder};
-pub use value::{AttributeValue, credentials};
+pub use value::{AttributeValue, credentials, credentials_in};
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,

@@ -157,26 +157,34 @@ pub(crate) fn are_credentials(name: &str) -> bool {
 /// assert_eq!(credentials("aToken".into()), "aToken");
 /// ```
 pub fn credentials(value: Cow<'_, str>) -> Cow<'_, str> {
-    const BLANK: [char; 2] = [' ', '\t'];
-    let trimmed = value.trim_matches(BLANK);
-    let Some((scheme, rest)) = trimmed.split_once(BLANK) else {
-        return if trimmed.len() == value.len() {
-            value
-        } else {
-            Cow::Owned(trimmed.to_owned())
-        };
+    match credentials_in(value.as_bytes()) {
+        Cow::Borrowed(form) if form.len() == value.len() => value,
+        // Cut and joined at spaces and tabs, so that text stays text.
+        form => Cow::Owned(String::from_utf8_lossy(&form).into_owned()),
+    }
+}
+
+/// [Credentials](credentials) that need not be text.
+pub fn credentials_in(value: &[u8]) -> Cow<'_, [u8]> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut words = value.split(is_blank).filter(|word| !word.is_empty());
+    let Some(scheme) = words.next() else {
+        return Cow::Borrowed(b"");
     };
-    let mut form = String::with_capacity(trimmed.len());
-    form.push_str(scheme);
-    form.make_ascii_lowercase();
-    for word in rest.split(BLANK).filter(|word| !word.is_empty()) {
-        form.push(' ');
-        form.push_str(word);
+    let mut form = Vec::new();
+    for word in words {
+        if form.is_empty() {
+            form.reserve_exact(value.len());
+            form.extend(scheme.iter().map(u8::to_ascii_lowercase));
+        }
+        form.push(b' ');
+        form.extend_from_slice(word);
     }
-    if form == *value {
-        return value;
+    match form.as_slice() {
+        [] => Cow::Borrowed(scheme),
+        form if form == value => Cow::Borrowed(value),
+        _ => Cow::Owned(form),
     }
-    Cow::Owned(form)
 }
 
 #[cfg(test)]
@@ -224,7 +232,14 @@ mod tests {
         for (written, form) in table {
             assert_eq!(credentials(written.into()), form, "{written:?}");
             assert_eq!(credentials(form.into()), form, "a form is its own form");
+            assert_eq!(*credentials_in(written.as_bytes()), *form.as_bytes());
         }
+    }
+
+    #[test]
+    fn credentials_that_are_not_text_have_one_form_too() {
+        assert_eq!(&*credentials_in(b"BEARER\t \xff "), b"bearer \xff");
+        assert_eq!(&*credentials_in(b" T\xff "), b"T\xff");
     }
 
     fn any_bytes() -> impl Strategy<Value = Vec<u8>> {

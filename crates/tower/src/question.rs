@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
-use http::header::{COOKIE, FORWARDED, HOST};
+use http::header::{AUTHORIZATION, COOKIE, FORWARDED, HOST};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{AddressError, TrustedProxies};
 use tidegate::host::normalise;
 use tidegate::rules::RuleSet;
+use tidegate::white_space::{plain, trimmed};
 use tidegate::{AttributeError, AttributeValue, Attributes};
 
 use crate::error::RequestError;
@@ -151,7 +152,7 @@ pub fn client_address(
 }
 
 /// The values of the header that an attribute `header.*` is about, as one, without the white space around
-/// each of them, which HTTP does not count. Cookies may come in pieces. If clients are counted by the
+/// each of them, which neither HTTP nor any server counts. Cookies may come in pieces. If clients are counted by the
 /// header, its values must be the same: of several, servers take the first, the last or all.
 fn header<'r>(
     headers: &'r HeaderMap,
@@ -160,7 +161,7 @@ fn header<'r>(
 ) -> Result<Option<AttributeValue<'r>>, RequestError> {
     let name = &attribute[HEADER.len()..];
     let values = headers.get_all(name).iter();
-    let mut values = values.map(|value| value.as_bytes().trim_ascii());
+    let mut values = values.map(|value| trimmed(value.as_bytes()));
     let Some(first) = values.next() else {
         return Ok(None);
     };
@@ -183,6 +184,11 @@ fn header<'r>(
         let joined = all.to_mut();
         joined.extend_from_slice(separator);
         joined.extend_from_slice(value);
+    }
+    if name == AUTHORIZATION.as_str()
+        && let Cow::Owned(text) = plain(&all)
+    {
+        all = Cow::Owned(text);
     }
     Ok(Some(AttributeValue::from(all)))
 }

@@ -199,6 +199,29 @@ fn a_path_that_goes_on_as_it_came_loses_no_rule() {
 }
 
 #[test]
+fn a_fragment_hides_neither_a_path_nor_a_key() {
+    let place = Place::new();
+    let settings = format!("{TRUSTING}identify: {{api_key: {{query: api_key}}}}\n");
+    let rules = "- {id: items, match: {path: /v1/*/items}, per: [ip], limit: 1/hour}\n\
+        - {id: keys, match: {path: /keys}, per: [api_key], missing: deny, limit: 1/hour}\n";
+    let server = serve(&place, &settings, rules);
+    let mut client = server.client();
+    let mut ask = |path: &str| {
+        let question = about(path, "203.0.113.7");
+        client.ask_with("GET /v1/authorize", &question, "").status
+    };
+    // Go and wsgiref take the fragment for a part of the path, Express and nginx do not.
+    assert_eq!([ask("/v1/a#/items"), ask("/v1/b#/items")], [200, 429]);
+    assert_eq!(ask("/v1/c/items#x"), 429);
+    // To Express and nginx all of these are the same key.
+    assert_eq!(
+        [ask("/keys?api_key=k#1"), ask("/keys?api_key=k#2")],
+        [200, 429]
+    );
+    assert_eq!(ask("/keys?api_key=k"), 429);
+}
+
+#[test]
 fn an_encoded_slash_is_refused_or_kept_as_at_the_gateway() {
     let hidden = [
         "/v1/search/foo%2f..%2f..%2f..%2fx",

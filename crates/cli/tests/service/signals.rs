@@ -155,4 +155,6 @@ fn it_serves_also_if_it_cannot_say_where() {
     process.kill().unwrap();
     process.wait().unwrap();
     reply.with_status(200);
+    let lock = place.path("tidegate-data/lock");
+    assert!(lock.exists(), "the data directory is in the test's own");
 }

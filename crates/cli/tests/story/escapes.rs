@@ -54,7 +54,7 @@ const TEAM: &[(&str, &str)] = &[("x-team", "ID")];
 const TOKEN: &[(&str, &str)] = &[("authorization", "Bearer ID")];
 
 #[rustfmt::skip]
-const ATTEMPTS: [Attempt; 33] = [
+const ATTEMPTS: [Attempt; 49] = [
     // A second identity.
     attempt("/keys", KEY, "/keys?api_key=ID",           &[("x-api-key", "junk")],                                   Ends::Refused),
     attempt("/keys", KEY, "/keys?api_key=junk",         &[("x-api-key", "ID")],                                     Ends::Refused),
@@ -66,7 +66,23 @@ const ATTEMPTS: [Attempt; 33] = [
     attempt("/teams", TEAM, "/teams",                   &[("x-team", "ID"), ("x-team", "ID")],                      Ends::Counted),
     attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session=ID; session=x")],                     Ends::Refused),
     attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "Bearer ID"), ("authorization", "x")],  Ends::Refused),
+    attempt("/keys", KEY, "/keys?[api_key]=ID",         &[("x-api-key", "junk")],                                   Ends::Refused),
+    attempt("/keys", KEY, "/keys?API_KEY=ID",           &[("x-api-key", "junk")],                                   Ends::Refused),
+    attempt("/keys", KEY, "/keys?api.key=ID",           &[("x-api-key", "junk")],                                   Ends::Refused),
+    attempt("/keys", KEY, "/keys?api_key=x;api_key=ID", &[],                                                        Ends::Refused),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session=x session=ID")],                      Ends::Refused),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session=ID Path=/x")],                        Ends::Refused),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session=x,session=ID")],                      Ends::Refused),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "Session=ID; session=x")],                     Ends::Refused),
     // Another spelling.
+    attempt("/keys", KEY, "/keys?api_key=ID#x",         &[],                                                        Ends::Counted),
+    attempt("/keys", KEY, "/keys",                      &[("x-api-key", "ID\u{a0}")],                               Ends::Counted),
+    attempt("/keys", KEY, "/keys?API_KEY=ID",           &[],                                                        Ends::Counted),
+    attempt("/keys", KEY, "/keys?%5Bapi_key%5D=ID",     &[],                                                        Ends::Counted),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session=\u{2003}ID\u{a0}\u{a0}")],            Ends::Counted),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "a=1 session=ID")],                            Ends::Counted),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "a=1,SESSION=ID")],                            Ends::Counted),
+    attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "Bearer \u{a0}ID")],                    Ends::Counted),
     attempt("/keys", KEY, "/keys?api_key=ID",           &[],                                                        Ends::Counted),
     attempt("/keys", KEY, "/keys?api_key=%ID",          &[],                                                        Ends::Counted),
     attempt("/keys", KEY, "/keys?%61pi_key=%ID",        &[],                                                        Ends::Counted),

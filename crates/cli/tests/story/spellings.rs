@@ -51,7 +51,7 @@ impl Door {
 }
 
 #[rustfmt::skip]
-const PATHS: [(&str, [Ends; 4]); 15] = [
+const PATHS: [(&str, [Ends; 4]); 16] = [
     // path                                  told     raw      proxied  resolved
     ("/v1/search/foo",                      [Counted, Counted, Counted, Counted]),
     ("//v1//search/f%6fo?x=/../..",         [Counted, Counted, Counted, Counted]),
@@ -63,6 +63,7 @@ const PATHS: [(&str, [Ends; 4]); 15] = [
     ("/v1/..;/x",                           [Other,   Counted, Counted, Other]),
     ("/v1/..%3b/x",                         [Other,   Counted, Counted, Other]),
     ("/v1/search/foo%2f..%2f..%2f..%2fx",   [Other,   Counted, Refused, Refused]),
+    ("/v1/search#/../../x",                 [Counted, Counted, Counted, Counted]),
     ("/v1%2fsearch",                        [Counted, Counted, Refused, Refused]),
     ("/v1%5csearch",                        [Other,   Counted, Refused, Refused]),
     ("/v1/%zz",                             [Refused, Refused, Refused, Refused]),

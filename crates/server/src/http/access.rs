@@ -199,11 +199,13 @@ fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t 
     )))
 }
 
-/// The secret that a header says.
+/// The secret that a header says, after spaces or tabs.
 pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, secret) = value.split_at_checked(7)?;
+    let value = value.trim_ascii_start();
+    let blank = value.iter().position(u8::is_ascii_whitespace)?;
+    let (scheme, secret) = value.split_at(blank);
     scheme
-        .eq_ignore_ascii_case(b"bearer ")
+        .eq_ignore_ascii_case(b"bearer")
         .then(|| secret.trim_ascii())
 }
 
@@ -268,6 +270,17 @@ pub(super) mod tests {
             let authorization = format!("Bearer {secret}");
             let parts = parts(HERE, &[LOCAL[0], ("authorization", &authorization)]);
             assert_eq!(access.may_write(&parts).is_ok(), may, "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_whatever_white_space_is_around_it() {
+        for header in ["Bearer s", "bearer  s ", "BEARER\ts", " Bearer \t s"] {
+            assert_eq!(bearer(header.as_bytes()), Some(&b"s"[..]), "{header}");
+        }
+        assert_eq!(bearer(b"Bearer "), Some(&b""[..]));
+        for header in ["", "Bearer", "Bearers", "Basic s", "s"] {
+            assert_eq!(bearer(header.as_bytes()), None, "{header}");
         }
     }
 

@@ -80,9 +80,12 @@ impl Original {
             return Ok(());
         };
         let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query.to_owned())),
+            Some((path, query)) => (path, Some(query)),
             None => (target.as_str(), None),
         };
+        // Proxies forward a fragment, and most servers cut it off.
+        let query = query.and_then(|query| query.split('#').next());
+        let query = query.map(str::to_owned);
         self.path = Some(path.to_owned());
         self.query = query;
         Ok(())
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn what_proxies_say_by_hand() {
         #[rustfmt::skip]
-        let table: [(&str, Said, [&str; 4]); 9] = [
+        let table: [(&str, Said, [&str; 4]); 11] = [
             // name                     headers                                                 method  host    path        query
             ("nothing",                 &[],                                                    ["",    "",     "",         ""]),
             ("Traefik, Caddy",          &[("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/a?b=c"), ("x-forwarded-host", "h:8080")],
@@ -155,6 +158,8 @@ mod tests {
             ("a whole URL",             &[("x-original-url", "https://u@h:1/a?b=://")],         ["",    "h:1",  "/a",       "b=://"]),
             ("a URL of a host alone",   &[("x-original-url", "http://h")],                      ["",    "h",    "/",        ""]),
             ("a path with a URL in it", &[("x-original-uri", "/a/http://x/b")],                 ["",    "",     "/a/http://x/b", ""]),
+            ("a fragment",              &[("x-original-uri", "/a?b=c#d")],                      ["",    "",     "/a",       "b=c"]),
+            ("a query in a fragment",   &[("x-original-uri", "/a#b?c=d#e")],                    ["",    "",     "/a#b",     "c=d"]),
             ("the same twice",          &[("x-original-uri", "/a"), ("x-forwarded-uri", "/a"), ("x-forwarded-uri", "/a")], ["", "", "/a", ""]),
             ("empty is missing",        &[("x-forwarded-uri", ""), ("x-original-uri", "/a")],   ["",    "",     "/a",       ""]),
             ("the nearest proxy",       &[("forwarded", "host=x, for=1.1.1.1;host=\"h\"")],     ["",    "h",    "",         ""]),

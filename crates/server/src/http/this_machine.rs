@@ -44,12 +44,13 @@ pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     None
 }
 
-/// Whether only proxies send a header.
+/// Whether only proxies send a header, also in a spelling that some of them take for the same.
 fn is_of_a_proxy(name: &HeaderName) -> bool {
+    let folded = name.as_str().replace('_', "-");
     *name == FORWARDED
         || *name == VIA
-        || *name == "x-real-ip"
-        || name.as_str().starts_with("x-forwarded-")
+        || folded == "x-real-ip"
+        || folded.starts_with("x-forwarded-")
 }
 
 /// Whether a page is of this server itself, as one of these names.
@@ -132,6 +133,7 @@ mod tests {
             ("through a proxy",         HERE,                       vec![HOST, JSON, ("x-forwarded-for", "1.2.3.4")],                   false),
             ("with its host",           HERE,                       vec![HOST, JSON, ("x-forwarded-host", "localhost")],                false),
             ("through another proxy",   HERE,                       vec![HOST, JSON, ("forwarded", "for=1.2.3.4")],                     false),
+            ("with an underscore",      HERE,                       vec![HOST, JSON, ("x_forwarded_for", "1.2.3.4")],                   false),
             ("through a cache",         HERE,                       vec![HOST, JSON, ("via", "1.1 cache")],                             false),
             ("as nginx is set up",      HERE,                       vec![HOST, JSON, ("x-real-ip", "127.0.0.1")],                       false),
             ("with a foreign name",     HERE,                       vec![("host", "evil.example"), JSON],                               false),

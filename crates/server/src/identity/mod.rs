@@ -6,6 +6,7 @@
 //! `identify` is not known.
 
 mod clients;
+mod cookies;
 mod error;
 mod keys;
 mod source;

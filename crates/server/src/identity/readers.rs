@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 use proptest::prelude::*;
+use regex::Regex;
 use tidegate::document::Source;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Gate, MemoryStore};
@@ -48,10 +49,12 @@ const ORDERS: [[Spot; 3]; 3] = [
     [Spot::Cookie, Spot::Header, Spot::Query],
 ];
 
-const READERS: [(&str, Reader); 4] = [
+const READERS: [(&str, Reader); 6] = [
     ("WSGI, the first parameter", wsgi_first),
     ("WSGI, the last parameter", wsgi_last),
+    ("Flask", flask),
     ("Express", express),
+    ("PHP", php),
     ("nginx", nginx),
 ];
 
@@ -63,13 +66,16 @@ fn latin1(bytes: &[u8]) -> String {
 fn header_values(headers: &HeaderMap, is_it: impl Fn(&str) -> bool) -> Vec<String> {
     let of_name = headers.iter().filter(|(name, _)| is_it(name.as_str()));
     of_name
-        .map(|(_, value)| latin1(value.as_bytes().trim_ascii()))
+        .map(|(_, value)| latin1(value.as_bytes()).trim().to_owned())
         .collect()
 }
 
 /// The pairs of the cookies, as text.
 fn cookie_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
-    let fields = header_values(headers, |name| name == "cookie").join("; ");
+    pairs_in(&header_values(headers, |name| name == "cookie").join("; "))
+}
+
+fn pairs_in(fields: &str) -> Vec<(String, String)> {
     let pairs = fields.split(';').filter_map(|pair| pair.split_once('='));
     pairs
         .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
@@ -114,7 +120,8 @@ fn wsgi_last(got: &Got, place: Spot) -> Option<String> {
     wsgi(got, place, |values| values.last().cloned())
 }
 
-/// Names of headers have `_` for `-`, several values are joined; cookies are read by `http.cookies`.
+/// Names of headers have `_` for `-`, several values are joined; cookies are read by `http.cookies`, as in
+/// Bottle and aiohttp.
 fn wsgi(
     (headers, query): &Got,
     place: Spot,
@@ -127,9 +134,84 @@ fn wsgi(
         }
         Spot::Query => pick(&query_values(query, |name| name == "api_key")),
         Spot::Cookie => {
-            let pairs = cookie_pairs(headers);
+            let fields = header_values(headers, |name| name == "cookie").join("; ");
+            let pairs = python_pairs(&fields);
             let found = pairs.iter().rev().find(|(name, _)| name == "key");
             found.map(|(_, value)| python_unquoted(value))
+        }
+    }
+}
+
+/// `http.cookies.BaseCookie.__parse_string`, without the attributes of cookies.
+fn python_pairs(text: &str) -> Vec<(String, String)> {
+    static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
+        let key = r"[\w!\#%&'~`><@,:/$*+\-.^|)(?}{=]";
+        let value = r"[\w!\#%&'~`><@,:/$*+\-.^|)(?}{=\[\]]";
+        let quoted = r#""(?:[^\\"]|\\.)*""#;
+        let all =
+            format!(r"\A\s*(?P<key>{key}+?)(\s*=\s*(?P<val>{quoted}|{value}*))?\s*(\s+|;|\z)");
+        // As for Python's `re.ASCII`, which is about letters and white space only.
+        let all = all.replace(r"\w", "A-Za-z0-9_").replace(r"\s", "[ \t]");
+        Regex::new(&all).unwrap()
+    });
+    const RESERVED: [&str; 8] = [
+        "expires",
+        "path",
+        "comment",
+        "domain",
+        "max-age",
+        "version",
+        "samesite",
+        "partitioned",
+    ];
+    let (mut pairs, mut rest) = (Vec::new(), text);
+    while let Some(found) = PATTERN.captures(rest).filter(|_| !rest.is_empty()) {
+        let (key, value) = (found["key"].to_owned(), found.name("val"));
+        let lower = key.to_lowercase();
+        let is_flag = matches!(lower.as_str(), "secure" | "httponly");
+        let is_attribute = is_flag || RESERVED.contains(&lower.as_str()) || key.starts_with('$');
+        match value {
+            _ if is_attribute && !key.starts_with('$') && pairs.is_empty() => return Vec::new(),
+            None if !is_flag && !key.starts_with('$') => return Vec::new(),
+            Some(value) if !is_attribute => pairs.push((key, value.as_str().to_owned())),
+            _ => {}
+        }
+        rest = &rest[found[0].len()..];
+    }
+    pairs
+}
+
+/// Werkzeug: cookies are text in UTF-8, and white space of Unicode is cut; the last one counts.
+fn flask(got: &Got, place: Spot) -> Option<String> {
+    let (headers, _) = got;
+    if !matches!(place, Spot::Cookie) {
+        return wsgi_first(got, place);
+    }
+    let fields = headers.get_all("cookie").iter().map(HeaderValue::as_bytes);
+    let fields: Vec<&[u8]> = fields.collect();
+    let text = String::from_utf8(fields.join(&b"; "[..])).ok()?;
+    let pairs = pairs_in(&text);
+    let (_, value) = pairs.iter().find(|(name, _)| name == "key")?;
+    Some(python_unquoted(value))
+}
+
+/// `$_GET` and `$_COOKIE`: names in which a dot or a space is `_`, lists of one item, the last one counts; of
+/// cookies the first.
+fn php((headers, query): &Got, place: Spot) -> Option<String> {
+    let mangled = |name: &str| name.trim_start_matches(' ').replace([' ', '.'], "_");
+    match place {
+        Spot::Header => wsgi(&(headers.clone(), String::new()), place, |_| None),
+        Spot::Query => {
+            let is_it = |name: &str| {
+                let name = mangled(name);
+                matches!(name.as_str(), "api_key" | "api_key[]" | "api_key[0]")
+            };
+            query_values(query, is_it).pop()
+        }
+        Spot::Cookie => {
+            let pairs = cookie_pairs(headers);
+            let (_, value) = pairs.iter().find(|(name, _)| mangled(name) == "key")?;
+            percent_decoded(value, false, false)
         }
     }
 }
@@ -168,7 +250,8 @@ fn express((headers, query): &Got, place: Spot) -> Option<String> {
     match place {
         Spot::Header => Some(header_values(headers, |name| name == "x-api-key").join(", ")),
         Spot::Query => {
-            let in_list = |name: &str| matches!(name, "api_key" | "api_key[]" | "api_key[0]");
+            const NAMES: [&str; 4] = ["api_key", "[api_key]", "api_key[]", "api_key[0]"];
+            let in_list = |name: &str| NAMES.contains(&name);
             Some(query_values(query, in_list).join(","))
         }
         Spot::Cookie => {
@@ -187,8 +270,8 @@ fn express((headers, query): &Got, place: Spot) -> Option<String> {
     }
 }
 
-/// `$http_…`, `$arg_…` and `$cookie_…`: nothing is decoded, the first counts, and names with `_` are
-/// dropped.
+/// `$http_…`, `$arg_…` and `$cookie_…`: nothing is decoded, the first counts, in any case; a comma ends a
+/// cookie of another name. Headers with `_` are dropped.
 fn nginx((headers, query): &Got, place: Spot) -> Option<String> {
     match place {
         Spot::Header => header_values(headers, |name| name == "x-api-key")
@@ -196,15 +279,25 @@ fn nginx((headers, query): &Got, place: Spot) -> Option<String> {
             .cloned(),
         Spot::Query => {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let found = pairs.find(|(name, _)| *name == "api_key");
+            let found = pairs.find(|(name, _)| name.eq_ignore_ascii_case("api_key"));
             // A plus is one to nginx alone.
             let found = found.filter(|(_, value)| !value.contains('+'));
             found.map(|(_, value)| value.to_owned())
         }
         Spot::Cookie => {
-            let pairs = cookie_pairs(headers);
-            let found = pairs.into_iter().find(|(name, _)| name == "key");
-            found.map(|(_, value)| value)
+            let fields = header_values(headers, |name| name == "cookie").join("; ");
+            let mut rest = fields.as_str();
+            while !rest.is_empty() {
+                let found = rest.split_once('=');
+                let found = found.filter(|(name, _)| name.trim().eq_ignore_ascii_case("key"));
+                if let Some((_, value)) = found {
+                    let end = value.find(';').unwrap_or(value.len());
+                    return Some(value[..end].trim().to_owned());
+                }
+                let end = rest.find([';', ',']).map_or(rest.len(), |end| end + 1);
+                rest = &rest[end..];
+            }
+            None
         }
     }
 }
@@ -218,8 +311,10 @@ fn any_spelling() -> impl Strategy<Value = Vec<u8>> {
         1 => Just((" ", " ")),
         1 => Just(("\"", "x")),
         1 => Just(("\"", "")),
+        1 => Just(("\u{a0}", "\u{2003}\u{3000}")),
     ];
-    (prop::sample::select(&KNOWN[..]), ways, around).prop_map(|(known, ways, (before, after))| {
+    let spelled = (prop::sample::select(&KNOWN[..]), ways, around);
+    let spelled = spelled.prop_map(|(known, ways, (before, after))| {
         let mut spelled = before.as_bytes().to_vec();
         for (byte, way) in known.bytes().zip(ways.into_iter().cycle()) {
             match way {
@@ -232,6 +327,37 @@ fn any_spelling() -> impl Strategy<Value = Vec<u8>> {
         }
         spelled.extend(after.bytes());
         spelled
+    });
+    prop_oneof![
+        6 => spelled.clone(),
+        1 => spelled.prop_map(|spelled| [b"\xa0", spelled.as_slice(), b"\x85\xa0"].concat()),
+    ]
+}
+
+/// What may follow or precede a cookie within its piece.
+fn any_piece() -> impl Strategy<Value = Vec<u8>> {
+    let names = vec!["key", "key", "key", "Key", "KEY", "\u{a0}key", "other"];
+    let around = vec![
+        ("", ""),
+        ("", ""),
+        ("", ""),
+        ("", " Path=/1"),
+        ("", " secure"),
+        ("", " x"),
+        ("", " \"x"),
+        ("", "; a"),
+        ("a=1 ", ""),
+        ("a=1, ", ""),
+        ("key=junk ", ""),
+        ("key=junk,", ""),
+        ("a=\"1\" b=2 ", " c = 3"),
+        ("$Version=1; ", ""),
+    ];
+    let names = prop::sample::select(names);
+    let around = prop::sample::select(around);
+    (names, around, any_spelling()).prop_map(|(name, (before, after), value)| {
+        let name = format!("{before}{name}=");
+        [name.as_bytes(), &value, after.as_bytes()].concat()
     })
 }
 
@@ -243,6 +369,9 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         "%61pi_key",
         "api_key[]",
         "api_key%5b0]",
+        "[api_key]",
+        "API_KEY",
+        "+api.key",
         "other",
     ];
     prop_oneof![
@@ -250,7 +379,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
             .prop_map(|(name, value)| Claim::Header(name, value)),
         (prop::sample::select(parameters), any_spelling())
             .prop_map(|(name, value)| Claim::Query(name, value)),
-        any_spelling().prop_map(Claim::Cookie),
+        any_piece().prop_map(Claim::Cookie),
     ]
 }
 
@@ -266,10 +395,9 @@ fn request(claims: &[Claim]) -> Option<Request<()>> {
                 let value = latin1(value).replace(' ', "%20");
                 query.push(format!("{name}={value}"));
             }
-            Claim::Cookie(value) => {
-                let cookie = [b"key=", value.as_slice()].concat();
+            Claim::Cookie(piece) => {
                 let name = HeaderName::from_static("cookie");
-                headers.append(name, HeaderValue::from_bytes(&cookie).ok()?);
+                headers.append(name, HeaderValue::from_bytes(piece).ok()?);
             }
         }
     }
@@ -353,11 +481,14 @@ proptest! {
     /// The same for credentials: however they are written, a token that a service accepts is counted once.
     #[test]
     fn credentials_of_one_client_to_wsgi_or_express_are_never_two_counters(
-        values in proptest::collection::vec("[ \\t]{0,2}[Bb][eE][aA][rR][eE][rR][ \\t]{1,3}(t1|T1|t2)[ \\t]{0,2}", 1..3),
+        values in proptest::collection::vec("[ \\t]{0,2}[Bb][eE][aA][rR][eE][rR][ \\t]{1,3}[ ~]{0,2}(t1|T1|t2)[ \\t~]{0,2}", 1..3),
     ) {
         let mut builder = Request::builder().uri("/");
         for value in &values {
-            builder = builder.header("authorization", value);
+            // A no-break space, as Latin-1 has it.
+            let bytes = value.bytes().map(|byte| if byte == b'~' { 0xa0 } else { byte });
+            let bytes: Vec<u8> = bytes.collect();
+            builder = builder.header("authorization", HeaderValue::from_bytes(&bytes).unwrap());
         }
         let passed = passed_on("header.authorization", UnderscoreHeaders::Drop, builder.body(()).unwrap());
         let Some(((headers, _), key)) = passed else {

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::{AttributeValue, credentials};
+use tidegate::white_space::{plain, trimmed};
+use tidegate::{AttributeValue, credentials, credentials_in};
 
-use super::spelling::{cookie_value, decoded};
+use super::cookies;
+use super::spelling::{decoded, is_parameter};
 use crate::config::Source;
 
 /// A request says several things where one was looked for.
@@ -45,67 +47,66 @@ pub(super) fn find_token<'r>(
         Source::Header(name) if name == AUTHORIZATION => {
             Some(value).filter(|value| !value.contains(' '))
         }
-        Source::Header(_) => Some(without_bearer(credentials(value))),
+        Source::Header(_) => {
+            let value = credentials(value);
+            let token = value.strip_prefix("bearer ").map(str::to_owned);
+            Some(token.map_or(value, Cow::Owned))
+        }
         _ => Some(value),
     })
 }
 
 fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Found<'r> {
-    let values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    let values = values.map(|value| AttributeValue::from(value.trim_ascii()));
-    if name != AUTHORIZATION {
-        return one(values);
+    let values = headers.get_all(name).iter();
+    let values = values.map(|value| trimmed(value.as_bytes()));
+    if name == AUTHORIZATION {
+        // The bearer's token alone, so that it is the same as in another header.
+        return one(values.map(|value| {
+            let form = match plain(value) {
+                Cow::Borrowed(value) => credentials_in(value),
+                Cow::Owned(value) => Cow::Owned(credentials_in(&value).into_owned()),
+            };
+            AttributeValue::from(without_bearer(form))
+        }));
     }
-    // The bearer's token alone, so that it is the same as in another header.
-    let token = |value: AttributeValue<'r>| match str::from_utf8(value.as_bytes()) {
-        Ok(_) => AttributeValue::from(without_bearer(credentials(value.into_form()))),
-        Err(_) => value,
-    };
-    one(values.map(token))
+    one(values.map(AttributeValue::from))
 }
 
 /// Credentials without their scheme, if that is `bearer`.
-fn without_bearer(credentials: Cow<'_, str>) -> Cow<'_, str> {
-    const BEARER: &str = "bearer ";
+fn without_bearer(credentials: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    const BEARER: &[u8] = b"bearer ";
     match credentials {
-        Cow::Borrowed(text) => Cow::Borrowed(text.strip_prefix(BEARER).unwrap_or(text)),
-        Cow::Owned(text) => match text.strip_prefix(BEARER) {
-            Some(token) => Cow::Owned(token.to_owned()),
-            None => Cow::Owned(text),
-        },
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.strip_prefix(BEARER).unwrap_or(bytes)),
+        Cow::Owned(mut bytes) => {
+            if bytes.starts_with(BEARER) {
+                bytes.drain(..BEARER.len());
+            }
+            Cow::Owned(bytes)
+        }
     }
 }
 
+/// The value of a cookie, decoded.
 fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
     let fields = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
-    let pairs = fields.flat_map(|field| field.split(|byte| *byte == b';'));
-    let values = pairs.filter_map(|pair| {
-        let equals = pair.iter().position(|byte| *byte == b'=')?;
-        let (name, value) = pair.split_at(equals);
-        let is_it = name.trim_ascii() == wanted.as_bytes();
-        is_it.then(|| AttributeValue::from(cookie_value(value[1..].trim_ascii())))
-    });
-    one(values)
+    let pieces = fields.flat_map(|field| field.split(|byte| *byte == b';'));
+    let values = pieces.flat_map(|piece| cookies::values(piece, wanted.as_bytes()));
+    one(values.map(AttributeValue::from))
 }
 
-/// The value of a parameter of a query, decoded.
+/// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
 pub(crate) fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
-    let values = query.split('&').filter_map(|pair| {
+    let value = |pair: &'r str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
         is_it.then(|| AttributeValue::from(decoded(value.as_bytes())))
+    };
+    let values = query.split('&').flat_map(|pair| {
+        let pieces = if pair.contains(';') { pair } else { "" };
+        let by_semicolon = pieces.split(';').filter_map(value);
+        value(pair).into_iter().chain(by_semicolon)
     });
     one(values)
-}
-
-/// Whether a parameter has this name, or is an item of a list of this name: to Express and PHP `key[]=a`
-/// and `key[0]=a` are a list with one item, which programs take for the item itself.
-fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
-    match name.strip_prefix(wanted) {
-        Some([]) => true,
-        Some([b'[', index @ .., b']']) => index.iter().all(u8::is_ascii_digit),
-        _ => false,
-    }
 }
 
 /// The one value that all are.

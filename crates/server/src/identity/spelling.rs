@@ -78,6 +78,46 @@ fn escaped(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
+/// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read
+/// `key[]=a` and `key[0]=a` as a list, which programs take for the item, and Express reads `[key]=a` as
+/// `key=a`.
+pub(super) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
+    let is_list = |mut rest: &[u8]| {
+        while let Some(index) = rest.strip_prefix(b"[") {
+            let digits = index
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
+            match index[digits..].strip_prefix(b"]") {
+                Some(behind) => rest = behind,
+                None => return false,
+            }
+        }
+        rest.is_empty()
+    };
+    let list_from = |start: usize, end: u8| {
+        let length = name.get(start..)?.iter().position(|byte| *byte == end)?;
+        Some((&name[start..start + length], &name[start + length..]))
+    };
+    let in_brackets = match name.first() {
+        Some(b'[') => list_from(1, b']').map(|(head, rest)| (head, &rest[1..])),
+        _ => list_from(0, b'['),
+    };
+    is_name(name, wanted)
+        || in_brackets.is_some_and(|(head, rest)| is_name(head, wanted) && is_list(rest))
+}
+
+/// Whether servers take one name of a parameter or a cookie for another. nginx and ASP.NET do not look at
+/// the case; PHP cuts spaces in front, and a dot, a space and a bracket are `_` to it.
+pub(super) fn is_name(name: &[u8], wanted: &[u8]) -> bool {
+    let folded = |byte: &u8| match byte {
+        b'.' | b' ' | b'[' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    let name = name.trim_ascii_start();
+    name.len() == wanted.len() && name.iter().map(folded).eq(wanted.iter().map(folded))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +174,46 @@ mod tests {
         for (written, read) in table {
             assert_eq!(*decoded(written), *read, "{}", written.escape_ascii());
         }
+    }
+
+    #[test]
+    fn names_of_parameters_by_hand() {
+        for name in [
+            "api_key",
+            "API_KEY",
+            "api.key",
+            "api key",
+            " api_key",
+            "api[key",
+            "api_key[]",
+            "api_key[0]",
+            "api_key[][1]",
+            "[api_key]",
+            "[api_key][]",
+            "[Api.Key][7]",
+        ] {
+            assert!(is_parameter(name.as_bytes(), b"api_key"), "{name}");
+        }
+        for name in [
+            "",
+            "[",
+            "[]",
+            "api_keys",
+            "xapi_key",
+            "api-key",
+            "apikey",
+            "api_key[x]",
+            "api_key[",
+            "api_key]",
+            "api_key[0]x",
+            "[api_key",
+            "[api_key]x",
+            "[]api_key",
+            "[[api_key]]",
+        ] {
+            assert!(!is_parameter(name.as_bytes(), b"api_key"), "{name}");
+        }
+        assert!(is_parameter(b"My.Key", b"my.key") && is_parameter(b"my_key", b"my.key"));
     }
 
     proptest::proptest! {

@@ -29,8 +29,9 @@ enum Resolution {
 
 /// The readings of a path that is not sent on in its normal form.
 ///
-/// There is more than one only if the path has dot segments or `;`, in any spelling: the raw segments, each
-/// decoded; the normal form; and those between the two, in which dot segments are resolved and `;` is kept.
+/// There is more than one only if the path has dot segments or `;`, in any spelling, or a fragment: the raw
+/// segments, each decoded; the normal form; and those between the two, in which dot segments are resolved and
+/// `;` is kept. A fragment is cut by most servers and part of the path for the others.
 /// With [`EncodedSlashes::Decode`], an encoded slash and a backslash may be slashes or not, and there are
 /// these readings for each case.
 ///
@@ -44,21 +45,28 @@ enum Resolution {
 /// # Ok::<(), tidegate::path::PathError>(())
 /// ```
 pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, PathError> {
+    let path = path.split('?').next().unwrap_or_default();
+    let (whole, path) = (path, path.split('#').next().unwrap_or_default());
+    let has_fragment = whole.len() > path.len();
     if let Some(normal) = already_normal(path, slashes)
         && (slashes == EncodedSlashes::Keep || !normal.contains('\\'))
+        && !has_fragment
     {
         return Ok(Readings {
             normal: Cow::Borrowed(normal),
             others: Vec::new(),
         });
     }
-    let path = path.split(['?', '#']).next().unwrap_or_default();
     let decoded = decode(path, slashes)?;
     let normal = resolve(&decoded);
     let has_hidden_slash = slashes == EncodedSlashes::Decode && has_hidden_slash(path);
     let mut others = Vec::new();
-    if normal != decoded || has_hidden_slash {
-        for form in forms(path, decoded, slashes)? {
+    if normal != decoded || has_hidden_slash || has_fragment {
+        let mut all = forms(path, decoded, slashes)?;
+        if has_fragment {
+            all.extend(forms(whole, decode(whole, slashes)?, slashes)?);
+        }
+        for form in all {
             for reading in [
                 read_as(&form, Resolution::Never),
                 resolve(&form),
