@@ -33,6 +33,7 @@ pub mod gate;
 pub mod host;
 mod limiter;
 pub mod path;
+mod reason;
 pub mod rules;
 mod value;
 
@@ -43,6 +44,7 @@ pub use clock::TokioClock;
 pub use decision::Decision;
 pub use gate::Gate;
 pub use limiter::{Limiter, LimiterBuilder};
+pub use reason::Reason;
 pub use value::{AttributeValue, credentials};
 
 pub use tidegate_core::{

@@ -309,11 +309,11 @@ pub fn etag_of(rule: &Rule) -> String {
     etag(rule.written())
 }
 
-/// The rules of a JSON list.
+/// The rules of a JSON list that was kept.
 fn read_list(list: &Value, settings: &RuleSettings) -> (Option<RuleSet>, Problems) {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
-        Ok(node) => RuleSet::from_node(&node, settings),
+        Ok(node) => RuleSet::from_node(&node, &settings.for_stored().at(now())),
         // Reading a value that is in memory already cannot fail.
         Err(_) => (None, Problems::new()),
     }

@@ -61,7 +61,14 @@ impl<S: Store> Gate<S> {
             match choice(slot.rule) {
                 OnStoreFailure::Allow => slot.outcome = unknown(true, capacity, now),
                 OnStoreFailure::Deny => slot.outcome = unknown(false, capacity, now),
-                OnStoreFailure::Local => slot.share = share().map(Arc::clone),
+                OnStoreFailure::Local => {
+                    slot.share = share().map(Arc::clone);
+                    let cost = match &claims[slot.claim].demand {
+                        Demand::Charge { cost, .. } => *cost,
+                        Demand::Nothing => 0,
+                    };
+                    slot.is_beyond_share = slot.outcome.retry == Retry::Never && cost <= capacity;
+                }
             }
         }
     }

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tidegate_core::Scope;
 use tidegate_core::limit::MAX_COUNT;
-use tidegate_core::{Scope, Timestamp};
 
 use super::read::id_of;
 use super::read_limit::{self, Counting};
+use super::read_override::{networks_of, override_key};
+use super::read_time::Validity;
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
 use super::{RuleSettings, hashed, read_adaptive, read_match, warnings, write};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
-use crate::attributes::{self, Attributes};
+use crate::attributes;
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
 
@@ -44,13 +46,16 @@ pub(super) fn rule(
 
     let id = keys
         .id
-        .and_then(|(spot, node)| spot.parsed(node, checked_id, problems));
+        .and_then(|(spot, node)| read_id(node, &spot, settings, problems));
     let description = keys
         .description
         .and_then(|(spot, node)| spot.text(node, problems));
     let matches = keys
         .matches
         .map(|(spot, node)| read_match::read(node, spot, problems));
+    let except = keys
+        .except
+        .map(|(spot, node)| read_match::read_except(node, &spot, problems));
     let per = keys
         .per
         .and_then(|(spot, node)| read_per(node, &spot, problems));
@@ -76,9 +81,7 @@ pub(super) fn rule(
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
         problems.error(&node.place, &spot, message);
     }
-    let expires_at = keys
-        .expires_at
-        .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
+    let validity = Validity::read(keys.starts_at, keys.expires_at, problems);
     if problems.error_count() > before {
         return None;
     }
@@ -105,6 +108,8 @@ pub(super) fn rule(
         id,
         description: description.map(str::to_owned),
         matches: matches.unwrap_or_default(),
+        except: except.unwrap_or_default(),
+        override_networks: networks_of(&per, &overrides, settings.ipv6_prefix),
         per,
         missing,
         grants,
@@ -117,14 +122,20 @@ pub(super) fn rule(
         mode,
         on_store_failure,
         sync,
-        expires_at,
+        starts_at: validity.starts_at,
+        expires_at: validity.expires_at,
         ipv6_prefix: settings.ipv6_prefix,
         written: write::as_written(node),
         counts: Arc::default(),
         adaptive,
         descriptor: None,
     };
-    warnings::of(&rule, node, &spot, problems);
+    let reader = warnings::Reader {
+        rule: &rule,
+        node,
+        spot: &spot,
+    };
+    reader.warn(settings.now, problems);
     Some(rule)
 }
 
@@ -148,6 +159,7 @@ struct Keys<'n> {
     id: Taken<'n>,
     description: Taken<'n>,
     matches: Taken<'n>,
+    except: Taken<'n>,
     per: Taken<'n>,
     missing: Taken<'n>,
     limit: Taken<'n>,
@@ -157,6 +169,7 @@ struct Keys<'n> {
     mode: Taken<'n>,
     on_store_failure: Taken<'n>,
     sync: Taken<'n>,
+    starts_at: Taken<'n>,
     expires_at: Taken<'n>,
 }
 
@@ -166,6 +179,7 @@ impl<'n> Keys<'n> {
             id: fields.take("id"),
             description: fields.take("description"),
             matches: fields.take("match"),
+            except: fields.take("except"),
             per: fields.take("per"),
             missing: fields.take("missing"),
             limit: fields.take("limit"),
@@ -175,6 +189,7 @@ impl<'n> Keys<'n> {
             mode: fields.take("mode"),
             on_store_failure: fields.take("on_store_failure"),
             sync: fields.take("sync"),
+            starts_at: fields.take("starts_at"),
             expires_at: fields.take("expires_at"),
         }
     }
@@ -321,6 +336,30 @@ fn tier_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// The id of a rule.
+fn read_id(
+    node: &Node,
+    spot: &Spot,
+    settings: &RuleSettings,
+    problems: &mut Problems,
+) -> Option<String> {
+    let id = spot.parsed(node, checked_id, problems)?;
+    if RESERVED.contains(&id.as_str()) {
+        let message = format!(
+            "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
+        );
+        if !(settings.are_stored && id == "diff") {
+            problems.error(&node.place, spot, message);
+            return None;
+        }
+        problems.warning(&node.place, spot, message);
+    }
+    Some(id)
+}
+
+/// Calls of the API below `/v1/rules/`. Earlier versions accepted `diff` as an id.
+const RESERVED: [&str; 3] = ["history", "rollback", "diff"];
+
 fn is_id(id: &str) -> bool {
     checked_id(id).is_ok()
 }
@@ -334,11 +373,6 @@ fn checked_id(id: &str) -> Result<String, String> {
     if !begins || id.len() > 64 || !id.bytes().all(fits) {
         return Err(format!(
             "`{id}` cannot be the id of a rule; use 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
-        ));
-    }
-    if matches!(id, "history" | "rollback") {
-        return Err(format!(
-            "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
         ));
     }
     Ok(id.to_owned())
@@ -376,48 +410,6 @@ pub(super) fn attribute_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// The key of an override in the form that requests have.
-fn override_key(
-    per: Option<&[String]>,
-    value: &str,
-    settings: &RuleSettings,
-) -> Result<String, String> {
-    let Some(per) = per else {
-        // What is wrong with `per` is said already.
-        return Ok(value.to_owned());
-    };
-    let Some(first) = per.first() else {
-        return Err("overrides go by the first attribute of `per`, and there is none; add one, or remove the override".into());
-    };
-    if value.is_empty() {
-        return Err("an override needs a value; an empty attribute is a missing one".into());
-    }
-    if first != "ip"
-        && let Some(hash) = hashed::read(value)
-    {
-        return hash;
-    }
-    if first == "ip"
-        && let Ok(net) = value.parse::<ipnet::Ipv6Net>()
-    {
-        if net.prefix_len() == settings.ipv6_prefix {
-            return Ok(crate::address::key_of(net.addr().into(), settings.ipv6_prefix).to_string());
-        }
-        return Err(format!(
-            "addresses are counted by /{}; write the override with that prefix",
-            settings.ipv6_prefix
-        ));
-    }
-    let mut attributes = Attributes::new();
-    attributes
-        .insert(first.to_owned(), value.to_owned())
-        .map_err(|error| error.to_string())?;
-    if let (Some(ip), "ip") = (attributes.ip(), first.as_str()) {
-        return Ok(crate::address::key_of(ip, settings.ipv6_prefix).to_string());
-    }
-    Ok(attributes.get(first).unwrap_or(value).to_owned())
-}
-
 fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> {
     if !matches!(node.value, Value::Map(_)) {
         return spot.integer(node, 1, MAX_COUNT, problems).map(Cost::Fixed);
@@ -438,19 +430,4 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     };
     let name = spot.parsed(node, attribute_name, problems)?;
     Some(Cost::Attribute(name))
-}
-
-fn read_time(text: &str) -> Result<Timestamp, String> {
-    let refused = || {
-        format!(
-            "`{text}` is not a time between 1970 and 2255; write for example `2027-01-01T00:00:00Z`"
-        )
-    };
-    let time: jiff::Timestamp = text.parse().map_err(|_| refused())?;
-    let micros = u64::try_from(time.as_microsecond()).map_err(|_| refused())?;
-    let timestamp = Timestamp::from_micros(micros);
-    if timestamp.as_micros() != micros {
-        return Err(refused());
-    }
-    Ok(timestamp)
 }
