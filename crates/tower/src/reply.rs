@@ -201,7 +201,7 @@ fn detail(decision: &Decision) -> String {
     let name = headline.name();
     match headline.reason {
         Some(Reason::StoreUnavailable) => {
-            format!("the limit `{name}` cannot be checked at the moment; try again later")
+            format!("the limit `{name}` cannot be checked now; try again later")
         }
         Some(Reason::Blocked) => format!("the limit `{name}` grants nothing to this request"),
         Some(Reason::MissingAttribute) => {
