@@ -413,7 +413,7 @@ fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
                 is_charged: !limits.is_empty(),
                 is_shadow: claim.is_shadow,
                 is_degraded: false,
-                is_beyond_share: false,
+                failure: None,
                 share: None,
                 moved: claim.moved.clone(),
                 missing: claim.missing,

@@ -26,8 +26,8 @@ pub(super) struct Slot {
     pub(super) is_charged: bool,
     pub(super) is_shadow: bool,
     pub(super) is_degraded: bool,
-    /// Whether the cost is more than this instance may ever grant by itself, and no more than the limit.
-    pub(super) is_beyond_share: bool,
+    /// Why it denies, if only because the store could not answer.
+    pub(super) failure: Option<Reason>,
     /// What this instance granted of the limit by itself, if it did.
     pub(super) share: Option<Arc<Share>>,
     /// The limit that was asked, of a rule whose limit moves.
@@ -48,16 +48,23 @@ impl Slot {
 
     /// Why it denies the request, if it does.
     fn reason(&self, rule: &Rule) -> Option<Reason> {
-        let is_failed = self.is_degraded && rule.on_store_failure() == OnStoreFailure::Deny;
-        let is_blocked = || rule.grants()[self.grant] == Grant::Blocked;
-        match self.outcome.retry {
-            _ if self.outcome.allowed => None,
-            _ if !self.is_charged && is_blocked() => Some(Reason::Blocked),
-            _ if !self.is_charged => Some(Reason::MissingAttribute),
-            _ if is_failed || self.is_beyond_share => Some(Reason::StoreUnavailable),
-            Retry::Never => Some(Reason::TooExpensive),
-            Retry::Now | Retry::After(_) => Some(Reason::OverLimit),
+        if self.outcome.allowed {
+            return None;
         }
+        if self.failure.is_some() {
+            return self.failure;
+        }
+        Some(if !self.is_charged {
+            // One that is blocked would be denied with the attribute, too.
+            match rule.grants()[self.grant] {
+                Grant::Blocked => Reason::Blocked,
+                Grant::Limits(_) | Grant::Unlimited => Reason::MissingAttribute,
+            }
+        } else if self.outcome.retry == Retry::Never {
+            Reason::TooExpensive
+        } else {
+            Reason::OverLimit
+        })
     }
 }
 

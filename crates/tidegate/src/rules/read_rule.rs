@@ -74,28 +74,13 @@ pub(super) fn rule(
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
     let mode = chosen(keys.mode, &MODES, problems);
     let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
-    let sync = chosen(keys.sync.clone(), &SYNCS, problems);
-    if let (Sync::Leased, Some((spot, node))) = (sync, keys.sync)
-        && let Some(why_not) = read_limit::why_not_leased(&grants)
-    {
-        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
-        problems.error(&node.place, &spot, message);
-    }
-    let validity = Validity::read(keys.starts_at, keys.expires_at, problems);
+    let sync = read_sync(keys.sync, &grants, problems);
+    let validity = Validity::read(keys.starts_at.as_ref(), keys.expires_at.as_ref(), problems);
     if problems.error_count() > before {
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    // With what it counts by, so that a rule that counts by something else begins anew.
-    let counted_by = per.iter().map(|name| format!("@{name}"));
-    let mut scope = Scope::new(
-        &std::iter::once(id.clone())
-            .chain(counted_by)
-            .collect::<String>(),
-    );
-    if per.iter().any(|name| settings.is_secret(name)) {
-        scope = scope.with_secret_keys();
-    }
+    let mut scope = scope_of(&id, &per, settings);
     // Who only counts has no need to decide fast.
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
@@ -137,6 +122,28 @@ pub(super) fn rule(
     };
     reader.warn(settings.now, problems);
     Some(rule)
+}
+
+fn read_sync(taken: Taken<'_>, grants: &[Grant], problems: &mut Problems) -> Sync {
+    let sync = chosen(taken.clone(), &SYNCS, problems);
+    if let (Sync::Leased, Some((spot, node))) = (sync, taken)
+        && let Some(why_not) = read_limit::why_not_leased(grants)
+    {
+        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
+        problems.error(&node.place, &spot, message);
+    }
+    sync
+}
+
+/// Names the states of a rule: with what it counts by, so that one that counts by something else begins anew.
+fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
+    let counted_by = per.iter().map(|name| format!("@{name}"));
+    let name: String = std::iter::once(id.to_owned()).chain(counted_by).collect();
+    let scope = Scope::new(&name);
+    if per.iter().any(|name| settings.is_secret(name)) {
+        return scope.with_secret_keys();
+    }
+    scope
 }
 
 const MISSING: [(&str, Missing); 3] = [

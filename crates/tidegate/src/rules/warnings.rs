@@ -111,15 +111,19 @@ impl Reader<'_> {
         let Value::Map(entries) = &self.value("overrides").value else {
             return;
         };
-        let of = |Entry { key, .. }: &Entry| {
-            match is_by_address {
-            true => host_bits(key),
-            false => key.contains('*').then(|| {
+        let wildcard = |key: &str| {
+            key.contains('*').then(|| {
                 format!(
                     "`*` stands for itself in an override; this is for a client that is called `{key}`"
                 )
-            }),
-        }
+            })
+        };
+        let of = |Entry { key, .. }: &Entry| {
+            if is_by_address {
+                host_bits(key)
+            } else {
+                wildcard(key)
+            }
         };
         for entry in entries {
             if let Some(message) = of(entry) {

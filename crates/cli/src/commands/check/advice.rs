@@ -36,9 +36,10 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         return "no rule applies\n".to_owned();
     }
     let has_exceptions = |rule: &Value| rule.get("except").is_some();
-    let exceptions = match rules.iter().any(has_exceptions) {
-        true => ", and some have exceptions",
-        false => "",
+    let exceptions = if rules.iter().any(has_exceptions) {
+        ", and some have exceptions"
+    } else {
+        ""
     };
     let mut text = format!(
         "no rule applies; rules here look at: {}{exceptions}\n",
