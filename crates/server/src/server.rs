@@ -36,6 +36,8 @@ pub(crate) struct Server {
     /// What the API is, for those who ask it.
     pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
+    /// The front ends that are on.
+    pub(crate) front_ends: Vec<FrontEnd>,
     /// The gateway, if there is one.
     pub(crate) gateway: Option<Arc<Gateway>>,
     /// Where small files are kept over restarts, if there is such a place.
@@ -61,6 +63,7 @@ impl Server {
             throttle_on_failure: config.throttle_on_store_failure,
             openapi: http::describe(config.trust_timestamps),
             metrics,
+            front_ends: front_ends(config),
             gateway: None,
             data: None,
             denials: DenialLog::new(config.key_secret.as_ref()),
@@ -134,6 +137,20 @@ impl Server {
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// The front ends that a configuration turns on.
+fn front_ends(config: &Config) -> Vec<FrontEnd> {
+    FrontEnd::ALL
+        .into_iter()
+        .filter(|front_end| match front_end {
+            FrontEnd::Library => false,
+            FrontEnd::Http | FrontEnd::Authorize => true,
+            FrontEnd::Grpc => config.grpc.is_some(),
+            FrontEnd::Resp => config.resp.is_some(),
+            FrontEnd::Gateway => config.gateway.is_some(),
+        })
+        .collect()
 }
 
 #[cfg(test)]

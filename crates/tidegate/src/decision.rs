@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{LeaseId, Outcome, Outcomes, Retry, Timestamp};
+use tidegate_core::{LeaseId, Outcome, Outcomes, Timestamp};
 
 /// Whether a request may go on, and what its caller should know.
 ///
@@ -90,38 +90,33 @@ impl Decision {
 
 /// The outcome that speaks for all: the first of those that compare as the most pressing.
 pub(crate) fn deciding(outcomes: &[Outcome]) -> usize {
-    let pressing = |outcome: &Outcome| {
-        let wait = if outcome.allowed {
-            Retry::Now
-        } else {
-            outcome.retry
-        };
-        let until_reset = outcome.reset_at.since(outcome.at);
-        (
-            !outcome.allowed,
-            wait,
-            u64::MAX
-                - if outcome.allowed {
-                    outcome.remaining
-                } else {
-                    0
-                },
-            until_reset,
-        )
-    };
     let mut most = 0;
     for (index, outcome) in outcomes.iter().enumerate().skip(1) {
-        if pressing(outcome) > pressing(&outcomes[most]) {
+        if is_more_pressing(outcome, &outcomes[most]) {
             most = index;
         }
     }
     most
 }
 
+/// Whether an outcome speaks for a request rather than an earlier one: of two that deny, if its wait is
+/// longer; of two that allow, if less remains, or as much and for a longer time. A denial always does
+/// rather than what is allowed.
+pub(crate) fn is_more_pressing(outcome: &Outcome, earlier: &Outcome) -> bool {
+    match (outcome.allowed, earlier.allowed) {
+        (false, false) => outcome.retry > earlier.retry,
+        (true, true) => {
+            let until_reset = |outcome: &Outcome| outcome.reset_at.since(outcome.at);
+            (earlier.remaining, until_reset(outcome)) > (outcome.remaining, until_reset(earlier))
+        }
+        (is_allowed, _) => !is_allowed,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_core::Micros;
+    use tidegate_core::{Micros, Retry};
 
     const NOW: Timestamp = Timestamp::from_seconds(1_000);
 
@@ -148,6 +143,10 @@ mod tests {
     #[test]
     fn the_limit_that_decides_by_hand() {
         let after = |seconds| denied(Retry::After(Micros::from_seconds(seconds)));
+        let resetting = |outcome: Outcome, seconds| Outcome {
+            reset_at: NOW + Micros::from_seconds(seconds),
+            ..outcome
+        };
         #[rustfmt::skip]
         let table = [
             ("one limit",                               vec![allowed(3, 5)],                                0),
@@ -157,6 +156,7 @@ mod tests {
             ("a denial comes before what is allowed",   vec![allowed(0, 9), after(1)],                      1),
             ("the longest wait of those that deny",     vec![after(1), after(3), after(2)],                 1),
             ("never is the longest",                    vec![after(9), denied(Retry::Never), after(8)],     1),
+            ("of equal waits the first, whatever resets later", vec![after(2), resetting(after(2), 9)],     0),
         ];
         for (name, outcomes, decided_by) in table {
             assert_eq!(deciding(&outcomes), decided_by, "{name}");

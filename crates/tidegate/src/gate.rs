@@ -36,7 +36,7 @@ use tidegate_core::{
 
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{Facts, Grant, Key, Mode, RuleSet, add_one};
+use crate::rules::{Facts, Grant, Key, MissingNames, Mode, RuleSet, add_one};
 use decision::Slot;
 use local::{Local, is_concurrency};
 
@@ -85,6 +85,8 @@ struct Claim<'a> {
     part: usize,
     /// Whether it is only asked, and takes nothing.
     is_asked: bool,
+    /// The attributes for lack of which it is denied.
+    missing: MissingNames,
 }
 
 enum Demand<'a> {
@@ -338,7 +340,7 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
     for place in rules.candidates(attributes) {
         let place = place as usize;
         let rule = rules.at(place);
-        if rule.expires() && !rule.is_alive(now) {
+        if !rule.is_alive(now) {
             continue;
         }
         match rule.matches(&facts) {
@@ -349,10 +351,18 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
                 continue;
             }
         }
+        if rule.is_excepted(&facts) {
+            continue;
+        }
         let grant = rule.grant(attributes);
+        let mut missing = MissingNames::default();
         let demand = match (rule.key(attributes), &rule.grants()[grant]) {
             (Key::Skipped, _) | (Key::Known(_), Grant::Unlimited) => continue,
-            (Key::Denied, _) | (Key::Known(_), Grant::Blocked) => Demand::Nothing,
+            (Key::Denied, _) => {
+                missing = rule.missing_of(attributes);
+                Demand::Nothing
+            }
+            (Key::Known(_), Grant::Blocked) => Demand::Nothing,
             (Key::Known(key), Grant::Limits(_)) => {
                 let (cost, is_unread) = rule.cost(attributes);
                 if is_unread {
@@ -371,6 +381,7 @@ fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -
             is_shadow: rule.mode() == Mode::Shadow,
             part: 0,
             is_asked: false,
+            missing,
         });
     }
     claims
@@ -402,8 +413,10 @@ fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
                 is_charged: !limits.is_empty(),
                 is_shadow: claim.is_shadow,
                 is_degraded: false,
+                failure: None,
                 share: None,
                 moved: claim.moved.clone(),
+                missing: claim.missing,
             });
         }
     }

@@ -33,6 +33,7 @@ pub mod gate;
 pub mod host;
 mod limiter;
 pub mod path;
+mod reason;
 pub mod rules;
 mod value;
 pub mod white_space;
@@ -44,6 +45,7 @@ pub use clock::TokioClock;
 pub use decision::Decision;
 pub use gate::Gate;
 pub use limiter::{Limiter, LimiterBuilder};
+pub use reason::Reason;
 pub use value::{AttributeValue, credentials, credentials_in};
 
 pub use tidegate_core::{

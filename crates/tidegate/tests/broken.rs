@@ -61,8 +61,11 @@ fn every_mistake_is_told_once() {
         let source = source(&name);
         let (_, problems) = RuleSet::read(&source, &RuleSettings::default());
         let expected = match name.as_str() {
-            "all_missing" => 3,
+            "algorithm_and_options_wrong" | "all_missing" => 3,
             "merge_key_and_defaults"
+            | "algorithm_and_limit_wrong"
+            | "anchor_and_limit_wrong"
+            | "limit_map_window_and_burst_wrong"
             | "override_limit_bad"
             | "ratelimit_rules_beside"
             | "slots_do_not_divide_with_tiers" => 2,

@@ -13,6 +13,8 @@ use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
 const SETTINGS: RuleSettings = RuleSettings {
     ipv6_prefix: 64,
     secret_attributes: Vec::new(),
+    now: None,
+    are_stored: false,
 };
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
@@ -231,6 +233,11 @@ fn rule() -> impl Strategy<Value = Value> {
             "10.0.0.1",
             "2001:DB8::1",
             "2001:db8:1::/64",
+            "2001:db8::/32",
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "0.0.0.0/0",
+            "::ffff:10.0.0.0/104",
             "::ffff:10.0.0.2",
         ][..],
     );
@@ -244,19 +251,27 @@ fn rule() -> impl Strategy<Value = Value> {
         (1_u64..=1_000_000_000).prop_map(|cost| json!(cost)),
         name().prop_map(|name| json!({ "attribute": name })),
     ]);
+    let starts_at = option::of(select(
+        &["2026-12-01T00:00:00Z", "2027-01-01T01:00:00.123456+02:00"][..],
+    ));
     let expires_at = option::of(select(
         &["2027-01-01T00:00:00Z", "2027-01-01T02:00:00.123456+02:00"][..],
     ));
+    let times = (starts_at, expires_at);
+    let exception = matching().prop_filter("an empty item is refused", |item| {
+        item.as_object().is_some_and(|parts| !parts.is_empty())
+    });
+    let except = prop::collection::vec(exception, 0..3);
     let chosen = (any::<Index>(), named(), named(), addresses);
-    let free = (option::of(free_text()), option::of(matching()), per);
-    (free, counting(), chosen, words, cost, expires_at).prop_map(
+    let free = (option::of(free_text()), option::of(matching()), except, per);
+    (free, counting(), chosen, words, cost, times).prop_map(
         |(
-            (description, matching, per),
+            (description, matching, except, per),
             (options, limits),
             (limit, tiers, overrides, address),
             words,
             cost,
-            expires_at,
+            (starts_at, expires_at),
         )| {
             let (missing, mode, on_store_failure, leased) = words;
             let per: Vec<String> = per.into_iter().collect();
@@ -281,6 +296,7 @@ fn rule() -> impl Strategy<Value = Value> {
                 ("id", None),
                 ("description", description.map(|text| json!(text))),
                 ("match", matching),
+                ("except", Some(json!(except))),
                 ("per", Some(json!(per))),
                 ("missing", missing.map(|word| json!(word))),
                 ("limit", Some(limit.get(&limits).clone())),
@@ -290,6 +306,7 @@ fn rule() -> impl Strategy<Value = Value> {
                 ("mode", mode.map(|word| json!(word))),
                 ("on_store_failure", on_store_failure.map(|word| json!(word))),
                 ("sync", (leased && goes_leased).then(|| json!("leased"))),
+                ("starts_at", starts_at.map(|time| json!(time))),
                 ("expires_at", expires_at.map(|time| json!(time))),
             ]);
             if let Some(map) = rule.as_object_mut() {
@@ -359,11 +376,11 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..21) {
-        const KEYS: [&str; 21] = [
+    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..23) {
+        const KEYS: [&str; 23] = [
             "id", "description", "match", "per", "missing", "limit", "algorithm", "tiers", "overrides", "cost",
             "max_delay", "mode", "on_store_failure", "sync", "expires_at", "anchor", "slots", "strict", "shape", "lease_ttl",
-            "adaptive",
+            "adaptive", "except", "starts_at",
         ];
         let mut rule = json!({"id": "a", "per": ["ip"], "limit": "1/s"});
         rule[KEYS[key]] = value.clone();
@@ -558,4 +575,63 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
         name.extend(rules.get("r").unwrap().per().iter().map(String::as_str));
         assert_eq!(scope.name(), name.join("@"), "another `per` begins anew");
     }
+}
+
+/// What an earlier version has accepted must not keep a server from starting.
+#[test]
+fn stored_rules_load_with_a_warning_where_they_are_refused_now() {
+    let set = json!({"rules": [
+        {"id": "diff", "per": ["ip"], "limit": "1/s", "overrides": {"2001:db8::1/64": "blocked"}},
+    ]});
+    let node: Node = serde_json::from_value(set).unwrap();
+    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
+    assert!(rules.is_none());
+    assert_eq!(problems.errors().count(), 2);
+    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS.for_stored());
+    let rules = rules.unwrap();
+    assert!(rules.get("diff").is_some());
+    let warned: Vec<&str> = problems
+        .warnings()
+        .map(|problem| problem.field.as_str())
+        .collect();
+    assert_eq!(warned, ["id", "overrides.2001:db8::1/64"]);
+    for id in ["history", "rollback"] {
+        let set = json!({"rules": [{"id": id, "per": [], "limit": "1/s"}]});
+        let node: Node = serde_json::from_value(set).unwrap();
+        assert!(
+            RuleSet::from_node(&node, &SETTINGS.for_stored())
+                .0
+                .is_none()
+        );
+    }
+}
+
+#[test]
+fn a_rule_that_has_expired_is_a_warning_if_the_time_is_known() {
+    let text = "rules:\n- {id: a, per: [], limit: 1/s, expires_at: 2026-01-01T00:00:00Z}\n";
+    let source = Source::new("rules.yaml", text);
+    let end = tidegate::Timestamp::from_seconds(1_767_225_600);
+    let warnings = |settings: &RuleSettings| RuleSet::read(&source, settings).1.iter().count();
+    assert_eq!(warnings(&SETTINGS), 0);
+    assert_eq!(warnings(&SETTINGS.at(end - tidegate::Micros::new(1))), 0);
+    assert_eq!(warnings(&SETTINGS.at(end)), 1);
+}
+
+#[test]
+fn a_month_takes_an_anchor_without_an_algorithm() {
+    let list = |limit: &str, anchor: &str| {
+        from_text(&format!(
+            "rules:\n- {{id: a, per: [], limit: {limit}, anchor: {anchor}}}\n"
+        ))
+    };
+    for limit in ["1000/month", "10/second; 1000/month", "1/year"] {
+        let rules = list(limit, "clock").unwrap();
+        let again = from_body(&body(&rules.to_json())).unwrap();
+        assert_eq!(again.to_json(), rules.to_json());
+    }
+    let refused = list("1000/month", "first_request").unwrap_err();
+    assert!(refused.contains("is a calendar period"), "{refused}");
+    assert!(!refused.contains("token_bucket"), "{refused}");
+    let refused = list("1000/day", "clock").unwrap_err();
+    assert!(refused.contains("counts with `token_bucket`"), "{refused}");
 }

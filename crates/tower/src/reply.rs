@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
-use tidegate::Retry;
-use tidegate::gate::Decision;
+use tidegate::gate::{Answer, Decision};
 use tidegate::headers::{self, HeaderSettings};
+use tidegate::{Reason, Retry};
 
 use crate::error::RequestError;
 
@@ -19,6 +19,8 @@ pub(crate) const LEASE: HeaderName = HeaderName::from_static("x-tidegate-lease")
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// Says to gRPC clients, which get no problem document, why they are denied.
+const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason");
 
 /// How a client is spoken to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,38 +91,49 @@ pub fn denied(
         .filter(|answer| !answer.is_shadow && !answer.outcome.allowed);
     let violated: Vec<_> = violated.map(|answer| answer.name()).collect();
     let detail = detail(decision);
-    let refusal = if decision.is_failed() {
-        Refusal {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            grpc_status: HeaderValue::from_static("14"),
-            body: json!({
-                "type": format!("{PROBLEM_TYPES}#temporary-reduced-capacity"),
-                "title": "Request cannot be satisfied due to temporary server capacity constraints",
-                "status": 503,
-                "detail": detail,
-                "violated-policies": violated,
-            }),
-            detail,
-        }
+    let headline = decision.headline();
+    let (status, grpc_status, kind, title) = if decision.is_failed() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            HeaderValue::from_static("14"),
+            "temporary-reduced-capacity",
+            "Request cannot be satisfied due to temporary server capacity constraints",
+        )
     } else {
-        Refusal {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            grpc_status: HeaderValue::from_static("8"),
-            body: json!({
-                "type": format!("{PROBLEM_TYPES}#quota-exceeded"),
-                "title": "Request cannot be satisfied as assigned quota has been exceeded",
-                "status": 429,
-                "detail": detail,
-                "violated-policies": violated,
-            }),
-            detail,
-        }
+        (
+            StatusCode::TOO_MANY_REQUESTS,
+            HeaderValue::from_static("8"),
+            "quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        )
+    };
+    let mut body = json!({
+        "type": format!("{PROBLEM_TYPES}#{kind}"),
+        "title": title,
+        "status": status.as_u16(),
+        "detail": detail,
+        "violated-policies": violated,
+        "reason": decision.reason().map(Reason::name),
+    });
+    let missing = headline.iter().flat_map(Answer::missing);
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() {
+        body["missing"] = json!(missing);
+    }
+    let refusal = Refusal {
+        status,
+        grpc_status,
+        body,
+        detail,
     };
     let mut reply = refusal.reply(protocol);
     insert_headers(reply.headers_mut(), decision, settings);
-    if let (Protocol::Grpc(_), Some(headline)) = (protocol, decision.headline()) {
-        let pushback = pushback(headline.outcome.retry);
-        reply.headers_mut().insert(GRPC_PUSHBACK, pushback);
+    if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
+        let headers = reply.headers_mut();
+        headers.insert(GRPC_PUSHBACK, pushback(headline.outcome.retry));
+        if let Some(reason) = headline.reason {
+            headers.insert(REASON, HeaderValue::from_static(reason.name()));
+        }
     }
     reply
 }
@@ -186,18 +199,22 @@ fn detail(decision: &Decision) -> String {
         return "the request was denied".to_owned();
     };
     let name = headline.name();
-    if decision.is_failed() {
-        return format!(
-            "whether the limit `{name}` allows this cannot be told now; try again later"
-        );
-    }
-    match (headline.limit, headline.outcome.retry) {
-        (None, _) => format!("the limit `{name}` grants nothing to this request"),
-        (Some(_), Retry::Never) => {
+    match headline.reason {
+        Some(Reason::StoreUnavailable) => {
+            format!("the limit `{name}` cannot be checked now; try again later")
+        }
+        Some(Reason::Blocked) => format!("the limit `{name}` grants nothing to this request"),
+        Some(Reason::MissingAttribute) => {
+            let missing: Vec<String> = headline.missing().map(|it| format!("`{it}`")).collect();
+            let missing = missing.join(" and ");
+            format!("the limit `{name}` needs {missing}, which the request does not have")
+        }
+        Some(Reason::TooExpensive) => {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
-        (Some(_), retry) => {
-            let wait = retry.wait().map_or(1, |wait| wait.ceil_seconds().max(1));
+        Some(Reason::OverLimit) | None => {
+            let wait = headline.outcome.retry.wait();
+            let wait = wait.map_or(1, |wait| wait.ceil_seconds().max(1));
             let unit = if wait == 1 { "second" } else { "seconds" };
             format!("the limit `{name}` is used up; try again in {wait} {unit}")
         }

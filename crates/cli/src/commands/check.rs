@@ -120,6 +120,9 @@ fn decision(decision: &Value, now: Timestamp) -> String {
     if let Some(reset) = times::instant(get("reset_time")) {
         line("resets", when(reset, now));
     }
+    if let Some(reason) = reason(decision) {
+        line("reason", reason);
+    }
     if !is_allowed {
         line("retry after", retry(get("retry_after")));
     }
@@ -135,6 +138,27 @@ fn decision(decision: &Value, now: Timestamp) -> String {
         text.push_str(&limits_table(limits, now));
     }
     text
+}
+
+/// Why a decision, or one of its limits, denies; none if it does not, or if an older server does not say.
+fn reason(answer: &Value) -> Option<String> {
+    let words = match answer.get("reason")?.as_str()? {
+        "over_limit" => "the limit is used up".to_owned(),
+        "blocked" => "the rule grants nothing to this request".to_owned(),
+        "missing_attribute" => {
+            let missing = answer.get("missing").and_then(Value::as_array);
+            let missing = missing.into_iter().flatten().filter_map(Value::as_str);
+            let missing: Vec<String> = missing.map(plain).collect();
+            match missing.as_slice() {
+                [one] => format!("the attribute `{one}` is missing"),
+                several => format!("the attributes `{}` are missing", several.join("`, `")),
+            }
+        }
+        "too_expensive" => "the cost is more than the limit can ever grant".to_owned(),
+        "store_unavailable" => "the store could not be asked, and the rule denies then".to_owned(),
+        other => plain(other),
+    };
+    Some(words)
 }
 
 fn when(at: Timestamp, now: Timestamp) -> String {
@@ -171,6 +195,8 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
         let reset = times::instant(get("reset_time"));
         let notes = [("shadow", is("shadow")), ("degraded", is("degraded"))];
         let notes = notes.iter().filter(|(_, holds)| *holds);
+        let notes = notes.map(|(note, _)| (*note).to_owned());
+        let notes: Vec<String> = notes.chain(reason(limit)).collect();
         table.row(vec![
             text("rule"),
             if is("allowed") { "allowed" } else { "denied" }.to_owned(),
@@ -183,7 +209,7 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
             } else {
                 retry(get("retry_after"))
             },
-            notes.map(|(note, _)| *note).collect::<Vec<_>>().join(", "),
+            notes.join(", "),
         ]);
     }
     table.render()

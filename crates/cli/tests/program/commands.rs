@@ -16,7 +16,8 @@ const STALE: (&str, &str) = (
 const NO_RULE: &str = r#"{"allowed": true, "rule": null, "limit": null, "remaining": null, "reset_time": null,
     "retry_after": null, "delay": null, "degraded": null, "lease": null, "limits": []}"#;
 const DENIED: &str = r#"{"allowed": false, "rule": "per-ip", "limit": 10, "remaining": 0,
-    "reset_time": 1794770001, "retry_after": 0.1, "delay": 0, "degraded": true, "lease": null, "limits": [{}]}"#;
+    "reset_time": 1794770001, "retry_after": 0.1, "delay": 0, "degraded": true, "lease": null, "limits": [{}],
+    "reason": "over_limit"}"#;
 
 /// Runs a command against these answers. What it left, with the address left out, and what it asked.
 fn run(line: &str, input: &str, answers: &[(&str, &str)]) -> (Run, Vec<String>) {

@@ -155,7 +155,8 @@ fn without_a_rule_a_request_is_allowed_and_nothing_else_is_said() {
         .ask("POST /v1/check", r#"{"attributes": {}}"#)
         .with_status(200);
     let expected = json!({"allowed": true, "rule": null, "limit": null, "remaining": null, "reset_time": null,
-        "retry_after": null, "delay": null, "degraded": null, "lease": null, "limits": []});
+        "retry_after": null, "delay": null, "degraded": null, "lease": null, "limits": [],
+        "reason": null});
     assert_eq!(reply.json(), expected);
     assert!(
         !reply

@@ -56,6 +56,8 @@ fn a_burst_of_denials_is_a_few_lines_of_json_without_a_key() {
             (&json!("closed"), &json!("INFO")),
             "{line}"
         );
+        assert_eq!(line["reason"], "over_limit", "{line}");
+        assert!(line.get("missing").is_none(), "{line}");
         let key = line["key"].as_str().unwrap();
         assert_eq!(
             (key.len(), &line["key"]),

@@ -23,6 +23,7 @@ mod metrics;
 mod mistakes;
 mod random;
 mod read_only;
+mod reasons;
 mod refusals;
 mod reload;
 mod resources;

@@ -104,6 +104,7 @@ fn what_happened_is_counted() {
         r#"tidegate_decisions_total{rule="per-user",front_end="http",verdict="denied"} 1"#,
         r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_allowed"} 1"#,
         r#"tidegate_decisions_total{rule="tried",front_end="http",verdict="shadow_denied"} 2"#,
+        r#"tidegate_denied_total{rule="per-user",reason="over_limit"} 1"#,
         "tidegate_unmatched_total 1",
         "tidegate_rules 6",
         "tidegate_rules_version 1",
@@ -115,6 +116,95 @@ fn what_happened_is_counted() {
             "{line} is not in\n{metrics}"
         );
     }
+}
+
+/// An alert on `increase()` does not see a counter that appears with its first event.
+#[test]
+fn counters_of_rules_exist_at_zero_from_the_start() {
+    let place = Place::new();
+    let rules = "rules:
+- {id: plain, per: [user_id], missing: deny, limit: 5/minute, on_store_failure: deny, overrides: {x: blocked}}
+- {id: tried, per: [], limit: 5/minute, mode: shadow}
+";
+    place.write("rules.yaml", rules);
+    let server = place.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
+    let metrics = server.ask("GET /metrics", "").body;
+    let mut expected = vec![
+        r#"tidegate_degraded_total{rule="plain",mode="deny"} 0"#.to_owned(),
+        r#"tidegate_degraded_total{rule="tried",mode="local"} 0"#.to_owned(),
+        r#"tidegate_throttles_total{verdict="denied"} 0"#.to_owned(),
+        r#"tidegate_token_refused_total{front_end="http",reason="unknown"} 0"#.to_owned(),
+    ];
+    for rule in ["plain", "tried"] {
+        for name in ["condition_failures", "unread_costs"] {
+            expected.push(format!(r#"tidegate_{name}_total{{rule="{rule}"}} 0"#));
+        }
+    }
+    for reason in [
+        "over_limit",
+        "blocked",
+        "missing_attribute",
+        "too_expensive",
+        "store_unavailable",
+    ] {
+        expected.push(format!(
+            r#"tidegate_denied_total{{rule="plain",reason="{reason}"}} 0"#
+        ));
+    }
+    for front_end in ["http", "authorize", "resp"] {
+        for (rule, verdict) in [
+            ("plain", "allowed"),
+            ("plain", "denied"),
+            ("tried", "shadow_allowed"),
+            ("tried", "shadow_denied"),
+        ] {
+            expected.push(format!(
+                r#"tidegate_decisions_total{{rule="{rule}",front_end="{front_end}",verdict="{verdict}"}} 0"#
+            ));
+        }
+    }
+    for line in expected {
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
+    // What cannot happen is not there.
+    for impossible in [
+        r#"front_end="gateway""#,
+        r#"front_end="library""#,
+        r#"tidegate_decisions_total{rule="plain",front_end="http",verdict="shadow_denied"}"#,
+        r#"tidegate_denied_total{rule="tried""#,
+    ] {
+        assert!(
+            !metrics.contains(impossible),
+            "{impossible} is in\n{metrics}"
+        );
+    }
+}
+
+#[test]
+fn above_a_thousand_rules_a_series_begins_with_its_first_event() {
+    let place = Place::new();
+    let rule = |index: u32| json!({"id": format!("r{index}"), "per": [], "limit": "5/minute", "match": {"path": format!("/{index}")}});
+    let rules = |count: u32| json!({"rules": (0..count).map(rule).collect::<Vec<_>>()}).to_string();
+    let server = place.serve(&[]);
+    let mut client = server.client();
+    let decisions = |client: &mut crate::client::Client| {
+        let metrics = client.ask("GET /metrics", "").body;
+        let lines = metrics
+            .lines()
+            .filter(|line| line.starts_with("tidegate_decisions_total{"));
+        lines.count()
+    };
+    client.ask("PUT /v1/rules", &rules(1_000)).with_status(200);
+    assert!(decisions(&mut client) >= 4_000);
+    client.ask("PUT /v1/rules", &rules(1_001)).with_status(200);
+    assert_eq!(decisions(&mut client), 0);
+    client
+        .ask("POST /v1/check", r#"{"attributes": {"path": "/7"}}"#)
+        .with_status(200);
+    assert_eq!(decisions(&mut client), 1);
 }
 
 #[test]

@@ -116,6 +116,8 @@ fn seen(reply: Reply) -> Seen {
         let problem: Json = reply.json();
         // Where one limit of a rule is violated, it is named after the rule.
         seen.rule = Some(problem["violated-policies"][0].clone());
+        seen.reason = Some(problem["reason"].clone());
+        seen.missing = Some(problem["missing"].clone());
     }
     seen.headers = Some(reply.headers.into_iter().collect());
     seen

@@ -123,6 +123,7 @@ impl Ask for Grpc {
         assert_eq!(answer.code, status.code);
         let limit = status.limit.as_ref();
         let headers = answer.headers.iter();
+        let reason = headers.clone().find(|pair| pair.key == "x-tidegate-reason");
         Seen {
             allowed: answer.code == OK,
             is_refused: false,
@@ -130,6 +131,8 @@ impl Ask for Grpc {
             limit: Some(json!(limit.map(|limit| limit.count))),
             remaining: Some(json!(limit.map(|_| status.remaining))),
             retry_after: None,
+            reason: Some(json!(reason.map(|pair| &pair.value))),
+            missing: None,
             headers: Some(
                 headers
                     .map(|pair| (pair.key.clone(), pair.value.clone()))

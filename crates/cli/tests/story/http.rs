@@ -57,6 +57,8 @@ impl Ask for Http {
             limit: take("limit"),
             remaining: take("remaining"),
             retry_after: take("retry_after"),
+            reason: take("reason"),
+            missing: take("missing"),
             headers: Some(reply.headers.into_iter().collect()),
         }
     }

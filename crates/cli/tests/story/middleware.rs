@@ -86,5 +86,7 @@ fn seen(head: &http::response::Parts, body: &[u8]) -> Seen {
     let problem: Json = serde_json::from_slice(body).unwrap();
     // Where one limit of a rule is violated, it is named after the rule.
     seen.rule = Some(problem["violated-policies"][0].clone());
+    seen.reason = Some(problem["reason"].clone());
+    seen.missing = Some(problem["missing"].clone());
     seen
 }

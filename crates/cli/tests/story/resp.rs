@@ -60,6 +60,8 @@ impl Ask for Resp {
                 Some(text) => json!(text.parse::<f64>().unwrap()),
                 None => wait,
             }),
+            reason: told("reason"),
+            missing: None,
             headers: None,
         }
     }

@@ -42,6 +42,10 @@ pub(super) struct Expected {
     pub(super) remaining: Option<u64>,
     /// Seconds, or `never`.
     pub(super) retry_after: Option<Json>,
+    pub(super) reason: Option<String>,
+    /// The attributes that are missing.
+    #[serde(default)]
+    pub(super) missing: Vec<String>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
 }

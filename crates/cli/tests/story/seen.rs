@@ -31,6 +31,9 @@ pub(super) struct Seen {
     pub(super) remaining: Option<Json>,
     /// Seconds, or null for never.
     pub(super) retry_after: Option<Json>,
+    pub(super) reason: Option<Json>,
+    /// A list of names, or null.
+    pub(super) missing: Option<Json>,
     pub(super) headers: Option<BTreeMap<String, String>>,
 }
 
@@ -56,6 +59,15 @@ impl Seen {
             limit: Some(Json::from(outcome.map(|outcome| outcome.limit))),
             remaining: Some(Json::from(outcome.map(|outcome| outcome.remaining))),
             retry_after: Some(Json::from(seconds)),
+            reason: Some(Json::from(decision.reason().map(tidegate::Reason::name))),
+            missing: headline.map(|answer| {
+                let missing: Vec<&str> = answer.missing().collect();
+                if missing.is_empty() {
+                    Json::Null
+                } else {
+                    Json::from(missing)
+                }
+            }),
             headers: Some(
                 headers
                     .map(|(name, value)| (name.to_owned(), value))
@@ -100,6 +112,16 @@ impl Seen {
         let never = Json::from("never");
         let wait = expected.retry_after.clone().filter(|wait| *wait != never);
         compare("retry_after", &Json::from(wait), self.retry_after.as_ref());
+        compare(
+            "reason",
+            &Json::from(expected.reason.clone()),
+            self.reason.as_ref(),
+        );
+        let missing = match expected.missing.as_slice() {
+            [] => Json::Null,
+            missing => Json::from(missing),
+        };
+        compare("missing", &missing, self.missing.as_ref());
         let Some(headers) = &self.headers else {
             return differs;
         };

@@ -88,6 +88,7 @@ pub(super) fn config(
                 .and_then(|prefix| u8::try_from(prefix).ok())
                 .unwrap_or(64),
             secret_attributes,
+            ..RuleSettings::default()
         },
         redis,
         key_secret,

@@ -13,6 +13,8 @@ use super::proto::rate_limit::{
 
 /// Says that nobody could decide, and that the rule denies then.
 const DEGRADED: &str = "x-tidegate-degraded";
+/// Says why a request is denied.
+const REASON: &str = "x-tidegate-reason";
 
 /// A decision to be told.
 pub(super) struct Answer<'a, 'p> {
@@ -33,6 +35,10 @@ impl Answer<'_, '_> {
             .collect();
         if self.decisions.is_failed() {
             headers.push(header(DEGRADED, bytes::Bytes::from_static(b"deny")));
+        }
+        if let Some(reason) = self.decisions.reason() {
+            let name = bytes::Bytes::from_static(reason.name().as_bytes());
+            headers.push(header(REASON, name));
         }
         RateLimitResponse {
             overall_code: code(is_allowed),

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use tidegate::gate::{Answer, Decision};
-use tidegate::{Micros, Outcome};
+use tidegate::{Micros, Outcome, Reason};
 
 /// Writes the decision as a JSON object.
 pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
@@ -14,6 +14,8 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
         );
         write_lease(out, decision);
         write_answers(out, decision);
+        write_reason(out, None);
+        out.push(b'}');
         return;
     };
     let outcome = headline.outcome;
@@ -28,6 +30,8 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     boolean(out, decision.is_degraded());
     write_lease(out, decision);
     write_answers(out, decision);
+    write_reason(out, Some(&headline));
+    out.push(b'}');
 }
 
 /// Also told where only a rule that counts holds something: otherwise nobody could release it.
@@ -40,7 +44,22 @@ fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
     }
 }
 
-/// Every limit's own answer, and the end of the object.
+/// Why it is denied, and which attributes are missing if that is why.
+fn write_reason(out: &mut Vec<u8>, answer: Option<&Answer<'_>>) {
+    let Some((answer, reason)) = answer.and_then(|answer| Some((answer, answer.reason?))) else {
+        out.extend_from_slice(br#","reason":null"#);
+        return;
+    };
+    let _ = write!(out, r#","reason":"{}""#, reason.name());
+    if reason == Reason::MissingAttribute {
+        out.extend_from_slice(br#","missing":"#);
+        let missing: Vec<&str> = answer.missing().collect();
+        // Writing text to memory cannot fail.
+        let _ = serde_json::to_writer(out, &missing);
+    }
+}
+
+/// Every limit's own answer.
 fn write_answers(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(br#","limits":["#);
     for (index, answer) in decision.answers().enumerate() {
@@ -49,7 +68,7 @@ fn write_answers(out: &mut Vec<u8>, decision: &Decision) {
         }
         write_answer(out, &answer);
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
 }
 
 fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
@@ -84,6 +103,7 @@ fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
     boolean(out, answer.is_shadow);
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, answer.is_degraded);
+    write_reason(out, Some(answer));
     out.push(b'}');
 }
 

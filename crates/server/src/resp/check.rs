@@ -59,7 +59,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies) {
     let headline = decision.headline();
     let outcome = headline.as_ref().map(|answer| answer.outcome);
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    replies.map(9);
+    replies.map(10);
     replies.bulk(b"allowed");
     replies.boolean(decision.is_allowed());
     replies.bulk(b"rule");
@@ -92,6 +92,10 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies) {
     replies.bulk(b"lease");
     some(replies, decision.lease(), |replies, lease| {
         replies.bulk(lease.to_string().as_bytes());
+    });
+    replies.bulk(b"reason");
+    some(replies, decision.reason(), |replies, reason| {
+        replies.bulk(reason.name().as_bytes());
     });
 }
 

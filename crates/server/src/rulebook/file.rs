@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::{Clock as _, SystemClock};
 
 /// How large a file of rules may be.
 const MAX_BYTES: u64 = 64 << 20;
@@ -77,7 +78,7 @@ pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Pro
         source,
     })?;
     let source = Source::new(path.display().to_string(), text);
-    let (rules, problems) = RuleSet::read(&source, settings);
+    let (rules, problems) = RuleSet::read(&source, &settings.at(SystemClock.now()));
     match rules {
         Some(rules) => Ok((rules, problems)),
         None => Err(LoadError::Wrong {

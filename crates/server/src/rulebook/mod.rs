@@ -309,11 +309,11 @@ pub fn etag_of(rule: &Rule) -> String {
     etag(rule.written())
 }
 
-/// The rules of a JSON list.
+/// The rules of a JSON list that was kept.
 fn read_list(list: &Value, settings: &RuleSettings) -> (Option<RuleSet>, Problems) {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
-        Ok(node) => RuleSet::from_node(&node, settings),
+        Ok(node) => RuleSet::from_node(&node, &settings.for_stored().at(now())),
         // Reading a value that is in memory already cannot fail.
         Err(_) => (None, Problems::new()),
     }
@@ -321,4 +321,53 @@ fn read_list(list: &Value, settings: &RuleSettings) -> (Option<RuleSet>, Problem
 
 fn now() -> Timestamp {
     SystemClock.now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tidegate::MemoryStore;
+
+    use super::*;
+    use crate::data_dir::NewVersion;
+
+    /// Earlier versions accepted this id. Other rules can still be changed next to it.
+    #[test]
+    fn a_stored_rule_called_diff_loads_with_a_warning_and_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(folder.path()).unwrap();
+        let diff = json!({"id": "diff", "per": [], "limit": "5/minute"});
+        let kept = NewVersion {
+            at: now(),
+            by: "admin".to_owned(),
+            changes: vec!["added diff".to_owned()],
+            rules: Arc::new(json!([diff])),
+            shared: None,
+        };
+        data_dir.write(&kept).unwrap();
+        let path = folder.path().to_path_buf();
+        let opened = RuleBook::of_data_dir(data_dir, path, RuleSettings::default());
+        let (book, rules, problems) = opened.unwrap();
+        assert!(rules.get("diff").is_some());
+        assert_eq!(problems.warnings().count(), 1);
+
+        let gate = Gate::new(MemoryStore::new(), rules);
+        let node: Node =
+            serde_json::from_value(json!({"id": "a", "per": [], "limit": "1/s"})).unwrap();
+        let (rule, _) = RuleSet::rule_from_node(&node, book.settings());
+        let create = Change::Create(Arc::new(rule.unwrap()));
+        let expected = Expected::default();
+        book.change(&gate, "admin", &expected, create).unwrap();
+        let delete = Change::Delete("diff".to_owned());
+        book.change(&gate, "admin", &expected, delete).unwrap();
+        // It is in an earlier version, too.
+        book.change(&gate, "admin", &expected, Change::RollBack(1))
+            .unwrap();
+        assert!(gate.rules().get("diff").is_some());
+
+        let again: Node = serde_json::from_value(diff).unwrap();
+        assert!(RuleSet::rule_from_node(&again, book.settings()).0.is_none());
+    }
 }

@@ -26,11 +26,9 @@ fn register_upstreams(registry: &mut Registry, gateway: &Gateway) {
     for upstream in gateway.upstreams() {
         let labels = [label(upstream)];
         for outcome in Outcome::ALL {
+            let labels = [label(upstream), ("status", outcome.name().to_owned())];
             let count = upstream.outcomes(outcome);
-            if count > 0 {
-                let labels = [label(upstream), ("status", outcome.name().to_owned())];
-                requests.get_or_create(&labels).inc_by(count);
-            }
+            requests.get_or_create(&labels).inc_by(count);
         }
         retries.get_or_create(&labels).inc_by(upstream.retries());
         up.get_or_create(&labels).set(i64::from(upstream.is_up()));

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tidegate::gate::Decision;
-use tidegate::{Attributes, Limiter, Micros};
+use tidegate::{Attributes, Limiter, Micros, Reason};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -107,9 +107,12 @@ impl DenialLog {
             let wait = std::time::Duration::from(wait).as_secs_f64();
             format!("{wait:.6}s")
         };
+        let missing = headline.missing().collect::<Vec<_>>().join(",");
         let retry_after = headline.outcome.retry.wait().map(seconds);
         tracing::info!(
             rule = headline.rule.id(),
+            reason = headline.reason.map_or("", Reason::name),
+            missing = (!missing.is_empty()).then_some(missing),
             key,
             limit = headline.outcome.limit,
             retry_after = retry_after.as_deref().unwrap_or("never"),

@@ -12,11 +12,11 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::MemoryStats;
-use tidegate::rules::{FrontEnd, RuleSet, Verdict};
+use tidegate::rules::FrontEnd;
 
 use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
-use super::{gateway_metrics, redis_metrics, rule_limits};
+use super::{gateway_metrics, redis_metrics, rule_metrics};
 use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
@@ -87,12 +87,13 @@ impl Metrics {
     /// Everything, in the text form of `OpenMetrics`.
     pub(crate) fn encode(&self, server: &Server) -> String {
         let mut registry = Registry::with_prefix("tidegate");
-        self.register_measured(&mut registry);
-        register_rules(&mut registry, &server.gate.rules());
+        self.register_measured(&mut registry, &server.front_ends);
+        rule_metrics::register(&mut registry, &server.gate.rules(), &server.front_ends);
         register_book(&mut registry, server);
         register_store(&mut registry, server);
         register_identity(&mut registry, server);
-        server.access.refusals.register(&mut registry);
+        let refusals = &server.access.refusals;
+        refusals.register(&mut registry, &server.front_ends);
         gateway_metrics::register(&mut registry, server);
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -100,7 +101,7 @@ impl Metrics {
         text
     }
 
-    fn register_measured(&self, registry: &mut Registry) {
+    fn register_measured(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let version = Family::<Labels<1>, Gauge>::default();
         version
             .get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())])
@@ -135,7 +136,8 @@ impl Metrics {
             "Decisions to which no rule applied",
             &self.unmatched,
         );
-        self.throttled.register(registry);
+        let is_on = front_ends.contains(&FrontEnd::Resp);
+        self.throttled.register(registry, is_on);
     }
 }
 
@@ -153,72 +155,6 @@ pub(super) fn gauge(value: u64) -> Gauge {
     let gauge = Gauge::default();
     gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
     gauge
-}
-
-fn register_rules(registry: &mut Registry, rules: &RuleSet) {
-    let decisions = Family::<Labels<3>, Counter>::default();
-    let degraded = Family::<Labels<2>, Counter>::default();
-    let condition_failures = Family::<Labels<1>, Counter>::default();
-    let unread_costs = Family::<Labels<1>, Counter>::default();
-    for rule in rules.iter() {
-        let (id, counts) = (rule.id(), rule.counts());
-        let labels = || ("rule", id.to_owned());
-        for front_end in FrontEnd::ALL {
-            for verdict in Verdict::ALL {
-                let count = counts.decisions(front_end, verdict);
-                if count > 0 {
-                    let front_end = ("front_end", front_end.name().to_owned());
-                    let labels = [labels(), front_end, ("verdict", verdict.name().to_owned())];
-                    decisions.get_or_create(&labels).inc_by(count);
-                }
-            }
-        }
-        for (mode, count) in ["allow", "deny", "local"]
-            .into_iter()
-            .zip(counts.degraded())
-        {
-            if count > 0 {
-                let labels = [labels(), ("mode", mode.to_owned())];
-                degraded.get_or_create(&labels).inc_by(count);
-            }
-        }
-        if counts.condition_failures() > 0 {
-            condition_failures
-                .get_or_create(&[labels()])
-                .inc_by(counts.condition_failures());
-        }
-        if counts.unread_costs() > 0 {
-            unread_costs
-                .get_or_create(&[labels()])
-                .inc_by(counts.unread_costs());
-        }
-    }
-    rule_limits::register(registry, rules);
-    registry.register(
-        "decisions",
-        "What each rule said, by front end and verdict",
-        decisions,
-    );
-    registry.register(
-        "degraded",
-        "Decisions of a rule without the store, by what it did then",
-        degraded,
-    );
-    registry.register(
-        "condition_failures",
-        "Conditions that could not be evaluated, so that the rule did not match",
-        condition_failures,
-    );
-    registry.register(
-        "unread_costs",
-        "Costs that should come from an attribute that was not a whole number",
-        unread_costs,
-    );
-    registry.register(
-        "rules",
-        "How many rules are in force",
-        gauge(rules.len() as u64),
-    );
 }
 
 fn register_book(registry: &mut Registry, server: &Server) {

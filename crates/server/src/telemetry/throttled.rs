@@ -45,14 +45,15 @@ impl ThrottledCounts {
         }
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// With `is_on` also what has not happened yet.
+    pub(super) fn register(&self, registry: &mut Registry, is_on: bool) {
         let throttles = Family::<super::metrics::Labels<1>, Counter>::default();
         for (verdict, count) in ["allowed", "denied", "failed"]
             .into_iter()
             .zip(&self.counts)
         {
             let count = count.load(Ordering::Relaxed);
-            if count > 0 {
+            if count > 0 || is_on {
                 let labels = [("verdict", verdict.to_owned())];
                 throttles.get_or_create(&labels).inc_by(count);
             }

@@ -75,12 +75,13 @@ impl TokenRefusals {
         }
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    /// Of the front ends that are on also what has not happened yet.
+    pub(super) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let refused = Family::<Labels<2>, Counter>::default();
         for (front_end, counts) in FRONT_ENDS.into_iter().zip(&self.counts) {
             for (refusal, count) in TokenRefusal::ALL.into_iter().zip(counts) {
                 let count = count.load(Ordering::Relaxed);
-                if count > 0 {
+                if count > 0 || front_ends.contains(&front_end) {
                     let labels = [
                         ("front_end", front_end.name().to_owned()),
                         ("reason", refusal.name().to_owned()),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name};
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome};
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome, Retry};
 
 use super::Slots;
 use super::local::is_concurrency;
-use crate::decision::deciding;
-use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet, Share, Verdict};
+use crate::decision::{deciding, is_more_pressing};
+use crate::reason::Reason;
+use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
 
 /// The answer of one limit, by its place in the rules.
 #[derive(Debug, Clone)]
@@ -25,10 +26,14 @@ pub(super) struct Slot {
     pub(super) is_charged: bool,
     pub(super) is_shadow: bool,
     pub(super) is_degraded: bool,
+    /// Why it denies, if only because the store could not answer.
+    pub(super) failure: Option<Reason>,
     /// What this instance granted of the limit by itself, if it did.
     pub(super) share: Option<Arc<Share>>,
     /// The limit that was asked, of a rule whose limit moves.
     pub(super) moved: Option<Arc<Limit>>,
+    /// The attributes for lack of which the rule denies everything.
+    pub(super) missing: MissingNames,
 }
 
 impl Slot {
@@ -39,6 +44,27 @@ impl Slot {
             (None, Grant::Limits(limits)) if self.is_charged => limits.get(self.limit),
             _ => None,
         }
+    }
+
+    /// Why it denies the request, if it does.
+    fn reason(&self, rule: &Rule) -> Option<Reason> {
+        if self.outcome.allowed {
+            return None;
+        }
+        if self.failure.is_some() {
+            return self.failure;
+        }
+        Some(if !self.is_charged {
+            // One that is blocked would be denied with the attribute, too.
+            match rule.grants()[self.grant] {
+                Grant::Blocked => Reason::Blocked,
+                Grant::Limits(_) | Grant::Unlimited => Reason::MissingAttribute,
+            }
+        } else if self.outcome.retry == Retry::Never {
+            Reason::TooExpensive
+        } else {
+            Reason::OverLimit
+        })
     }
 }
 
@@ -68,6 +94,9 @@ pub struct Answer<'d> {
     pub is_shadow: bool,
     /// Whether the store could not answer.
     pub is_degraded: bool,
+    /// Why it denies the request, if it does.
+    pub reason: Option<Reason>,
+    missing: MissingNames,
 }
 
 impl Decision {
@@ -135,6 +164,11 @@ impl Decision {
         self.headline().map(|answer| answer.rule.id())
     }
 
+    /// Why the request is denied: the reason of the rule that decided. None if it is allowed.
+    pub fn reason(&self) -> Option<Reason> {
+        self.headline().and_then(|answer| answer.reason)
+    }
+
     /// How long the caller should hold the request before it goes on. Zero if it is denied.
     pub fn delay(&self) -> Micros {
         if self.is_denied() {
@@ -190,6 +224,8 @@ impl Decision {
             outcome: &slot.outcome,
             is_shadow: slot.is_shadow,
             is_degraded: slot.is_degraded,
+            reason: slot.reason(rule),
+            missing: slot.missing,
         }
     }
 
@@ -214,18 +250,23 @@ impl Decision {
     /// Counts what each rule said to a request of this front end.
     pub fn count(&self, front_end: FrontEnd) {
         let mut answers = self.answers().peekable();
-        while let Some(answer) = answers.next() {
-            let mut allowed = answer.outcome.allowed;
-            while let Some(next) = answers.next_if(|next| std::ptr::eq(next.rule, answer.rule)) {
-                allowed &= next.outcome.allowed;
+        while let Some(mut decisive) = answers.next() {
+            while let Some(next) = answers.next_if(|next| std::ptr::eq(next.rule, decisive.rule)) {
+                if is_more_pressing(next.outcome, decisive.outcome) {
+                    decisive = next;
+                }
             }
-            let verdict = match (answer.is_shadow, allowed) {
-                (false, true) => Verdict::Allowed,
-                (false, false) => Verdict::Denied,
-                (true, true) => Verdict::ShadowAllowed,
-                (true, false) => Verdict::ShadowDenied,
+            let counts = decisive.rule.counts();
+            let verdict = match (decisive.is_shadow, decisive.reason) {
+                (false, None) => Verdict::Allowed,
+                (false, Some(reason)) => {
+                    counts.count_denied(reason);
+                    Verdict::Denied
+                }
+                (true, None) => Verdict::ShadowAllowed,
+                (true, Some(_)) => Verdict::ShadowDenied,
             };
-            answer.rule.counts().count(front_end, verdict);
+            counts.count(front_end, verdict);
         }
     }
 }
@@ -237,5 +278,16 @@ impl<'d> Answer<'d> {
             Some(limit) => limit_name(self.rule.id(), self.index, limit),
             None => Cow::Borrowed(self.rule.id()),
         }
+    }
+
+    /// The attributes of the rule's `per` that the request lacks, if it is denied for that.
+    pub fn missing(&self) -> impl Iterator<Item = &'d str> + use<'d> {
+        let is_reason = self.reason == Some(Reason::MissingAttribute);
+        let missing = if is_reason {
+            self.missing
+        } else {
+            MissingNames::default()
+        };
+        missing.of(self.rule)
     }
 }

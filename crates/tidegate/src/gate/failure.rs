@@ -7,6 +7,7 @@ use tidegate_core::{Limit, Micros, Outcome, Retry, Store, Timestamp};
 
 use super::local::{LocalCharge, LocalRequest};
 use super::{Asking, Claim, Demand, Gate, Slot, Slots, fill};
+use crate::reason::Reason;
 use crate::rules::{OnStoreFailure, Share, Shares, add_one};
 
 /// When a client should try again that was denied because nobody could decide.
@@ -60,8 +61,21 @@ impl<S: Store> Gate<S> {
             let share = || parts.limits(slot.rule, slot.grant).get(slot.limit);
             match choice(slot.rule) {
                 OnStoreFailure::Allow => slot.outcome = unknown(true, capacity, now),
-                OnStoreFailure::Deny => slot.outcome = unknown(false, capacity, now),
-                OnStoreFailure::Local => slot.share = share().map(Arc::clone),
+                OnStoreFailure::Deny => {
+                    slot.outcome = unknown(false, capacity, now);
+                    slot.failure = Some(Reason::StoreUnavailable);
+                }
+                OnStoreFailure::Local => {
+                    slot.share = share().map(Arc::clone);
+                    let cost = match &claims[slot.claim].demand {
+                        Demand::Charge { cost, .. } => *cost,
+                        Demand::Nothing => 0,
+                    };
+                    // More than the share can ever grant, and no more than the whole limit.
+                    if slot.outcome.retry == Retry::Never && cost <= capacity {
+                        slot.failure = Some(Reason::StoreUnavailable);
+                    }
+                }
             }
         }
     }

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::attributes::Attributes;
 use crate::decision::deciding;
-use crate::rules::{FrontEnd, Grant, OnStoreFailure, Rule, RuleSet};
+use crate::reason::Reason;
+use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet};
 
 /// One part of a request.
 #[derive(Debug, Clone)]
@@ -75,6 +76,17 @@ impl Decisions {
     /// Whether a part is denied only because the store could not answer and its rule says `deny` then.
     pub fn is_failed(&self) -> bool {
         self.list.iter().any(Decision::is_failed)
+    }
+
+    /// Why the request is denied: the reason of the part that decided. None if it is allowed.
+    pub fn reason(&self) -> Option<Reason> {
+        if self.is_allowed() {
+            return None;
+        }
+        let headlines = || self.list.iter().filter_map(Decision::headline);
+        let outcomes: SmallVec<[Outcome; 4]> = headlines().map(|answer| *answer.outcome).collect();
+        let decisive = headlines().nth(deciding(&outcomes));
+        decisive.and_then(|answer| answer.reason)
     }
 
     /// Counts what each rule said to a request of this front end.
@@ -369,6 +381,7 @@ fn brought<'a>(rule: usize, grant: &Grant, attributes: &Attributes<'_>) -> Claim
         moved: None,
         part: 0,
         is_asked: false,
+        missing: MissingNames::default(),
     };
     std::iter::once(claim).collect()
 }

@@ -87,8 +87,7 @@ impl<'f, 'a> Facts<'f, 'a> {
         }
     }
 
-    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply. Those that
-    /// exempt a request must hold for all of them.
+    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply.
     pub(super) fn any(
         &self,
         test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
@@ -104,6 +103,19 @@ impl<'f, 'a> Facts<'f, 'a> {
             };
         }
         answer
+    }
+
+    /// Whether `test` holds for all of the readings: for parts of a rule that exempt a request.
+    pub(super) fn all(
+        &self,
+        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
+    ) -> Result<bool, ConditionFailed> {
+        for reading in std::iter::once(&self.normal).chain(&self.others) {
+            if !test(reading)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -171,6 +183,11 @@ impl Condition {
             work: Work::of(&expression),
             expression,
         })
+    }
+
+    /// The condition as it was parsed.
+    pub(super) fn expression(&self) -> &IdedExpr {
+        &self.expression
     }
 
     /// How much work it is.

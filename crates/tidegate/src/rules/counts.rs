@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::rule::{Grant, Missing, Mode, OnStoreFailure, Rule};
+use crate::reason::Reason;
+
 /// A protocol that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrontEnd {
@@ -80,6 +83,7 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub struct RuleCounts {
     decisions: [[AtomicU64; Verdict::ALL.len()]; FrontEnd::ALL.len()],
+    denied: [AtomicU64; Reason::ALL.len()],
     /// By what the rule does when the store fails: allow, deny, local.
     pub(crate) degraded: [AtomicU64; 3],
     pub(crate) condition_failures: AtomicU64,
@@ -97,12 +101,23 @@ impl RuleCounts {
         self.decisions[front_end as usize][verdict as usize].load(Ordering::Relaxed)
     }
 
+    /// Counts one denial.
+    pub(crate) fn count_denied(&self, reason: Reason) {
+        add_one(&self.denied[reason as usize]);
+    }
+
+    /// How often the rule denied for this reason.
+    pub fn denied(&self, reason: Reason) -> u64 {
+        self.denied[reason as usize].load(Ordering::Relaxed)
+    }
+
     /// How often the store could not answer, by what was done: allow, deny, local.
     pub fn degraded(&self) -> [u64; 3] {
         [0, 1, 2].map(|index: usize| self.degraded[index].load(Ordering::Relaxed))
     }
 
-    /// How often its condition could not be evaluated, so that it did not match.
+    /// How often a condition of it could not be evaluated, so that `match`, or an item of `except`, did
+    /// not hold.
     pub fn condition_failures(&self) -> u64 {
         self.condition_failures.load(Ordering::Relaxed)
     }
@@ -110,6 +125,22 @@ impl RuleCounts {
     /// How often the attribute that tells its cost was not a whole number.
     pub fn unread_costs(&self) -> u64 {
         self.unread_costs.load(Ordering::Relaxed)
+    }
+}
+
+impl Rule {
+    /// Whether it may deny a request for this reason. One that only counts denies none.
+    pub fn can_deny_for(&self, reason: Reason) -> bool {
+        let has = |is_meant: fn(&Grant) -> bool| self.grants.iter().any(is_meant);
+        let can = match reason {
+            Reason::OverLimit | Reason::TooExpensive => {
+                has(|grant| matches!(grant, Grant::Limits(_)))
+            }
+            Reason::Blocked => has(|grant| *grant == Grant::Blocked),
+            Reason::MissingAttribute => self.missing == Missing::Deny && !self.per.is_empty(),
+            Reason::StoreUnavailable => self.on_store_failure == OnStoreFailure::Deny,
+        };
+        can && self.mode == Mode::Enforce
     }
 }
 

@@ -3,15 +3,15 @@
 //! Every rule is filed under one of its parts that name something: a path, a network, or the value of
 //! an attribute (a method and a host are attributes, too). Of a rule's parts the one is chosen under
 //! which the fewest rules would be filed together. A request then looks its own path and values up.
+//! `except` only removes candidates, so it is tested afterwards, on those that match.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use ipnet::IpNet;
 use smallvec::SmallVec;
 
+use super::networks::Networks;
 use super::pattern::{PathPattern, Segment, segments_of};
 use super::rule::Rule;
 use crate::attributes::Attributes;
@@ -26,7 +26,7 @@ pub(super) struct Index {
     values: HashMap<String, HashMap<String, Places, RandomState>, RandomState>,
     /// By what a host ends with, dot included.
     host_suffixes: HashMap<String, Places, RandomState>,
-    networks: Networks,
+    networks: Networks<Places>,
     /// Rules that say nothing to look up.
     rest: Places,
 }
@@ -88,8 +88,8 @@ impl Index {
                 }
             }
             Part::Ip => {
-                for network in &matches.ip {
-                    self.networks.insert(*network, place);
+                for network in matches.ip.iter() {
+                    self.networks.value(*network).push(place);
                 }
             }
             Part::Attribute(at) => {
@@ -133,7 +133,7 @@ impl Index {
             }
         }
         if let Some(ip) = attributes.ip() {
-            self.networks.collect(ip, &mut found);
+            found.extend(self.networks.covering(ip).flatten().copied());
         }
         // A rule with several entries may have been found by more than one of them.
         found.sort_unstable();
@@ -186,46 +186,6 @@ fn entries(rule: &Rule, part: Part) -> Vec<String> {
             let (name, values) = &matches.attributes[at];
             let entry = |value: &String| format!("attribute {} {name} {value}", name.len());
             values.iter().map(entry).collect()
-        }
-    }
-}
-
-/// Networks, by the length of their prefix: one look for each length that is in use.
-#[derive(Debug, Default)]
-struct Networks {
-    by_length: Vec<(Family, HashMap<IpNet, Places, RandomState>)>,
-}
-
-/// Whether a network is of IPv6, and the length of its prefix.
-type Family = (bool, u8);
-
-impl Networks {
-    fn insert(&mut self, network: IpNet, place: u32) {
-        let family = (matches!(network, IpNet::V6(_)), network.prefix_len());
-        let known = self
-            .by_length
-            .iter()
-            .position(|(known, _)| *known == family);
-        let at = known.unwrap_or_else(|| {
-            self.by_length.push((family, HashMap::default()));
-            self.by_length.len() - 1
-        });
-        self.by_length[at]
-            .1
-            .entry(network.trunc())
-            .or_default()
-            .push(place);
-    }
-
-    fn collect(&self, ip: IpAddr, found: &mut SmallVec<[u32; 16]>) {
-        for ((is_v6, length), networks) in &self.by_length {
-            if *is_v6 != ip.is_ipv6() {
-                continue;
-            }
-            if let Ok(network) = IpNet::new(ip, *length) {
-                let places = networks.get(&network.trunc());
-                found.extend(places.into_iter().flatten().copied());
-            }
         }
     }
 }

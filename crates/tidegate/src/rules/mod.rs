@@ -4,17 +4,22 @@
 //! body, [`to_json`](RuleSet::to_json) writes it down again. How a rule is found is in `index.rs`,
 //! what it says about a request in `rule.rs`.
 
+mod client_written;
 mod condition;
 mod counts;
 mod descriptors;
 mod hashed;
 mod index;
+mod matching;
+mod networks;
 mod pattern;
 mod read;
 mod read_adaptive;
 mod read_limit;
 mod read_match;
+mod read_override;
 mod read_rule;
+mod read_time;
 mod regexes;
 mod rule;
 mod shares;
@@ -26,9 +31,10 @@ pub use condition::Condition;
 pub(crate) use condition::Facts;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
-pub(crate) use rule::Key;
-pub use rule::{Cost, Grant, Match, Missing, Mode, OnStoreFailure, Rule, Sync};
+pub use rule::{Cost, Grant, Missing, Mode, OnStoreFailure, Rule, Sync};
+pub(crate) use rule::{Key, MissingNames};
 pub(crate) use shares::{Share, Shares};
 
 use std::collections::{BTreeSet, HashMap};
@@ -39,6 +45,7 @@ use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
+use tidegate_core::Timestamp;
 
 use crate::attributes::Attributes;
 use crate::document::{self, Node, Problems, Source};
@@ -50,6 +57,11 @@ pub struct RuleSettings {
     pub ipv6_prefix: u8,
     /// The attributes whose values must not be readable in a store, beside `api_key`.
     pub secret_attributes: Vec<String>,
+    /// The current time, to warn about rules that have expired. None: no such warning.
+    pub now: Option<Timestamp>,
+    /// Whether the rules were accepted before, perhaps by an earlier version: what is refused only since
+    /// then is a warning.
+    pub are_stored: bool,
 }
 
 impl Default for RuleSettings {
@@ -57,11 +69,31 @@ impl Default for RuleSettings {
         Self {
             ipv6_prefix: 64,
             secret_attributes: Vec::new(),
+            now: None,
+            are_stored: false,
         }
     }
 }
 
 impl RuleSettings {
+    /// The same settings, for rules that are read at `now`.
+    #[must_use]
+    pub fn at(&self, now: Timestamp) -> Self {
+        Self {
+            now: Some(now),
+            ..self.clone()
+        }
+    }
+
+    /// The same settings, for rules that were accepted before.
+    #[must_use]
+    pub fn for_stored(&self) -> Self {
+        Self {
+            are_stored: true,
+            ..self.clone()
+        }
+    }
+
     /// Whether the values of this attribute must not be readable in a store.
     fn is_secret(&self, attribute: &String) -> bool {
         attribute == "api_key" || self.secret_attributes.contains(attribute)

@@ -9,10 +9,11 @@ use super::rule::Rule;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 
 /// The keys of a rule. One that stands at the top of a file has lost its indentation.
-const RULE_KEYS: [&str; 20] = [
+const RULE_KEYS: [&str; 23] = [
     "id",
     "description",
     "match",
+    "except",
     "per",
     "missing",
     "limit",
@@ -23,12 +24,14 @@ const RULE_KEYS: [&str; 20] = [
     "shape",
     "max_delay",
     "lease_ttl",
+    "adaptive",
     "tiers",
     "overrides",
     "cost",
     "mode",
     "on_store_failure",
     "sync",
+    "starts_at",
     "expires_at",
 ];
 

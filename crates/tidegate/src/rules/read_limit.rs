@@ -1,5 +1,7 @@
 //! Reads what a rule grants, and how it is counted.
 
+use std::cell::Cell;
+
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
@@ -11,6 +13,7 @@ use crate::document::{
 };
 
 /// How the limits of a rule are counted.
+#[derive(Default)]
 pub(super) struct Counting {
     /// The algorithm that was asked for; otherwise each limit has its default.
     pub(super) algorithm: Option<Algorithm>,
@@ -23,6 +26,11 @@ pub(super) struct Counting {
     /// Where the options are written whose use depends on the limits.
     slots_at: Option<(Spot, Place)>,
     max_delay_at: Option<(Spot, Place)>,
+    /// Where the windows start of limits that are counted with `fixed_window` by default, and where
+    /// that is written.
+    default_anchor: Option<(Anchor, Spot, Place)>,
+    /// Whether a limit is over a calendar period, or may be because it cannot be read.
+    may_be_calendar: Cell<bool>,
 }
 
 const ALGORITHMS: [(&str, Algorithm); 7] = [
@@ -33,6 +41,11 @@ const ALGORITHMS: [(&str, Algorithm); 7] = [
     ("sliding_window_counter", Algorithm::SlidingWindowCounter),
     ("sliding_window_slots", Algorithm::SLIDING_WINDOW_SLOTS),
     ("concurrency", Algorithm::CONCURRENCY),
+];
+
+const ANCHORS: [(&str, Anchor); 2] = [
+    ("clock", Anchor::Clock),
+    ("first_request", Anchor::FirstRequest),
 ];
 
 /// Which algorithm has a use for an option.
@@ -59,22 +72,34 @@ impl Counting {
             is_unknown: written.is_some() && algorithm.is_none(),
             slots_at: None,
             max_delay_at: None,
+            default_anchor: None,
+            may_be_calendar: Cell::new(false),
         };
         for (option, owner) in OPTIONS {
             let Some((spot, node)) = fields.take(option) else {
                 continue;
             };
             if counting.is_unknown {
+                // Its value is checked all the same.
+                let owner = ALGORITHMS.iter().find(|(name, _)| *name == owner);
+                let mut assumed = Self {
+                    algorithm: owner.map(|(_, algorithm)| *algorithm),
+                    ..Self::default()
+                };
+                assumed.set(option, node, &spot, problems);
+                continue;
+            }
+            if option == "anchor" && algorithm.is_none() {
+                let anchor = spot.one_of(node, &ANCHORS, problems);
+                let at = |anchor| (anchor, spot.clone(), node.place.clone());
+                counting.default_anchor = anchor.map(at);
                 continue;
             }
             let name = counting.algorithm.map_or("token_bucket", Algorithm::name);
             if name == owner {
                 counting.set(option, node, &spot, problems);
             } else {
-                let message = format!(
-                    "`{option}` is an option of `{owner}`, and this rule counts with `{name}`; remove it, or write `algorithm: {owner}`"
-                );
-                problems.error(&node.place, &spot, message);
+                problems.error(&node.place, &spot, no_use(option, owner, name));
             }
         }
         counting
@@ -83,11 +108,7 @@ impl Counting {
     fn set(&mut self, option: &str, node: &Node, spot: &Spot, problems: &mut Problems) {
         match (option, &mut self.algorithm) {
             ("anchor", Some(Algorithm::FixedWindow { anchor })) => {
-                let words = [
-                    ("clock", Anchor::Clock),
-                    ("first_request", Anchor::FirstRequest),
-                ];
-                *anchor = spot.one_of(node, &words, problems).unwrap_or(*anchor);
+                *anchor = spot.one_of(node, &ANCHORS, problems).unwrap_or(*anchor);
             }
             ("slots", Some(Algorithm::SlidingWindowSlots { slots, .. })) => {
                 let most = tidegate_core::limit::MAX_SLOTS;
@@ -124,6 +145,12 @@ impl Counting {
 
     /// Says that no limit has a use for an option, once it is known what they count with.
     pub(super) fn check_use(&self, grants: &[Grant], problems: &mut Problems) {
+        if let Some((_, spot, place)) = &self.default_anchor
+            && !self.may_be_calendar.get()
+        {
+            let message = no_use("anchor", "fixed_window", "token_bucket");
+            problems.error(place, spot, message);
+        }
         let Some((spot, place)) = &self.max_delay_at else {
             return;
         };
@@ -165,10 +192,20 @@ impl Counting {
             (Algorithm::TokenBucket { .. }, Some(max_delay)) => {
                 Algorithm::TokenBucket { max_delay }
             }
+            (Algorithm::FixedWindow { anchor }, _) => Algorithm::FixedWindow {
+                anchor: self.default_anchor.as_ref().map_or(anchor, |at| at.0),
+            },
             (other, _) => other,
         };
         self.algorithm.unwrap_or_else(default)
     }
+}
+
+/// Says that a rule's algorithm has no use for an option of another.
+fn no_use(option: &str, owner: &str, name: &str) -> String {
+    format!(
+        "`{option}` is an option of `{owner}`, and this rule counts with `{name}`; remove it, or write `algorithm: {owner}`"
+    )
 }
 
 fn limits_of(grants: &[Grant]) -> impl Iterator<Item = &Limit> {
@@ -224,8 +261,17 @@ pub(super) fn grant(
             _ => {}
         }
     }
-    let rates = rates(node, spot, counting, problems)?;
+    let rates = rates(node, spot, counting, problems);
+    let is_calendar = |rate: &Rate| matches!(rate.window, Some(Window::Month | Window::Year));
+    if rates
+        .as_ref()
+        .is_none_or(|rates| rates.iter().any(is_calendar))
+    {
+        counting.may_be_calendar.set(true);
+    }
+    let rates = rates?;
     if counting.is_unknown {
+        check_numbers(&rates, node, spot, problems);
         return None;
     }
     let mut limits: Vec<Limit> = Vec::new();
@@ -247,6 +293,22 @@ pub(super) fn grant(
         }
     }
     Some(Grant::Limits(limits))
+}
+
+/// Says what is wrong with limits whatever they are counted with.
+fn check_numbers(rates: &[Rate], node: &Node, spot: &Spot, problems: &mut Problems) {
+    for rate in rates {
+        let counted = Limit::new(*rate, Algorithm::default_for(rate));
+        if let Err(
+            error @ (LimitError::Zero { .. }
+            | LimitError::TooLarge { .. }
+            | LimitError::SpanOutOfRange { .. }),
+        ) = counted
+        {
+            problems.error(&node.place, spot, error.to_string());
+            return;
+        }
+    }
 }
 
 fn rates(
@@ -324,19 +386,20 @@ fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) 
         }
     }
     let (requests_spot, requests) = requests?;
+    // All of them are read before one that cannot be ends it, so that every mistake is reported.
     let count = read_count(requests, &requests_spot, problems);
-    let window = match window {
-        Some((spot, node)) => Some(spot.parsed(node, read_window, problems)?),
-        None => None,
-    };
-    let burst = match burst {
-        Some((spot, node)) => Some(read_count(node, &spot, problems)?),
-        None => None,
-    };
+    let window = window.map(|(spot, node)| spot.parsed(node, read_window, problems));
+    let burst = burst.map(|(spot, node)| read_count(node, &spot, problems));
     Some(Rate {
         count: count?,
-        window,
-        burst,
+        window: match window {
+            Some(window) => Some(window?),
+            None => None,
+        },
+        burst: match burst {
+            Some(burst) => Some(burst?),
+            None => None,
+        },
     })
 }
 

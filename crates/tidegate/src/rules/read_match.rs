@@ -1,22 +1,66 @@
-//! Reads which requests a rule is about.
+//! Reads which requests a rule is about, and which it exempts.
 
 use ipnet::IpNet;
 
 use super::condition::Condition;
+use super::matching::Match;
+use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 use super::read_rule::attribute_name;
-use super::rule::Match;
 use crate::attributes::{Attributes, MAX_VALUE};
 use crate::document::{Fields, Node, Problems, Spot, Value};
 
 /// What a rule may match by.
 pub(super) const KEYS: [&str; 6] = ["path", "method", "host", "ip", "attributes", "when"];
 
+/// How many exceptions a rule may have.
+const MAX_EXCEPTIONS: usize = 64;
+
+/// `except`: a list whose items are written like `match`.
+pub(super) fn read_except(node: &Node, spot: &Spot, problems: &mut Problems) -> Vec<Match> {
+    let Value::List(items) = &node.value else {
+        let message = format!(
+            "this must be a list of exceptions, not {}; write for example `- {{path: /healthz}}`",
+            node.kind()
+        );
+        problems.error(&node.place, spot, message);
+        return Vec::new();
+    };
+    if items.len() > MAX_EXCEPTIONS {
+        let message = format!(
+            "there may be {MAX_EXCEPTIONS} exceptions at the most, here are {}; put paths or networks together in the list of one item",
+            items.len()
+        );
+        problems.error(&node.place, spot, message);
+        return Vec::new();
+    }
+    let read = |(index, item): (usize, &Node)| {
+        let spot = spot.item(index);
+        let is_empty = match &item.value {
+            Value::Null => true,
+            Value::Map(entries) => entries.is_empty(),
+            Value::Scalar(_) | Value::List(_) => false,
+        };
+        if is_empty {
+            let message = "an empty item would hold for every request, and the rule would never apply; give it a part such as `path: /healthz`, or remove it";
+            problems.error(&item.place, &spot, message);
+            return Match::default();
+        }
+        read(item, spot, problems)
+    };
+    items.iter().enumerate().map(read).collect()
+}
+
 pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
     let Some(mut fields) = Fields::of(node, spot, problems) else {
         return Match::default();
     };
-    for key in ["path", "method", "host", "ip", "attributes", "when"] {
+    fields.refuse(
+        "except",
+        "this belongs next to `match:`, not below it; indent it less",
+        problems,
+    );
+    for key in KEYS {
         // An empty value would otherwise match everything.
         if let Some(entry) = fields.key(key)
             && matches!(entry.value.value, Value::Null)
@@ -37,7 +81,7 @@ pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
         path: all(path, PathPattern::parse, problems),
         method: all(method, read_method, problems),
         host: all(host, HostPattern::parse, problems),
-        ip: all(ip, read_network, problems),
+        ip: NetworkList::new(all(ip, read_network, problems)),
         attributes: read_attributes(attributes, problems),
         when: when.and_then(|(spot, node)| spot.parsed(node, Condition::parse, problems)),
     }

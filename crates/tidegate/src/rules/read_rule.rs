@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tidegate_core::Scope;
 use tidegate_core::limit::MAX_COUNT;
-use tidegate_core::{Scope, Timestamp};
 
 use super::read::id_of;
 use super::read_limit::{self, Counting};
+use super::read_override::{networks_of, override_key};
+use super::read_time::Validity;
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
 use super::{RuleSettings, hashed, read_adaptive, read_match, warnings, write};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
-use crate::attributes::{self, Attributes};
+use crate::attributes;
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
 
@@ -44,13 +46,16 @@ pub(super) fn rule(
 
     let id = keys
         .id
-        .and_then(|(spot, node)| spot.parsed(node, checked_id, problems));
+        .and_then(|(spot, node)| read_id(node, &spot, settings, problems));
     let description = keys
         .description
         .and_then(|(spot, node)| spot.text(node, problems));
     let matches = keys
         .matches
         .map(|(spot, node)| read_match::read(node, spot, problems));
+    let except = keys
+        .except
+        .map(|(spot, node)| read_match::read_except(node, &spot, problems));
     let per = keys
         .per
         .and_then(|(spot, node)| read_per(node, &spot, problems));
@@ -69,30 +74,13 @@ pub(super) fn rule(
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
     let mode = chosen(keys.mode, &MODES, problems);
     let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
-    let sync = chosen(keys.sync.clone(), &SYNCS, problems);
-    if let (Sync::Leased, Some((spot, node))) = (sync, keys.sync)
-        && let Some(why_not) = read_limit::why_not_leased(&grants)
-    {
-        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
-        problems.error(&node.place, &spot, message);
-    }
-    let expires_at = keys
-        .expires_at
-        .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
+    let sync = read_sync(keys.sync, &grants, problems);
+    let validity = Validity::read(keys.starts_at.as_ref(), keys.expires_at.as_ref(), problems);
     if problems.error_count() > before {
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    // With what it counts by, so that a rule that counts by something else begins anew.
-    let counted_by = per.iter().map(|name| format!("@{name}"));
-    let mut scope = Scope::new(
-        &std::iter::once(id.clone())
-            .chain(counted_by)
-            .collect::<String>(),
-    );
-    if per.iter().any(|name| settings.is_secret(name)) {
-        scope = scope.with_secret_keys();
-    }
+    let mut scope = scope_of(&id, &per, settings);
     // Who only counts has no need to decide fast.
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
@@ -105,6 +93,8 @@ pub(super) fn rule(
         id,
         description: description.map(str::to_owned),
         matches: matches.unwrap_or_default(),
+        except: except.unwrap_or_default(),
+        override_networks: networks_of(&per, &overrides, settings.ipv6_prefix),
         per,
         missing,
         grants,
@@ -117,15 +107,43 @@ pub(super) fn rule(
         mode,
         on_store_failure,
         sync,
-        expires_at,
+        starts_at: validity.starts_at,
+        expires_at: validity.expires_at,
         ipv6_prefix: settings.ipv6_prefix,
         written: write::as_written(node),
         counts: Arc::default(),
         adaptive,
         descriptor: None,
     };
-    warnings::of(&rule, node, &spot, problems);
+    let reader = warnings::Reader {
+        rule: &rule,
+        node,
+        spot: &spot,
+    };
+    reader.warn(settings.now, problems);
     Some(rule)
+}
+
+fn read_sync(taken: Taken<'_>, grants: &[Grant], problems: &mut Problems) -> Sync {
+    let sync = chosen(taken.clone(), &SYNCS, problems);
+    if let (Sync::Leased, Some((spot, node))) = (sync, taken)
+        && let Some(why_not) = read_limit::why_not_leased(grants)
+    {
+        let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
+        problems.error(&node.place, &spot, message);
+    }
+    sync
+}
+
+/// Names the states of a rule: with what it counts by, so that one that counts by something else begins anew.
+fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
+    let counted_by = per.iter().map(|name| format!("@{name}"));
+    let name: String = std::iter::once(id.to_owned()).chain(counted_by).collect();
+    let scope = Scope::new(&name);
+    if per.iter().any(|name| settings.is_secret(name)) {
+        return scope.with_secret_keys();
+    }
+    scope
 }
 
 const MISSING: [(&str, Missing); 3] = [
@@ -148,6 +166,7 @@ struct Keys<'n> {
     id: Taken<'n>,
     description: Taken<'n>,
     matches: Taken<'n>,
+    except: Taken<'n>,
     per: Taken<'n>,
     missing: Taken<'n>,
     limit: Taken<'n>,
@@ -157,6 +176,7 @@ struct Keys<'n> {
     mode: Taken<'n>,
     on_store_failure: Taken<'n>,
     sync: Taken<'n>,
+    starts_at: Taken<'n>,
     expires_at: Taken<'n>,
 }
 
@@ -166,6 +186,7 @@ impl<'n> Keys<'n> {
             id: fields.take("id"),
             description: fields.take("description"),
             matches: fields.take("match"),
+            except: fields.take("except"),
             per: fields.take("per"),
             missing: fields.take("missing"),
             limit: fields.take("limit"),
@@ -175,6 +196,7 @@ impl<'n> Keys<'n> {
             mode: fields.take("mode"),
             on_store_failure: fields.take("on_store_failure"),
             sync: fields.take("sync"),
+            starts_at: fields.take("starts_at"),
             expires_at: fields.take("expires_at"),
         }
     }
@@ -321,6 +343,30 @@ fn tier_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// The id of a rule.
+fn read_id(
+    node: &Node,
+    spot: &Spot,
+    settings: &RuleSettings,
+    problems: &mut Problems,
+) -> Option<String> {
+    let id = spot.parsed(node, checked_id, problems)?;
+    if RESERVED.contains(&id.as_str()) {
+        let message = format!(
+            "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
+        );
+        if !(settings.are_stored && id == "diff") {
+            problems.error(&node.place, spot, message);
+            return None;
+        }
+        problems.warning(&node.place, spot, message);
+    }
+    Some(id)
+}
+
+/// Calls of the API below `/v1/rules/`. Earlier versions accepted `diff` as an id.
+const RESERVED: [&str; 3] = ["history", "rollback", "diff"];
+
 fn is_id(id: &str) -> bool {
     checked_id(id).is_ok()
 }
@@ -334,11 +380,6 @@ fn checked_id(id: &str) -> Result<String, String> {
     if !begins || id.len() > 64 || !id.bytes().all(fits) {
         return Err(format!(
             "`{id}` cannot be the id of a rule; use 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
-        ));
-    }
-    if matches!(id, "history" | "rollback") {
-        return Err(format!(
-            "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
         ));
     }
     Ok(id.to_owned())
@@ -376,48 +417,6 @@ pub(super) fn attribute_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// The key of an override in the form that requests have.
-fn override_key(
-    per: Option<&[String]>,
-    value: &str,
-    settings: &RuleSettings,
-) -> Result<String, String> {
-    let Some(per) = per else {
-        // What is wrong with `per` is said already.
-        return Ok(value.to_owned());
-    };
-    let Some(first) = per.first() else {
-        return Err("overrides go by the first attribute of `per`, and there is none; add one, or remove the override".into());
-    };
-    if value.is_empty() {
-        return Err("an override needs a value; an empty attribute is a missing one".into());
-    }
-    if first != "ip"
-        && let Some(hash) = hashed::read(value)
-    {
-        return hash;
-    }
-    if first == "ip"
-        && let Ok(net) = value.parse::<ipnet::Ipv6Net>()
-    {
-        if net.prefix_len() == settings.ipv6_prefix {
-            return Ok(crate::address::key_of(net.addr().into(), settings.ipv6_prefix).to_string());
-        }
-        return Err(format!(
-            "addresses are counted by /{}; write the override with that prefix",
-            settings.ipv6_prefix
-        ));
-    }
-    let mut attributes = Attributes::new();
-    attributes
-        .insert(first.to_owned(), value.to_owned())
-        .map_err(|error| error.to_string())?;
-    if let (Some(ip), "ip") = (attributes.ip(), first.as_str()) {
-        return Ok(crate::address::key_of(ip, settings.ipv6_prefix).to_string());
-    }
-    Ok(attributes.get(first).unwrap_or(value).to_owned())
-}
-
 fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> {
     if !matches!(node.value, Value::Map(_)) {
         return spot.integer(node, 1, MAX_COUNT, problems).map(Cost::Fixed);
@@ -438,19 +437,4 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     };
     let name = spot.parsed(node, attribute_name, problems)?;
     Some(Cost::Attribute(name))
-}
-
-fn read_time(text: &str) -> Result<Timestamp, String> {
-    let refused = || {
-        format!(
-            "`{text}` is not a time between 1970 and 2255; write for example `2027-01-01T00:00:00Z`"
-        )
-    };
-    let time: jiff::Timestamp = text.parse().map_err(|_| refused())?;
-    let micros = u64::try_from(time.as_microsecond()).map_err(|_| refused())?;
-    let timestamp = Timestamp::from_micros(micros);
-    if timestamp.as_micros() != micros {
-        return Err(refused());
-    }
-    Ok(timestamp)
 }

@@ -5,21 +5,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use ipnet::IpNet;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
 
-use super::condition::{Condition, ConditionFailed, Facts, Reading};
-use super::counts::RuleCounts;
+use super::condition::{Condition, ConditionFailed, Facts};
+use super::counts::{RuleCounts, add_one};
 use super::descriptors::Descriptor;
 use super::hashed;
-use super::pattern::{HostPattern, PathPattern};
+use super::matching::{HEADER, Match};
+use super::networks::Networks;
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
-
-/// What the name of an attribute begins with that is a header of the request.
-const HEADER: &str = "header.";
 
 /// When a limit applies, and to whom.
 #[derive(Debug)]
@@ -27,6 +24,8 @@ pub struct Rule {
     pub(super) id: String,
     pub(super) description: Option<String>,
     pub(super) matches: Match,
+    /// The rule does not apply to requests for which one of these holds.
+    pub(super) except: Vec<Match>,
     pub(super) per: Vec<String>,
     pub(super) missing: Missing,
     /// What the rule grants, first unless a tier or an override says otherwise.
@@ -35,12 +34,15 @@ pub struct Rule {
     pub(super) overrides: Named,
     /// Whether some of them name the hash of a value.
     pub(super) has_hashed_overrides: bool,
+    /// Those of them that name a network of several keys.
+    pub(super) override_networks: Option<Box<Networks<usize>>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
     pub(super) sync: Sync,
+    pub(super) starts_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) ipv6_prefix: u8,
     /// The rule as JSON, as it was written.
@@ -55,17 +57,6 @@ pub struct Rule {
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
 pub(super) type Named = HashMap<String, usize, RandomState>;
-
-/// Which requests a rule is about. All parts that are given must hold.
-#[derive(Debug, Default)]
-pub struct Match {
-    pub(super) path: Vec<PathPattern>,
-    pub(super) method: Vec<String>,
-    pub(super) host: Vec<HostPattern>,
-    pub(super) ip: Vec<IpNet>,
-    pub(super) attributes: Vec<(String, Vec<String>)>,
-    pub(super) when: Option<Condition>,
-}
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -140,6 +131,19 @@ pub(crate) enum Key<'a> {
     Denied,
     /// It does not apply, because the identity is missing.
     Skipped,
+}
+
+/// Which attributes of a rule's `per` a request lacks, a bit for each of the first 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MissingNames(u64);
+
+impl MissingNames {
+    /// Their names, in the order of `per`.
+    pub(crate) fn of(self, rule: &Rule) -> impl Iterator<Item = &str> {
+        let numbered = (0..64).zip(&rule.per);
+        let missing = numbered.filter(move |(number, _)| self.0 & 1 << number != 0);
+        missing.map(|(_, name)| name.as_str())
+    }
 }
 
 impl Rule {
@@ -230,18 +234,21 @@ impl Rule {
             id: String::new(),
             description: None,
             matches: Match::default(),
+            except: Vec::new(),
             per: Vec::new(),
             missing: Missing::default(),
             grants: vec![grant],
             tiers: Named::default(),
             overrides: Named::default(),
             has_hashed_overrides: false,
+            override_networks: None,
             algorithm: None,
             max_delay: None,
             cost: Cost::Fixed(1),
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
             sync: Sync::default(),
+            starts_at: None,
             expires_at: None,
             ipv6_prefix: 64,
             written: serde_json::Value::Null,
@@ -259,19 +266,16 @@ impl Rule {
         joined(&texts)
     }
 
-    /// Whether the rule has not expired at `now`.
+    /// Whether the rule has started and has not expired at `now`.
     pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
-        self.expires_at.is_none_or(|end| now < end)
+        self.starts_at.is_none_or(|start| start <= now)
+            && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Whether it has an end that has to be looked at.
-    pub(crate) fn expires(&self) -> bool {
-        self.expires_at.is_some()
-    }
-
-    /// The condition of `match`, if there is one.
-    pub(super) fn condition(&self) -> Option<&Condition> {
-        self.matches.when.as_ref()
+    /// The conditions of `match` and `except`.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
+        let all = std::iter::once(&self.matches).chain(&self.except);
+        all.filter_map(|matches| matches.when.as_ref())
     }
 
     /// Whether all parts of `match` hold, for any reading of the request's path.
@@ -279,14 +283,27 @@ impl Rule {
         facts.any(|reading| self.matches.holds(reading))
     }
 
-    /// Whether it asks for the host of a request, so that one without a host would escape it.
+    /// Whether an item of `except` holds for every reading of the request's path: a path that one server
+    /// may take for another must not exempt a request. A condition that cannot be evaluated does not
+    /// hold, and is counted.
+    pub(crate) fn is_excepted(&self, facts: &Facts<'_, '_>) -> bool {
+        let mut has_failed = false;
+        let is_excepted = self.except.iter().any(|item| {
+            let holds = facts.all(|reading| item.holds(reading));
+            has_failed |= holds.is_err();
+            holds == Ok(true)
+        });
+        if has_failed {
+            add_one(&self.counts.condition_failures);
+        }
+        is_excepted
+    }
+
+    /// Whether it reads the host of a request.
     pub(super) fn reads_host(&self) -> bool {
-        let matches = &self.matches;
-        let in_condition = |condition: &Condition| condition.reads("host");
-        !matches.host.is_empty()
-            || matches.attributes.iter().any(|(name, _)| name == "host")
+        self.matches.reads_host()
+            || self.except.iter().any(Match::reads_host)
             || self.per.iter().any(|name| name == "host")
-            || matches.when.as_ref().is_some_and(in_condition)
     }
 
     /// Which state a request is charged on.
@@ -310,6 +327,14 @@ impl Rule {
             return Key::Known(Cow::Owned(joined(&values)));
         }
         Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+    }
+
+    /// Which attributes of `per` a request lacks.
+    #[cold]
+    pub(crate) fn missing_of(&self, attributes: &Attributes<'_>) -> MissingNames {
+        let numbered = (0..64).zip(&self.per);
+        let missing = numbered.filter(|(_, name)| self.value_of(name, attributes).is_none());
+        MissingNames(missing.fold(0, |bits, (number, _)| bits | 1 << number))
     }
 
     /// The attributes and values that name the counter of a request, in the form in which they are
@@ -341,6 +366,11 @@ impl Rule {
                 .and_then(|name| self.value_of(name, attributes));
             if let Some(place) = first.and_then(|value| self.override_of(&value)) {
                 return place;
+            }
+            if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
+                && let Some(place) = networks.covering(ip).next()
+            {
+                return *place;
             }
         }
         if !self.tiers.is_empty() {
@@ -391,20 +421,13 @@ impl Rule {
     /// The names of the headers that it asks about, as `header.` attributes; some perhaps more than once.
     pub(super) fn headers(&self) -> impl Iterator<Item = &str> {
         let per = self.per.iter().map(String::as_str);
-        let matched = self
-            .matches
-            .attributes
-            .iter()
-            .map(|(name, _)| name.as_str());
         let cost = match &self.cost {
             Cost::Attribute(name) => Some(name.as_str()),
             Cost::Fixed(_) => None,
         };
-        let plain = per.chain(matched).chain(cost);
-        let condition = self.matches.when.as_ref().map_or("", Condition::text);
-        plain
-            .filter(|name| name.starts_with(HEADER))
-            .chain(headers_in(condition))
+        let plain = per.chain(cost).filter(|name| name.starts_with(HEADER));
+        let excepted = self.except.iter().flat_map(Match::headers);
+        plain.chain(self.matches.headers()).chain(excepted)
     }
 
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
@@ -420,53 +443,11 @@ impl Rule {
     }
 }
 
-impl Match {
-    fn holds(&self, reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
-        let fits = fits(&self.path, reading.get("path"), PathPattern::matches)
-            && fits(&self.method, reading.get("method"), |method, given| {
-                method == given
-            })
-            && fits(&self.host, reading.get("host"), HostPattern::matches)
-            && (self.ip.is_empty()
-                || reading
-                    .attributes()
-                    .ip()
-                    .is_some_and(|ip| self.ip.iter().any(|net| net.contains(&ip))))
-            && self.attributes.iter().all(|(name, wanted)| {
-                fits(wanted, reading.get(name), |value, given| value == given)
-            });
-        match &self.when {
-            Some(condition) if fits => condition.holds(reading),
-            _ => Ok(fits),
-        }
-    }
-}
-
-/// Whether nothing is wanted, or what is given is one of what is wanted.
-fn fits<T>(wanted: &[T], given: Option<&str>, fits: impl Fn(&T, &str) -> bool) -> bool {
-    wanted.is_empty() || given.is_some_and(|given| wanted.iter().any(|one| fits(one, given)))
-}
-
 /// The number that a text of digits says; the largest there is for one that is larger still, so that
 /// asking for too much never costs little.
 fn whole_number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
-}
-
-/// The names that begin with `header.` in the text of a condition, whatever it does with them.
-fn headers_in(condition: &str) -> impl Iterator<Item = &str> {
-    condition.match_indices(HEADER).filter_map(|(start, _)| {
-        let name = &condition[start..];
-        let end = name.find(|character: char| !is_token(character));
-        let name = &name[..end.unwrap_or(name.len())];
-        (name.len() > HEADER.len()).then_some(name)
-    })
-}
-
-/// Whether a character may be part of the name of a header.
-fn is_token(character: char) -> bool {
-    character.is_ascii_alphanumeric() || "!#$%&*+-.^_`|~".contains(character)
 }
 
 /// Several values as one name: with their lengths, so that no choice of values makes two alike.

@@ -1,20 +1,58 @@
 //! What is allowed in a rule, and probably not meant.
 
-use super::rule::{Missing, Mode, Rule, Sync};
-use crate::document::{Node, Place, Problems, Spot, Value};
+use tidegate_core::{Limit, Timestamp};
+
+use super::client_written::is_client_written;
+use super::read_override::host_bits;
+use super::rule::{Cost, Grant, Missing, Mode, Rule, Sync};
+use super::write;
+use crate::document::{Entry, Node, Place, Problems, Spot, Value};
 
 /// Attributes that every front end knows of a request, so that a client cannot leave them out.
 const ALWAYS_KNOWN: [&str; 4] = ["ip", "method", "path", "host"];
 /// Names that people mean when they write one that is like them.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
 
-pub(super) fn of(rule: &Rule, node: &Node, spot: &Spot, problems: &mut Problems) {
-    if rule.missing == Missing::Skip && rule.mode == Mode::Enforce {
+/// A rule that was read without an error, and where it is written.
+pub(super) struct Reader<'r> {
+    pub(super) rule: &'r Rule,
+    pub(super) node: &'r Node,
+    pub(super) spot: &'r Spot,
+}
+
+impl Reader<'_> {
+    /// Adds what should be looked at. With `now`, also that the rule has expired.
+    pub(super) fn warn(&self, now: Option<Timestamp>, problems: &mut Problems) {
+        self.escapes(problems);
+        self.names(problems);
+        self.exceptions(problems);
+        self.overrides(problems);
+        self.costs(problems);
+        if let (Some(now), Some(end)) = (now, self.rule.expires_at)
+            && end <= now
+        {
+            let place = &self.value("expires_at").place;
+            let message = "the rule has expired and does not apply any more; remove it, or change `expires_at`";
+            problems.warning(place, &self.spot.field("expires_at"), message);
+        }
+        if self.rule.sync == Sync::Leased && self.rule.mode == Mode::Shadow {
+            problems.warning(
+                &self.value("sync").place,
+                &self.spot.field("sync"),
+                "a shadow rule is charged for every request; `leased` makes no difference",
+            );
+        }
+    }
+
+    /// A request may leave its identity out.
+    fn escapes(&self, problems: &mut Problems) {
+        let rule = self.rule;
+        if rule.missing != Missing::Skip || rule.mode != Mode::Enforce {
+            return;
+        }
         let required = |name: &String| {
-            rule.matches
-                .attributes
-                .iter()
-                .any(|(known, _)| known == name)
+            let mut required = rule.matches.attributes.iter();
+            required.any(|(known, _)| known == name)
         };
         let escape = |name: &&String| !ALWAYS_KNOWN.contains(&name.as_str()) && !required(name);
         let escapes: Vec<&String> = rule.per.iter().filter(escape).collect();
@@ -24,49 +62,122 @@ pub(super) fn of(rule: &Rule, node: &Node, spot: &Spot, problems: &mut Problems)
                 "a request without {} escapes this rule; write `missing: deny` or `missing: share` if it must not, or see that another rule is about such requests",
                 names.join(" or ")
             );
-            problems.warning(place_in(node, "per", first), &spot.field("per"), message);
-        }
-    }
-    for name in &rule.per {
-        let known = WELL_KNOWN.contains(&name.as_str());
-        let suggestion = match name.strip_prefix("headers.") {
-            Some(header) => format!(" (did you mean `header.{header}`?)"),
-            None if known || name.len() < 4 => String::new(),
-            None => crate::document::suggestion(name, &WELL_KNOWN),
-        };
-        if !suggestion.is_empty() {
-            let message = format!(
-                "`{name}` is not an attribute that Tidegate knows{suggestion}; ignore this if your callers send it"
+            problems.warning(
+                self.place_in("per", first),
+                &self.spot.field("per"),
+                message,
             );
-            problems.warning(place_in(node, "per", name), &spot.field("per"), message);
         }
     }
-    if rule.sync == Sync::Leased && rule.mode == Mode::Shadow {
-        problems.warning(
-            &value_of(node, "sync").place,
-            &spot.field("sync"),
-            "a shadow rule is charged for every request; `leased` makes no difference",
-        );
+
+    /// Names of attributes that are like one that is known.
+    fn names(&self, problems: &mut Problems) {
+        for name in &self.rule.per {
+            let known = WELL_KNOWN.contains(&name.as_str());
+            let suggestion = match name.strip_prefix("headers.") {
+                Some(header) => format!(" (did you mean `header.{header}`?)"),
+                None if known || name.len() < 4 => String::new(),
+                None => crate::document::suggestion(name, &WELL_KNOWN),
+            };
+            if !suggestion.is_empty() {
+                let message = format!(
+                    "`{name}` is not an attribute that Tidegate knows{suggestion}; ignore this if your callers send it"
+                );
+                problems.warning(self.place_in("per", name), &self.spot.field("per"), message);
+            }
+        }
     }
-}
 
-/// The value of a key of the rule.
-fn value_of<'n>(node: &'n Node, key: &str) -> &'n Node {
-    let Value::Map(entries) = &node.value else {
-        return node;
-    };
-    let entry = entries.iter().find(|entry| entry.key == key);
-    entry.map_or(node, |entry| &entry.value)
-}
+    /// Exceptions that any client can claim.
+    fn exceptions(&self, problems: &mut Problems) {
+        let written = match &self.value("except").value {
+            Value::List(list) => list.as_slice(),
+            _ => &[],
+        };
+        let spot = self.spot.field("except");
+        for (index, (item, node)) in self.rule.except.iter().zip(written).enumerate() {
+            if is_client_written(item) {
+                let message = "a client can write all that this reads, and so escape the rule; add what it cannot write, such as `ip`";
+                problems.warning(&node.place, &spot.item(index), message);
+            }
+        }
+    }
 
-/// Where a text stands in the list under a key of the rule.
-fn place_in<'n>(node: &'n Node, key: &str, text: &str) -> &'n Place {
-    let value = value_of(node, key);
-    let is_meant =
-        |item: &&Node| matches!(&item.value, Value::Scalar(scalar) if scalar.text == text);
-    let item = match &value.value {
-        Value::List(list) => list.iter().find(is_meant),
-        _ => None,
-    };
-    &item.unwrap_or(value).place
+    fn overrides(&self, problems: &mut Problems) {
+        let is_by_address = self.rule.per.first().is_some_and(|first| first == "ip");
+        if self.rule.overrides.is_empty() {
+            return;
+        }
+        let Value::Map(entries) = &self.value("overrides").value else {
+            return;
+        };
+        let wildcard = |key: &str| {
+            key.contains('*').then(|| {
+                format!(
+                    "`*` stands for itself in an override; this is for a client that is called `{key}`"
+                )
+            })
+        };
+        let of = |Entry { key, .. }: &Entry| {
+            if is_by_address {
+                host_bits(key)
+            } else {
+                wildcard(key)
+            }
+        };
+        for entry in entries {
+            if let Some(message) = of(entry) {
+                let spot = self.spot.field("overrides").field(&entry.key);
+                problems.warning(&entry.key_place, &spot, message);
+            }
+        }
+    }
+
+    /// Costs that a limit can never grant.
+    fn costs(&self, problems: &mut Problems) {
+        let Cost::Fixed(cost) = self.rule.cost else {
+            return;
+        };
+        // A limit that moves may become large enough.
+        let first = usize::from(self.rule.adaptive.is_some());
+        let limits = self.rule.grants.iter().skip(first).flat_map(|grant| {
+            let limits: &[Limit] = match grant {
+                Grant::Limits(limits) => limits,
+                Grant::Unlimited | Grant::Blocked => &[],
+            };
+            limits
+        });
+        let small = limits
+            .filter(|limit| limit.capacity() < cost)
+            .min_by_key(|limit| limit.capacity());
+        if let Some(limit) = small {
+            let message = format!(
+                "each request costs {cost}, and the limit `{}` grants {} at the most, so it denies all requests that it is for; lower the cost, or raise the limit or its burst",
+                write::rate(limit.rate()),
+                limit.capacity()
+            );
+            problems.warning(&self.value("cost").place, &self.spot.field("cost"), message);
+        }
+    }
+
+    /// The value of a key of the rule.
+    fn value(&self, key: &str) -> &Node {
+        let Value::Map(entries) = &self.node.value else {
+            return self.node;
+        };
+        let entry = entries.iter().find(|entry| entry.key == key);
+        entry.map_or(self.node, |entry| &entry.value)
+    }
+
+    /// Where a text stands in the list under a key of the rule.
+    fn place_in(&self, key: &str, text: &str) -> &Place {
+        let value = self.value(key);
+        let is_meant =
+            |item: &&Node| matches!(&item.value, Value::Scalar(scalar) if scalar.text == text);
+        let item = match &value.value {
+            Value::List(list) => list.iter().find(is_meant),
+            _ => None,
+        };
+        &item.unwrap_or(value).place
+    }
 }

@@ -67,7 +67,7 @@ impl Work {
 impl RuleSet {
     /// Whether any rule has a condition.
     pub fn has_conditions(&self) -> bool {
-        self.iter().any(|rule| rule.condition().is_some())
+        self.iter().any(|rule| rule.conditions().next().is_some())
     }
 
     /// How many steps the conditions of the rules that may apply to a request take at the most. A step is about
@@ -79,7 +79,7 @@ impl RuleSet {
             bytes += value.len() as u64;
         }
         let candidates = self.candidates(attributes).into_iter();
-        let conditions = candidates.filter_map(|place| self.at(place as usize).condition());
+        let conditions = candidates.flat_map(|place| self.at(place as usize).conditions());
         let steps = conditions.map(|condition| condition.work().steps(count, bytes));
         steps.fold(0, u64::saturating_add)
     }

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
-use super::rule::{Cost, Grant, Match, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use super::matching::Match;
+use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
 use crate::adaptive::Adaptive;
 use crate::document::{Entry, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
@@ -41,6 +42,15 @@ impl Rule {
         put("id", json!(self.id));
         put("description", json!(self.description));
         put("match", self.matches.to_json());
+        let except: Vec<Value> = self.except.iter().map(Match::to_json).collect();
+        put(
+            "except",
+            if except.is_empty() {
+                Value::Null
+            } else {
+                Value::Array(except)
+            },
+        );
         put("per", json!(self.per));
         put(
             "missing",
@@ -107,6 +117,7 @@ impl Rule {
                 Sync::Leased => json!("leased"),
             },
         );
+        put("starts_at", json!(self.starts_at.map(time)));
         put("expires_at", json!(self.expires_at.map(time)));
         Value::Object(map)
     }
@@ -219,7 +230,7 @@ fn grant(grant: &Grant) -> Value {
 }
 
 /// A rate as people write it: `100/minute` rather than `100/1m`.
-fn rate(rate: Rate) -> String {
+pub(super) fn rate(rate: Rate) -> String {
     let words = [
         (Micros::SECOND, "second"),
         (Micros::MINUTE, "minute"),

@@ -5,12 +5,15 @@
 mod adaptive;
 mod bringing;
 mod charging;
+mod exceptions;
 mod failure;
 mod local;
 mod matching;
+mod networks;
 mod oracle;
 mod parts;
 mod readings;
+mod reasons;
 mod receipts;
 mod replacing;
 mod switched;

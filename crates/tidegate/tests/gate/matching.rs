@@ -105,6 +105,34 @@ fn a_condition_that_fails_does_not_match_and_is_counted() {
 }
 
 #[test]
+fn a_rule_starts_exactly_at_its_start() {
+    let list = "- {id: r, per: [], limit: blocked, starts_at: 2026-11-15T00:00:00Z, expires_at: 2026-11-15T02:00:00+01:00}";
+    let supplied = gate(list);
+    let hour = Micros::from_seconds(3_600);
+    #[rustfmt::skip]
+    let table = [
+        (NOW - Micros::new(1),          true),
+        (NOW,                           false),
+        (NOW + hour - Micros::new(1),   false),
+        (NOW + hour,                    true),
+    ];
+    for (at, allowed) in table {
+        let decision = decide(&supplied, &request("a=b").at(at));
+        assert_eq!(decision.is_allowed(), allowed, "{at:?}");
+    }
+
+    let clock = ManualClock::new(NOW - Micros::new(1));
+    let gate = Gate::with_clock(MemoryStore::new(), rules(list), clock.clone());
+    let attributes = tidegate::Attributes::new();
+    assert!(decide(&gate, &attributes).is_allowed());
+    clock.advance(Micros::new(1));
+    assert!(decide(&gate, &attributes).is_denied());
+    // The time of the request counts, not that of the clock.
+    let early = attributes.at(NOW - Micros::new(1));
+    assert!(decide(&gate, &early).is_allowed());
+}
+
+#[test]
 fn a_rule_ends_exactly_at_its_end() {
     let list = "- {id: r, per: [], limit: blocked, expires_at: 2026-11-15T00:00:00Z}";
     assert_eq!(NOW.as_micros() % 1_000_000, 0);

@@ -26,6 +26,7 @@ struct Written {
     plan: Option<Vec<&'static str>>,
     team: Option<Vec<&'static str>>,
     least_cost: Option<u64>,
+    except: Vec<Written>,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +51,14 @@ fn one(all: &'static [&'static str]) -> impl Strategy<Value = Option<&'static st
     option::weighted(0.8, all)
 }
 
+fn rule() -> impl Strategy<Value = Written> {
+    let item = written().prop_filter("an empty item is refused", |item| {
+        !parts_of(item).is_empty()
+    });
+    (written(), prop::collection::vec(item, 0..3))
+        .prop_map(|(rule, except)| Written { except, ..rule })
+}
+
 fn written() -> impl Strategy<Value = Written> {
     let parts = (
         some(PATHS),
@@ -68,6 +77,7 @@ fn written() -> impl Strategy<Value = Written> {
             plan,
             team,
             least_cost,
+            except: Vec::new(),
         },
     )
 }
@@ -157,37 +167,49 @@ fn applies(rule: &Written, asked: &Asked) -> bool {
         && fits(rule.plan.as_deref(), asked.plan, same)
         && fits(rule.team.as_deref(), asked.team, same)
         && rule.least_cost.is_none_or(|least| asked.cost >= least)
+        && !rule.except.iter().any(|item| applies(item, asked))
+}
+
+/// The parts of `match`, or of an item of `except`, as they are written.
+fn parts_of(rule: &Written) -> String {
+    let mut parts = Vec::new();
+    let lists = [
+        ("path", &rule.path),
+        ("host", &rule.host),
+        ("method", &rule.method),
+        ("ip", &rule.ip),
+    ];
+    for (key, list) in lists {
+        parts.extend(list.as_ref().map(|list| format!("{key}: {list:?}")));
+    }
+    let attributes: Vec<String> = [("plan", &rule.plan), ("team", &rule.team)]
+        .into_iter()
+        .filter_map(|(key, list)| Some(format!("{key}: {:?}", list.as_ref()?)))
+        .collect();
+    if !attributes.is_empty() {
+        parts.push(format!("attributes: {{{}}}", attributes.join(", ")));
+    }
+    parts.extend(
+        rule.least_cost
+            .map(|least| format!("when: 'cost >= {least}'")),
+    );
+    parts.join(", ")
 }
 
 fn as_text(rules: &[Written]) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     for (index, rule) in rules.iter().enumerate() {
-        let mut parts = Vec::new();
-        let lists = [
-            ("path", &rule.path),
-            ("host", &rule.host),
-            ("method", &rule.method),
-            ("ip", &rule.ip),
-        ];
-        for (key, list) in lists {
-            parts.extend(list.as_ref().map(|list| format!("{key}: {list:?}")));
-        }
-        let attributes: Vec<String> = [("plan", &rule.plan), ("team", &rule.team)]
-            .into_iter()
-            .filter_map(|(key, list)| Some(format!("{key}: {:?}", list.as_ref()?)))
+        let except: Vec<String> = rule
+            .except
+            .iter()
+            .map(|item| format!("{{{}}}", parts_of(item)))
             .collect();
-        if !attributes.is_empty() {
-            parts.push(format!("attributes: {{{}}}", attributes.join(", ")));
-        }
-        parts.extend(
-            rule.least_cost
-                .map(|least| format!("when: 'cost >= {least}'")),
-        );
         let _ = writeln!(
             text,
-            "- {{id: r{index}, match: {{{}}}, per: [], limit: 9/minute}}",
-            parts.join(", ")
+            "- {{id: r{index}, match: {{{}}}, except: [{}], per: [], limit: 9/minute}}",
+            parts_of(rule),
+            except.join(", ")
         );
     }
     if rules.is_empty() {
@@ -200,7 +222,7 @@ fn as_text(rules: &[Written]) -> String {
 proptest! {
     #[test]
     fn the_rules_that_apply_are_those_of_a_check_one_by_one(
-        rules in prop::collection::vec(written(), 0..25),
+        rules in prop::collection::vec(rule(), 0..25),
         requests in prop::collection::vec(asked(), 1..25),
     ) {
         let gate = gate(&as_text(&rules));

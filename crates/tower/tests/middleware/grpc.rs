@@ -35,6 +35,7 @@ async fn a_denied_call_has_exhausted_a_resource() {
     retry-after: 30
     x-ratelimit-limit: 2
     x-ratelimit-remaining: 0
+    x-tidegate-reason: over_limit
     "#);
     assert_eq!(text(denied).await, "");
 }
@@ -46,6 +47,7 @@ async fn a_call_that_is_blocked_is_not_to_be_tried_again() {
     )));
     let denied = send(&app, call("/a.B/C", "application/grpc")).await;
     assert_eq!(denied.headers()["grpc-retry-pushback-ms"], "-1");
+    assert_eq!(denied.headers()["x-tidegate-reason"], "blocked");
     let bad = send(&app, call("/%zz", "application/grpc")).await;
     assert_eq!(
         (bad.status().as_u16(), &bad.headers()["grpc-status"]),

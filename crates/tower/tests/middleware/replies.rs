@@ -45,7 +45,7 @@ async fn a_denial_is_a_problem_document() {
     let denied = send(&app, request("/login")).await;
     assert_eq!(denied.status(), 429);
     insta::assert_snapshot!(shown(denied.headers()), @r#"
-    content-length: 255
+    content-length: 277
     content-type: application/problem+json
     ratelimit-policy: "login";q=2;w=60
     ratelimit: "login";r=0;t=30
@@ -53,7 +53,7 @@ async fn a_denial_is_a_problem_document() {
     x-ratelimit-limit: 2
     x-ratelimit-remaining: 0
     "#);
-    insta::assert_snapshot!(text(denied).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"the limit `login` is used up; try again in 30 seconds","violated-policies":["login"]}"#);
+    insta::assert_snapshot!(text(denied).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"the limit `login` is used up; try again in 30 seconds","violated-policies":["login"],"reason":"over_limit"}"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,22 +63,31 @@ async fn a_denial_says_why_waiting_does_not_help() {
 - {id: small, match: {path: /small}, per: [], limit: 2/minute, cost: 3}
 - {id: who, match: {path: /who}, per: [user_id], missing: deny, limit: 2/minute}";
     let app = app(RateLimitLayer::new(gate(list)));
-    for (path, detail) in [
+    for (path, reason, detail) in [
         (
             "/blocked",
+            "blocked",
             "the limit `blocked` grants nothing to this request",
         ),
         (
             "/small",
+            "too_expensive",
             "the request costs more than the limit `small` can ever grant",
         ),
-        ("/who", "the limit `who` grants nothing to this request"),
+        (
+            "/who",
+            "missing_attribute",
+            "the limit `who` needs `user_id`, which the request does not have",
+        ),
     ] {
         let denied = send(&app, request(path)).await;
         assert_eq!(denied.status(), 429);
         assert!(!denied.headers().contains_key("retry-after"), "{path}");
         let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
         assert_eq!(body["detail"], detail);
+        assert_eq!(body["reason"], reason);
+        let missing = &body["missing"];
+        assert_eq!(missing.is_array(), reason == "missing_attribute", "{body}");
     }
 }
 

@@ -100,7 +100,7 @@ async fn a_rule_says_what_happens_without_the_store() {
     let failed = send(&app, request("/deny")).await;
     assert_eq!(failed.status(), 503);
     assert_eq!(failed.headers()["retry-after"], "1");
-    insta::assert_snapshot!(text(failed).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"whether the limit `deny` allows this cannot be told now; try again later","violated-policies":["deny"]}"#);
+    insta::assert_snapshot!(text(failed).await, @r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"the limit `deny` cannot be checked now; try again later","violated-policies":["deny"],"reason":"store_unavailable"}"#);
 
     let mut call = request("/deny");
     call.headers_mut()

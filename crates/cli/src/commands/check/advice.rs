@@ -35,8 +35,14 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
     if used.is_empty() {
         return "no rule applies\n".to_owned();
     }
+    let has_exceptions = |rule: &Value| rule.get("except").is_some();
+    let exceptions = if rules.iter().any(has_exceptions) {
+        ", and some have exceptions"
+    } else {
+        ""
+    };
     let mut text = format!(
-        "no rule applies; rules here look at: {}\n",
+        "no rule applies; rules here look at: {}{exceptions}\n",
         plain(&used.join(", "))
     );
     let names: Vec<&str> = used.iter().map(String::as_str).collect();

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::document::{Place, Problem, Problems, Severity, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::{Clock as _, SystemClock};
 
 use crate::client::Refused;
 use crate::output::{self, BAD, CAREFUL, counted, plain, styled};
@@ -27,6 +28,7 @@ impl SettingsArgs {
             // Where values may be read makes no difference to what a rule says.
             ..RuleSettings::default()
         }
+        .at(SystemClock.now())
     }
 }
 

@@ -43,7 +43,7 @@ impl Remote {
 /// A rule as this program understands it. None if the server is newer and has other rules.
 pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
-    RuleSet::rule_from_node(&node, settings).0
+    RuleSet::rule_from_node(&node, &settings.for_stored()).0
 }
 
 /// A rule in its canonical form; as it is, if it is not understood.

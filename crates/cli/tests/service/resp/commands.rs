@@ -59,7 +59,7 @@ fn a_check_is_decided_by_the_rules() {
     let told = pairs(client.ask(check));
     #[rustfmt::skip]
     let names = [
-        "allowed", "rule", "limit", "remaining", "reset_time", "retry_after", "delay", "degraded", "lease",
+        "allowed", "rule", "limit", "remaining", "reset_time", "retry_after", "delay", "degraded", "lease", "reason",
     ];
     assert_eq!(told.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
     let of = |told: &[(String, Value)], wanted: &str| {
@@ -72,11 +72,13 @@ fn a_check_is_decided_by_the_rules() {
     assert_eq!(of(&told, "remaining"), Value::Integer(1));
     assert_eq!(of(&told, "retry_after"), Value::text("0"));
     assert_eq!(of(&told, "lease"), Value::Null);
+    assert_eq!(of(&told, "reason"), Value::Null);
 
     // Two more do not fit, one does; the third version has maps, truth values and fractions.
     client.ask("HELLO 3");
     let denied = pairs(client.ask(&[check, " COST 2"].concat()));
     assert_eq!(of(&denied, "allowed"), Value::text("f"));
+    assert_eq!(of(&denied, "reason"), Value::text("over_limit"));
     assert_eq!(of(&denied, "remaining"), Value::Integer(1));
     let allowed = pairs(client.ask(&[check, " cost 1"].concat()));
     assert_eq!(of(&allowed, "allowed"), Value::text("t"));

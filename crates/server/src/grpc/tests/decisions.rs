@@ -114,6 +114,7 @@ async fn who_is_over_the_limit_is_told_when_to_come_back() {
     assert!((29..=30).contains(&wait.seconds), "{wait:?}");
     assert_eq!(header(&answer, "retry-after"), Some("30"));
     assert_eq!(header(&answer, "x-tidegate-degraded"), None);
+    assert_eq!(header(&answer, "x-tidegate-reason"), Some("over_limit"));
     // Waiting does not help who is blocked.
     let answer = client.ask(request(&["blocked=1"])).await.unwrap();
     assert!(!is_ok(answer.overall_code));
@@ -122,6 +123,13 @@ async fn who_is_over_the_limit_is_told_when_to_come_back() {
         answer.statuses[0].current_limit.as_ref().unwrap().name,
         "never"
     );
+    assert_eq!(header(&answer, "x-tidegate-reason"), Some("blocked"));
+    // Of several descriptors the one with the longest wait gives the reason.
+    let both = request(&["generic_key=a generic_key=b", "blocked=1"]);
+    let answer = client.ask(both).await.unwrap();
+    assert_eq!(header(&answer, "x-tidegate-reason"), Some("blocked"));
+    let allowed = client.ask(request(&["user=z"])).await.unwrap();
+    assert_eq!(header(&allowed, "x-tidegate-reason"), None);
     server.end().await;
 }
 

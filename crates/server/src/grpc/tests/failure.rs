@@ -26,6 +26,10 @@ rules:
     assert!(!is_ok(answer.overall_code));
     assert_eq!(header(&answer, "x-tidegate-degraded"), Some("deny"));
     assert_eq!(
+        header(&answer, "x-tidegate-reason"),
+        Some("store_unavailable")
+    );
+    assert_eq!(
         answer.statuses[0]
             .duration_until_reset
             .as_ref()
@@ -36,6 +40,7 @@ rules:
     let answer = client.ask(request(&["a=2"])).await.unwrap();
     assert!(is_ok(answer.overall_code));
     assert_eq!(header(&answer, "x-tidegate-degraded"), None);
+    assert_eq!(header(&answer, "x-tidegate-reason"), None);
     assert!(client.told(request(&["a=3"])).await.0);
     assert!(!client.told(request(&["a=3"])).await.0);
     let path = "/grpc.health.v1.Health/Check";

@@ -1,0 +1,111 @@
+//! What rules have decided. Each series exists from the start, at zero, so that an alert sees its first
+//! event too.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tidegate::Reason;
+use tidegate::rules::{FrontEnd, Mode, Rule, RuleSet, Verdict};
+
+use super::metrics::{Labels, gauge};
+use super::rule_limits;
+
+/// With more rules than this a series exists from its first event on, because a scrape would be mostly zeros.
+const MOST_AT_ZERO: usize = 1_000;
+
+/// The counters of all rules.
+#[derive(Default)]
+struct Families {
+    decisions: Family<Labels<3>, Counter>,
+    denied: Family<Labels<2>, Counter>,
+    degraded: Family<Labels<2>, Counter>,
+    condition_failures: Family<Labels<1>, Counter>,
+    unread_costs: Family<Labels<1>, Counter>,
+}
+
+pub(super) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[FrontEnd]) {
+    let families = Families::default();
+    let has_zeros = rules.len() <= MOST_AT_ZERO;
+    let shown_at_zero = if has_zeros { front_ends } else { &[] };
+    for rule in rules.iter() {
+        families.add(rule, shown_at_zero, has_zeros);
+    }
+    rule_limits::register(registry, rules);
+    registry.register(
+        "decisions",
+        "What each rule said, by front end and verdict",
+        families.decisions,
+    );
+    registry.register(
+        "denied",
+        "Requests that each rule denied, by reason",
+        families.denied,
+    );
+    registry.register(
+        "degraded",
+        "Decisions of a rule without the store, by what it did then",
+        families.degraded,
+    );
+    registry.register(
+        "condition_failures",
+        "Conditions that could not be evaluated, so that they did not hold",
+        families.condition_failures,
+    );
+    registry.register(
+        "unread_costs",
+        "Costs that should come from an attribute that was not a whole number",
+        families.unread_costs,
+    );
+    registry.register(
+        "rules",
+        "How many rules are in force",
+        gauge(rules.len() as u64),
+    );
+}
+
+impl Families {
+    fn add(&self, rule: &Rule, front_ends: &[FrontEnd], has_zeros: bool) {
+        let counts = rule.counts();
+        let id = || ("rule", rule.id().to_owned());
+        for front_end in FrontEnd::ALL {
+            for verdict in Verdict::ALL {
+                let count = counts.decisions(front_end, verdict);
+                let is_possible = front_ends.contains(&front_end) && can_say(rule, verdict);
+                if count > 0 || is_possible {
+                    let front_end = ("front_end", front_end.name().to_owned());
+                    let labels = [id(), front_end, ("verdict", verdict.name().to_owned())];
+                    self.decisions.get_or_create(&labels).inc_by(count);
+                }
+            }
+        }
+        for reason in Reason::ALL {
+            let count = counts.denied(reason);
+            if count > 0 || (has_zeros && rule.can_deny_for(reason)) {
+                let labels = [id(), ("reason", reason.name().to_owned())];
+                self.denied.get_or_create(&labels).inc_by(count);
+            }
+        }
+        let own = rule.on_store_failure() as usize;
+        let modes = ["allow", "deny", "local"].into_iter().enumerate();
+        for ((index, mode), count) in modes.zip(counts.degraded()) {
+            if count > 0 || (has_zeros && index == own) {
+                let labels = [id(), ("mode", mode.to_owned())];
+                self.degraded.get_or_create(&labels).inc_by(count);
+            }
+        }
+        for (family, count) in [
+            (&self.condition_failures, counts.condition_failures()),
+            (&self.unread_costs, counts.unread_costs()),
+        ] {
+            if count > 0 || has_zeros {
+                family.get_or_create(&[id()]).inc_by(count);
+            }
+        }
+    }
+}
+
+/// Whether a rule of its mode can give this verdict.
+fn can_say(rule: &Rule, verdict: Verdict) -> bool {
+    let is_shadow = matches!(verdict, Verdict::ShadowAllowed | Verdict::ShadowDenied);
+    is_shadow == (rule.mode() == Mode::Shadow)
+}
