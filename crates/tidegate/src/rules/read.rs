@@ -9,7 +9,7 @@ use super::rule::Rule;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 
 /// The keys of a rule. One that stands at the top of a file has lost its indentation.
-const RULE_KEYS: [&str; 20] = [
+const RULE_KEYS: [&str; 21] = [
     "id",
     "description",
     "match",
@@ -29,6 +29,7 @@ const RULE_KEYS: [&str; 20] = [
     "mode",
     "on_store_failure",
     "sync",
+    "settle",
     "expires_at",
 ];
 

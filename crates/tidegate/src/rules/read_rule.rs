@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_core::limit::MAX_COUNT;
-use tidegate_core::{Scope, Timestamp};
+use tidegate_core::{Algorithm, Scope, Timestamp};
 
 use super::read::id_of;
 use super::read_limit::{self, Counting};
@@ -76,6 +76,9 @@ pub(super) fn rule(
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
         problems.error(&node.place, &spot, message);
     }
+    let settles = keys
+        .settle
+        .is_some_and(|(spot, node)| read_settle(node, &spot, &counting, problems));
     let expires_at = keys
         .expires_at
         .and_then(|(spot, node)| spot.parsed(node, read_time, problems));
@@ -117,6 +120,7 @@ pub(super) fn rule(
         mode,
         on_store_failure,
         sync,
+        settles,
         expires_at,
         ipv6_prefix: settings.ipv6_prefix,
         written: write::as_written(node),
@@ -157,6 +161,7 @@ struct Keys<'n> {
     mode: Taken<'n>,
     on_store_failure: Taken<'n>,
     sync: Taken<'n>,
+    settle: Taken<'n>,
     expires_at: Taken<'n>,
 }
 
@@ -175,6 +180,7 @@ impl<'n> Keys<'n> {
             mode: fields.take("mode"),
             on_store_failure: fields.take("on_store_failure"),
             sync: fields.take("sync"),
+            settle: fields.take("settle"),
             expires_at: fields.take("expires_at"),
         }
     }
@@ -438,6 +444,18 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     };
     let name = spot.parsed(node, attribute_name, problems)?;
     Some(Cost::Attribute(name))
+}
+
+/// Whether a rule settles. A concurrency limit counts requests in progress, of which none is left to
+/// count once its cost is known.
+fn read_settle(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> bool {
+    let settles = spot.boolean(node, problems).unwrap_or(false);
+    if settles && matches!(counting.algorithm, Some(Algorithm::Concurrency { .. })) {
+        let message =
+            "`settle` does not go with `concurrency`, which counts requests in progress; remove it";
+        problems.error(&node.place, spot, message);
+    }
+    settles
 }
 
 fn read_time(text: &str) -> Result<Timestamp, String> {

@@ -107,6 +107,9 @@ impl Rule {
                 Sync::Leased => json!("leased"),
             },
         );
+        // By descriptors every rule settles, and none says so.
+        let settles = self.settles && self.descriptor.is_none();
+        put("settle", json!(settles.then_some(true)));
         put("expires_at", json!(self.expires_at.map(time)));
         Value::Object(map)
     }
@@ -188,7 +191,9 @@ fn written_under(key: &str, node: &Node) -> Value {
                     "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max"
                     | "requests_per_unit",
                 ) => number(),
-                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
+                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape" | "settle") => {
+                    boolean()
+                }
                 (ScalarKind::Plain | ScalarKind::Text, _) => None,
             };
             typed.unwrap_or_else(|| Value::from(text))

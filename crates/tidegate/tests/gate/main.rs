@@ -10,6 +10,7 @@ mod local;
 mod matching;
 mod oracle;
 mod parts;
+mod ratelimit;
 mod readings;
 mod receipts;
 mod replacing;
