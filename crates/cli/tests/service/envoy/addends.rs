@@ -2,7 +2,7 @@
 
 use tidegate_testkit::wait_until;
 
-use super::Front;
+use super::{Front, printed};
 use crate::server::PATIENCE;
 
 const RULES: &str = "
@@ -49,20 +49,18 @@ fn a_descriptor_may_have_a_cost_of_its_own() {
     }
 }
 
-/// Actions for what a user costs, charged when the stream is done.
-fn when_done(key: &str, cost: &str) -> String {
-    let indent = " ".repeat(34);
-    let actions =
-        format!("- actions: [{{request_headers: {{header_name: x-user, descriptor_key: {key}}}}}]");
-    format!(
-        "{actions}\n{indent}apply_on_stream_done: true\n{indent}hits_addend: {{format: \"{cost}\"}}"
-    )
+/// The items of a list as they stand below `rate_limits`.
+fn items(list: &str) -> String {
+    let list = list.trim().replace('\n', &format!("\n{}", " ".repeat(32)));
+    list.trim_start_matches("rate_limits:").trim().to_owned()
 }
 
 #[test]
 fn what_a_response_cost_is_charged_when_the_stream_is_done() {
-    let bytes = when_done("bytes_of", "%BYTES_SENT%");
-    let front = Front::new(RULES, |config| config.replace(BY_USER, &bytes));
+    let printed = printed("rate_limits:");
+    let front = Front::new(RULES, |config| {
+        config.replace(BY_USER, &items(&printed.replace("\n  ", "\n")))
+    });
     let user = r#"{"bytes_of": "u1"}"#;
     for left in [90, 80] {
         assert_eq!(front.envoy.get("/", &[("x-user", "u1")]).status, 200);
@@ -77,6 +75,17 @@ fn what_a_response_cost_is_charged_when_the_stream_is_done() {
     wait_until("the stream is settled", PATIENCE, || {
         (front.left(user) == 0).then_some(())
     });
+    assert_eq!(front.envoy.get("/", &[("x-user", "u1")]).status, 429);
+}
+
+/// Actions for a user, charged when the stream is done.
+fn when_done(key: &str, cost: &str) -> String {
+    format!(
+        "- actions: [{{request_headers: {{header_name: x-user, descriptor_key: {key}}}}}]
+  apply_on_stream_done: true
+  hits_addend: {{format: \"{cost}\"}}
+"
+    )
 }
 
 #[test]
@@ -90,7 +99,7 @@ fn a_missing_metadata_value_makes_envoy_drop_the_descriptor() {
                           on_header_present: {metadata_namespace: app, key: tokens, type: NUMBER}"#;
     let tokens = when_done("user", "%DYNAMIC_METADATA(app:tokens)%");
     let bytes = when_done("bytes_of", "%BYTES_SENT%");
-    let both = format!("{tokens}\n{}{bytes}", " ".repeat(32));
+    let both = items(&format!("{tokens}{bytes}"));
     let front = Front::new(RULES, |config| {
         let config = config.replace("http_filters:", filter);
         config.replace(BY_USER, &both)
