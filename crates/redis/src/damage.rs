@@ -116,10 +116,14 @@ impl Damages {
     }
 }
 
-/// The id of the rule that a scope belongs to. What it counts by stands behind it.
+/// The id of the rule that a scope belongs to. What it counts by stands behind it. A scope that several
+/// rules share begins with an `@`, and names itself.
 fn rule_of(scope: &Scope) -> &str {
     let name = scope.name();
-    name.split_once('@').map_or(name, |(rule, _)| rule)
+    match name.split_once('@') {
+        None | Some(("", _)) => name,
+        Some((rule, _)) => rule,
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod addends;
 mod application;
 mod proxy;
+mod quotas;
 mod requests;
 
 pub(crate) use application::Application;
@@ -43,8 +44,23 @@ impl Front {
         Self::serving(rules, &["--redis", &redis], |config| config)
     }
 
-    fn serving(rules: &str, arguments: &[&str], change: impl Fn(String) -> String) -> Self {
+    /// The server has these settings, too.
+    fn with_settings(rules: &str, settings: &str, change: impl Fn(String) -> String) -> Self {
         let place = Place::new();
+        place.write("tidegate.yaml", settings);
+        Self::serving_in(place, rules, &["--config", "tidegate.yaml"], change)
+    }
+
+    fn serving(rules: &str, arguments: &[&str], change: impl Fn(String) -> String) -> Self {
+        Self::serving_in(Place::new(), rules, arguments, change)
+    }
+
+    fn serving_in(
+        place: Place,
+        rules: &str,
+        arguments: &[&str],
+        change: impl Fn(String) -> String,
+    ) -> Self {
         place.write("rules.yaml", rules);
         let common = ["--rules", "rules.yaml", "--grpc", "127.0.0.1:0"];
         let server = place.serve(&[&common, arguments].concat());

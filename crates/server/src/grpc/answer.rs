@@ -1,14 +1,15 @@
 //! What Envoy is told of a decision.
 
-use prost_types::value::Kind;
-use prost_types::{Duration, ListValue, Struct, Value};
+use prost_types::Duration;
 use tidegate::gate::{self, Decision, Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::RuleSet;
 use tidegate::{Micros, Outcome, Window};
 
+use super::metadata;
 use super::proto::rate_limit::{
-    Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit,
+    Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitRequest,
+    RateLimitResponse, Unit,
 };
 
 /// Says that nobody could decide, and that the rule denies then.
@@ -18,15 +19,16 @@ const REASON: &str = "x-tidegate-reason";
 
 /// A decision to be told.
 pub(super) struct Answer<'a, 'p> {
+    pub(super) asked: &'a RateLimitRequest,
     pub(super) rules: &'a RuleSet,
     pub(super) parts: &'a [Part<'p>],
     pub(super) decisions: &'a Decisions,
 }
 
 impl Answer<'_, '_> {
-    pub(super) fn message(&self, domain: &str, settings: HeaderSettings) -> RateLimitResponse {
-        let is_allowed = self.decisions.is_allowed();
-        let decided = self.decisions.iter().zip(self.parts);
+    pub(super) fn message(&self, settings: HeaderSettings) -> RateLimitResponse {
+        let asked = self.parts.iter().zip(&self.asked.descriptors);
+        let decided = self.decisions.iter().zip(asked);
         let (text, places) = self.decisions.headers(&settings).into_text();
         // Shared by all of them.
         let text = bytes::Bytes::from(text);
@@ -41,19 +43,25 @@ impl Answer<'_, '_> {
             headers.push(header(REASON, name));
         }
         RateLimitResponse {
-            overall_code: code(is_allowed),
+            overall_code: code(self.decisions.is_allowed()),
             statuses: decided
-                .map(|(decision, part)| self.status(decision, part, is_allowed))
+                .map(|(decision, (part, asked))| self.status(decision, part, asked))
                 .collect(),
             response_headers_to_add: headers,
             request_headers_to_add: Vec::new(),
             raw_body: bytes::Bytes::new(),
-            dynamic_metadata: self.quotas(domain),
+            dynamic_metadata: metadata::of_quotas(self.asked, self.decisions),
             quota: None,
         }
     }
 
-    fn status(&self, decision: &Decision, part: &Part<'_>, is_allowed: bool) -> DescriptorStatus {
+    /// The descriptor's own answer, also where it is a quota and the request goes on by another.
+    fn status(
+        &self,
+        decision: &Decision,
+        part: &Part<'_>,
+        asked: &RateLimitDescriptor,
+    ) -> DescriptorStatus {
         // A limit that only counts is told where rules are descriptors, as their users know it.
         let shadow = || {
             let by_descriptors = self.rules.is_by_descriptors();
@@ -67,50 +75,14 @@ impl Answer<'_, '_> {
                 ..DescriptorStatus::default()
             };
         };
-        // A quota that is used up does not deny as long as there is another.
-        let is_spared = is_allowed && answer.rule.is_quota();
         DescriptorStatus {
-            code: code(decision.is_allowed() || is_spared),
-            current_limit: Some(limit(&answer)),
+            code: code(decision.is_allowed()),
+            current_limit: Some(limit(&answer, asked)),
             limit_remaining: u32::try_from(answer.outcome.remaining).unwrap_or(u32::MAX),
             duration_until_reset: until_reset(answer.outcome),
             quota: None,
         }
     }
-
-    /// What is known of quotas, if any took part: in the words of envoyproxy/ratelimit.
-    fn quotas(&self, domain: &str) -> Option<Struct> {
-        let is_quota = |decision: &Decision| {
-            let headline = decision.headline();
-            headline.is_some_and(|answer| answer.rule.is_quota())
-        };
-        if !self.rules.is_by_descriptors() || !self.decisions.iter().any(is_quota) {
-            return None;
-        }
-        let numbered = self.decisions.iter().enumerate();
-        let over = numbered.filter(|(_, decision)| is_quota(decision) && decision.is_denied());
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "there are a few hundred descriptors at the most"
-        )]
-        let over = over.map(|(number, _)| value(Kind::NumberValue(number as f64)));
-        let over = ListValue {
-            values: over.collect(),
-        };
-        let fields = [
-            ("domain", Kind::StringValue(domain.to_owned())),
-            ("quotaModeEnabled", Kind::BoolValue(true)),
-            ("quotaModeViolations", Kind::ListValue(over)),
-        ];
-        let fields = fields.map(|(name, kind)| (name.to_owned(), value(kind)));
-        Some(Struct {
-            fields: fields.into_iter().collect(),
-        })
-    }
-}
-
-fn value(kind: Kind) -> Value {
-    Value { kind: Some(kind) }
 }
 
 fn header(key: &'static str, value: bytes::Bytes) -> HeaderValue {
@@ -130,11 +102,20 @@ fn code(is_allowed: bool) -> i32 {
     code.into()
 }
 
-/// The limit as it is written: so many in a unit of time, if there is a unit for it.
-fn limit(answer: &gate::Answer<'_>) -> RateLimit {
+/// The limit as it is written, by the caller or in the rules: so many in a unit of time, if there is a
+/// unit for it.
+fn limit(answer: &gate::Answer<'_>, asked: &RateLimitDescriptor) -> RateLimit {
+    if let Some(brought) = asked.limit {
+        return RateLimit {
+            requests_per_unit: brought.requests_per_unit,
+            unit: brought.unit,
+            name: answer.rule.limit_name().to_owned(),
+        };
+    }
     let rate = answer.limit.map(tidegate::Limit::rate);
     let count = rate.map_or(0, |rate| rate.count);
     let window = rate.and_then(|rate| rate.window);
+    let window = window.or_else(|| answer.rule.unit());
     let units = [
         (Window::Span(Micros::SECOND), Unit::Second),
         (Window::Span(Micros::MINUTE), Unit::Minute),

@@ -10,6 +10,7 @@ mod body;
 mod call;
 mod health;
 mod message;
+mod metadata;
 mod proto;
 mod question;
 mod rate_limit;

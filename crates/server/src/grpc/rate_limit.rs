@@ -42,13 +42,12 @@ pub(super) async fn answer(
         server.observe(decision, &part.attributes);
     }
     let answer = answers::Answer {
+        asked: &asked,
         rules: &rules,
         parts: &parts,
         decisions: &decisions,
     };
-    Ok(message::reply(
-        &answer.message(&asked.domain, server.headers),
-    ))
+    Ok(message::reply(&answer.message(server.headers)))
 }
 
 /// Refuses what cannot be answered by a server that does not know which rules there are.

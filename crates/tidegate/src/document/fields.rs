@@ -217,6 +217,8 @@ pub struct Fields<'n> {
     known: Vec<&'static str>,
     /// Keys about which everything is said.
     refused: Vec<&'static str>,
+    /// Keys that may be there and have no effect.
+    ignored: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -233,6 +235,7 @@ impl<'n> Fields<'n> {
             entries,
             known: Vec::new(),
             refused: Vec::new(),
+            ignored: Vec::new(),
         })
     }
 
@@ -264,12 +267,24 @@ impl<'n> Fields<'n> {
         }
     }
 
+    /// Warns of a key that has no effect here, if it is there and was not taken. It is not unknown.
+    pub(crate) fn ignore(&mut self, key: &'static str, message: &str, problems: &mut Problems) {
+        if self.known.contains(&key) {
+            return;
+        }
+        if let Some(entry) = self.key(key) {
+            problems.warning(&entry.key_place, &self.spot.field(key), message);
+            self.ignored.push(key);
+        }
+    }
+
     /// Ends it: every key that was never asked for is unknown. Whether there was none.
     pub fn done(self, problems: &mut Problems) -> bool {
         let mut all_known = self.refused.is_empty();
         for entry in self.entries {
             let key = entry.key.as_str();
-            if self.known.contains(&key) || self.refused.contains(&key) {
+            let lists = [&self.known, &self.refused, &self.ignored];
+            if lists.iter().any(|list| list.contains(&key)) {
                 continue;
             }
             all_known = false;

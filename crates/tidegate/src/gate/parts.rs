@@ -1,7 +1,7 @@
 //! A request of several parts, such as the descriptors that Envoy sends in one call.
 //!
 //! By rules, the parts are one request: all of them are charged or none is. By descriptors, each is
-//! charged on its own. What a part has spent already is taken in any case, as far as it fits.
+//! charged on its own. What a part has spent already is taken as far as it fits, by rules that settle.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub struct Part<'a> {
     pub attributes: Attributes<'a>,
     /// What the caller grants, in the place of what the rules say.
     pub grant: Option<Grant>,
-    /// Whether the cost has been spent already: what does not fit is then taken as far as it goes.
+    /// Whether the cost has been spent already. What does not fit is then taken as far as it goes, by
+    /// rules that [settle](Rule::settles).
     pub is_spent: bool,
 }
 
@@ -63,14 +64,16 @@ impl Decisions {
     /// Whether the request may go on: no part is denied. Of parts whose limits are quotas it is enough
     /// that one is allowed.
     pub fn is_allowed(&self) -> bool {
-        let is_quota = |decision: &&Decision| {
-            let headline = decision.headline();
-            headline.is_some_and(|answer| answer.rule.is_quota())
-        };
+        let is_quota = |decision: &&Decision| is_quota(decision);
         let mut others = self.list.iter().filter(|decision| !is_quota(decision));
         let mut quotas = self.list.iter().filter(is_quota).peekable();
         others.all(Decision::is_allowed)
             && (quotas.peek().is_none() || quotas.any(Decision::is_allowed))
+    }
+
+    /// Whether each part is under a quota: then it is denied only together with all other quotas.
+    pub fn quotas(&self) -> impl ExactSizeIterator<Item = bool> {
+        self.list.iter().map(is_quota)
     }
 
     /// Whether a part is denied only because the store could not answer and its rule says `deny` then.
@@ -121,6 +124,12 @@ impl Decisions {
         let outcomes: Vec<Outcome> = enforced.iter().map(|answer| *answer.outcome).collect();
         settings.headers(&items, deciding(&outcomes))
     }
+}
+
+/// Whether a part is under a quota, also under one that only counts.
+fn is_quota(decision: &Decision) -> bool {
+    let mut answers = decision.answers();
+    answers.next().is_some_and(|answer| answer.rule.is_quota())
 }
 
 impl<S: Store> Gate<S> {
@@ -224,8 +233,8 @@ impl<S: Store> Gate<S> {
         asked.all(|slot| slot.is_shadow || slot.outcome.allowed)
     }
 
-    /// Takes what was spent already and was not charged, because it did not fit or because the whole
-    /// request was denied for what others have spent.
+    /// Takes, by rules that settle, what was spent already and was not charged, because it did not fit or
+    /// because the whole request was denied for what others have spent.
     async fn take_spent(&self, asking: &Asking<'_, '_>, parts: &[Part<'_>], slots: &mut Slots) {
         if !parts.iter().any(|part| part.is_spent) {
             return;
@@ -246,7 +255,8 @@ impl<S: Store> Gate<S> {
             };
             let is_uncharged = slots.iter().any(is_denied)
                 || (!claim.is_shadow && is_whole_denied && is_all_spent);
-            chosen.push(parts[claim.part].is_spent && !claim.is_asked && is_uncharged);
+            let settles = asking.rules.at(claim.rule).settles() && parts[claim.part].is_spent;
+            chosen.push(settles && !claim.is_asked && is_uncharged);
         }
         let places = 0..slots.len();
         let settled: SmallVec<[usize; 4]> = places
@@ -337,8 +347,9 @@ fn claims_of<'a>(
         let mut own = match &part.grant {
             Some(_) if !rules.knows_domain(&part.attributes) => Claims::new(),
             Some(grant) => {
-                few.push(Arc::new(Rule::brought(grant.clone())));
-                brought(few.len() - 1, grant, &part.attributes)
+                let (rule, key) = rules.brought(grant, &part.attributes);
+                few.push(Arc::new(rule));
+                brought(few.len() - 1, grant, key, part.attributes.cost())
             }
             None => {
                 let mut own = claims(rules, &part.attributes, now);
@@ -364,14 +375,12 @@ fn claims_of<'a>(
     (Arc::clone(rules), all)
 }
 
-fn brought<'a>(rule: usize, grant: &Grant, attributes: &Attributes<'_>) -> Claims<'a> {
+fn brought<'a>(rule: usize, grant: &Grant, key: String, cost: u64) -> Claims<'a> {
+    let key = Cow::Owned(key);
     let demand = match grant {
         Grant::Unlimited => return Claims::new(),
         Grant::Blocked => Demand::Nothing,
-        Grant::Limits(_) => Demand::Charge {
-            key: Cow::Owned(Rule::whole_key(attributes)),
-            cost: attributes.cost(),
-        },
+        Grant::Limits(_) => Demand::Charge { key, cost },
     };
     let claim = Claim {
         rule,

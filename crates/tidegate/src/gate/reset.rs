@@ -100,9 +100,14 @@ impl<S: Store> Gate<S> {
             return Ok(reset);
         }
         let mut is_found = false;
-        for rule in rules.iter() {
+        // Lines of a file that differ in their limits alone have the same counters.
+        let line = rules.descriptor_rule(attributes);
+        let is_meant = |rule: &Rule| {
+            !rules.is_by_descriptors() || line.is_some_and(|line| std::ptr::eq(line, rule))
+        };
+        for rule in rules.iter().filter(|rule| is_meant(rule)) {
             match rule.key(attributes) {
-                Key::Known(key) if !key.is_empty() => {
+                Key::Known(key) if !key.is_empty() && !rule.per().is_empty() => {
                     is_found = true;
                     self.forget(rule, attributes, &key, &mut reset).await?;
                 }

@@ -95,8 +95,9 @@ impl RuleSettings {
     }
 
     /// Whether the values of this attribute must not be readable in a store.
-    fn is_secret(&self, attribute: &String) -> bool {
-        attribute == "api_key" || self.secret_attributes.contains(attribute)
+    fn is_secret(&self, attribute: &str) -> bool {
+        let mut secret = self.secret_attributes.iter();
+        attribute == "api_key" || secret.any(|name| name == attribute)
     }
 }
 
@@ -217,6 +218,23 @@ impl RuleSet {
     pub(crate) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
         let descriptors = self.descriptors.as_ref();
         descriptors.is_none_or(|descriptors| descriptors.knows_domain(attributes))
+    }
+
+    /// A rule for a limit that comes with a request, and the key of its counter. Under descriptors it
+    /// continues the counter of these entries.
+    pub(crate) fn brought(&self, grant: &Grant, attributes: &Attributes<'_>) -> (Rule, String) {
+        match &self.descriptors {
+            Some(descriptors) => {
+                let (scope, key) = descriptors.counter(attributes);
+                let rule = Rule {
+                    scope,
+                    settles: true,
+                    ..Rule::brought(grant.clone())
+                };
+                (rule, key)
+            }
+            None => (Rule::brought(grant.clone()), Rule::whole_key(attributes)),
+        }
     }
 
     /// The rule for a descriptor, if rules are written as such.

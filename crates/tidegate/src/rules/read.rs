@@ -9,7 +9,7 @@ use super::rule::Rule;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 
 /// The keys of a rule. One that stands at the top of a file has lost its indentation.
-const RULE_KEYS: [&str; 23] = [
+const RULE_KEYS: [&str; 24] = [
     "id",
     "description",
     "match",
@@ -31,6 +31,7 @@ const RULE_KEYS: [&str; 23] = [
     "mode",
     "on_store_failure",
     "sync",
+    "settle",
     "starts_at",
     "expires_at",
 ];

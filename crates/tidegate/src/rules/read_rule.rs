@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_core::Scope;
 use tidegate_core::limit::MAX_COUNT;
+use tidegate_core::{Algorithm, Scope};
 
 use super::read::id_of;
 use super::read_limit::{self, Counting};
@@ -75,6 +75,9 @@ pub(super) fn rule(
     let mode = chosen(keys.mode, &MODES, problems);
     let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
     let sync = read_sync(keys.sync, &grants, problems);
+    let settles = keys
+        .settle
+        .is_some_and(|(spot, node)| read_settle(node, &spot, &counting, problems));
     let validity = Validity::read(keys.starts_at.as_ref(), keys.expires_at.as_ref(), problems);
     if problems.error_count() > before {
         return None;
@@ -107,6 +110,7 @@ pub(super) fn rule(
         mode,
         on_store_failure,
         sync,
+        settles,
         starts_at: validity.starts_at,
         expires_at: validity.expires_at,
         ipv6_prefix: settings.ipv6_prefix,
@@ -176,6 +180,7 @@ struct Keys<'n> {
     mode: Taken<'n>,
     on_store_failure: Taken<'n>,
     sync: Taken<'n>,
+    settle: Taken<'n>,
     starts_at: Taken<'n>,
     expires_at: Taken<'n>,
 }
@@ -196,6 +201,7 @@ impl<'n> Keys<'n> {
             mode: fields.take("mode"),
             on_store_failure: fields.take("on_store_failure"),
             sync: fields.take("sync"),
+            settle: fields.take("settle"),
             starts_at: fields.take("starts_at"),
             expires_at: fields.take("expires_at"),
         }
@@ -437,4 +443,16 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     };
     let name = spot.parsed(node, attribute_name, problems)?;
     Some(Cost::Attribute(name))
+}
+
+/// Whether a rule settles. A concurrency limit counts requests in progress, of which none is left to
+/// count once its cost is known.
+fn read_settle(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> bool {
+    let settles = spot.boolean(node, problems).unwrap_or(false);
+    if settles && matches!(counting.algorithm, Some(Algorithm::Concurrency { .. })) {
+        let message =
+            "`settle` does not go with `concurrency`, which counts requests in progress; remove it";
+        problems.error(&node.place, spot, message);
+    }
+    settles
 }

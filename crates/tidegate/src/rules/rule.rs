@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
-use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp};
+use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::{Condition, ConditionFailed, Facts};
 use super::counts::{RuleCounts, add_one};
@@ -42,6 +42,8 @@ pub struct Rule {
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
     pub(super) sync: Sync,
+    /// Whether it takes what was spent already and does not fit.
+    pub(super) settles: bool,
     pub(super) starts_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) ipv6_prefix: u8,
@@ -217,6 +219,22 @@ impl Rule {
         descriptor.is_some_and(|descriptor| descriptor.is_quota)
     }
 
+    /// Whether a cost that was spent already and does not fit is taken as far as it goes.
+    pub fn settles(&self) -> bool {
+        self.settles
+    }
+
+    /// The unit of its limit as a file of envoyproxy/ratelimit writes it, also where nothing is granted.
+    pub fn unit(&self) -> Option<Window> {
+        self.descriptor.as_ref()?.unit
+    }
+
+    /// What a file of envoyproxy/ratelimit wants reported with a decision by it.
+    pub fn metadata(&self) -> Option<&serde_json::Value> {
+        let descriptor = self.descriptor.as_ref()?;
+        (!descriptor.metadata.is_null()).then_some(&descriptor.metadata)
+    }
+
     /// A rule for what a caller brings.
     pub(crate) fn brought(grant: Grant) -> Self {
         Self {
@@ -248,6 +266,7 @@ impl Rule {
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
             sync: Sync::default(),
+            settles: false,
             starts_at: None,
             expires_at: None,
             ipv6_prefix: 64,
@@ -350,6 +369,9 @@ impl Rule {
 
     /// The values that name the counter of a request, as one text; none if it has no counter here.
     pub fn key_text<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
+        if let Some(descriptor) = &self.descriptor {
+            return descriptor.open_key(attributes);
+        }
         match self.key(attributes) {
             Key::Known(key) => Some(key),
             Key::Denied | Key::Skipped => None,

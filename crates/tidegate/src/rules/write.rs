@@ -117,6 +117,9 @@ impl Rule {
                 Sync::Leased => json!("leased"),
             },
         );
+        // By descriptors every rule settles, and none says so.
+        let settles = self.settles && self.descriptor.is_none();
+        put("settle", json!(settles.then_some(true)));
         put("starts_at", json!(self.starts_at.map(time)));
         put("expires_at", json!(self.expires_at.map(time)));
         Value::Object(map)
@@ -199,7 +202,9 @@ fn written_under(key: &str, node: &Node) -> Value {
                     "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max"
                     | "requests_per_unit",
                 ) => number(),
-                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape") => boolean(),
+                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape" | "settle") => {
+                    boolean()
+                }
                 (ScalarKind::Plain | ScalarKind::Text, _) => None,
             };
             typed.unwrap_or_else(|| Value::from(text))

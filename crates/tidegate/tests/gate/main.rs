@@ -12,6 +12,7 @@ mod matching;
 mod networks;
 mod oracle;
 mod parts;
+mod ratelimit;
 mod readings;
 mod reasons;
 mod receipts;

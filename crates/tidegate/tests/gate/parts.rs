@@ -26,7 +26,7 @@ fn spent(text: &str, cost: u64) -> Part<'_> {
     }
 }
 
-fn bringing<'a>(text: &'a str, limit: &str) -> Part<'a> {
+pub(super) fn bringing<'a>(text: &'a str, limit: &str) -> Part<'a> {
     let rate = Rate::parse_all(limit).unwrap().remove(0);
     let limit = Limit::new(rate, Algorithm::FIXED_WINDOW).unwrap();
     Part {
@@ -36,7 +36,10 @@ fn bringing<'a>(text: &'a str, limit: &str) -> Part<'a> {
 }
 
 /// Which parts are allowed, and what each has left.
-fn ask<S: Store>(gate: &Gate<S>, parts: &[Part<'_>]) -> (bool, Vec<(bool, Option<u64>)>) {
+pub(super) fn ask<S: Store>(
+    gate: &Gate<S>,
+    parts: &[Part<'_>],
+) -> (bool, Vec<(bool, Option<u64>)>) {
     let decisions: Decisions = block_on(gate.decide_parts(&gate.rules(), parts));
     let one = |decision: &tidegate::gate::Decision| {
         let headline = decision.headline();
@@ -100,9 +103,17 @@ fn a_part_that_takes_nothing_is_denied_when_nothing_remains() {
     assert_eq!(left(&gate, "domain=web user=a")[0], 3);
 }
 
+/// The same rules, which settle.
+fn settling() -> String {
+    RULES.replace(
+        "algorithm: fixed_window",
+        "algorithm: fixed_window, settle: true",
+    )
+}
+
 #[test]
-fn what_was_spent_is_taken_though_it_does_not_fit() {
-    let gate = gate(RULES);
+fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
+    let gate = gate(&settling());
     let (allowed, parts) = ask(&gate, &[spent("team=t", 4)]);
     assert!(allowed && parts == [(true, Some(1))]);
     let (allowed, parts) = ask(&gate, &[spent("team=t", 4)]);
@@ -116,6 +127,44 @@ fn what_was_spent_is_taken_though_it_does_not_fit() {
     let parts = [spent("domain=web user=a", 1), part("team=t", 1)];
     assert!(!ask(&gate, &parts).0);
     assert_eq!(left(&gate, "domain=web user=a")[0], 1);
+}
+
+#[test]
+fn what_was_spent_and_does_not_fit_takes_nothing_without_settle() {
+    let gate = gate(RULES);
+    assert!(ask(&gate, &[spent("team=t", 4)]).0);
+    let over = (false, vec![(false, Some(1))]);
+    assert_eq!(ask(&gate, &[spent("team=t", 4)]), over);
+    assert_eq!(left(&gate, "team=t"), [1]);
+    let parts = [spent("domain=web user=a", 2), spent("team=t", 4)];
+    assert!(!ask(&gate, &parts).0);
+    assert_eq!(left(&gate, "domain=web user=a")[0], 3);
+    // A limit of the caller is no rule that settles either.
+    let brought = || Part {
+        is_spent: true,
+        attributes: request("team=u").with_cost(2),
+        ..bringing("", "3/minute")
+    };
+    for _ in 0..2 {
+        ask(&gate, &[brought()]);
+    }
+    let one = Part {
+        attributes: request("team=u"),
+        ..brought()
+    };
+    assert!(ask(&gate, &[one]).0, "one of three is left");
+}
+
+#[test]
+fn each_rule_settles_for_itself() {
+    let list = "
+- {id: requests, per: [user], limit: 2/minute, algorithm: fixed_window}
+- {id: bytes, per: [user], limit: 100/minute, algorithm: fixed_window, settle: true}
+- {id: seen, per: [user], limit: 50/minute, algorithm: fixed_window, mode: shadow, settle: true}
+";
+    let gate = gate(list);
+    assert!(!ask(&gate, &[spent("user=a", 70)]).0);
+    assert_eq!(left(&gate, "user=a"), [2, 30, 0]);
 }
 
 #[test]
@@ -144,7 +193,7 @@ fn a_limit_that_is_brought_stands_in_the_place_of_the_rules() {
 #[test]
 fn parts_go_on_without_the_store_as_their_rules_say() {
     let list = "
-- {id: a, per: [a], limit: 2/minute}
+- {id: a, per: [a], limit: 2/minute, settle: true}
 - {id: b, per: [b], limit: 4/minute, on_store_failure: deny}
 ";
     let gate = Gate::new(Switched::default(), rules(list));
@@ -193,7 +242,7 @@ fn headers_tell_of_all_parts() {
     );
 }
 
-fn descriptors(text: &str) -> RuleSet {
+pub(super) fn descriptors(text: &str) -> RuleSet {
     let source = Source::new("ratelimit.yaml", text);
     let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     assert!(!problems.has_errors(), "{}", problems.render(&source));
@@ -247,7 +296,7 @@ descriptors:
     tidegate: {algorithm: token_bucket, burst: 3}
 ";
 
-fn entry(text: &str) -> Part<'_> {
+pub(super) fn entry(text: &str) -> Part<'_> {
     let mut attributes = Attributes::new().at(NOW);
     attributes.push("domain", "web");
     for pair in text.split_whitespace() {

@@ -50,6 +50,31 @@ fn a_file_of_the_other_service_is_served_as_it_is() {
 }
 
 #[test]
+fn the_headers_of_draft_03_come_from_envoy_alone() {
+    let enabled = "domain: web\n                      enable_x_ratelimit_headers: DRAFT_VERSION_03";
+    let change = |config: String| config.replace("domain: web", enabled);
+    let all = |front: &Front, name: &str| -> Vec<String> {
+        let reply = front.envoy.get("/", &USER);
+        let headers = reply.headers.iter().filter(|(known, _)| known == name);
+        headers.map(|(_, value)| value.clone()).collect()
+    };
+    // By default both send theirs, with two meanings.
+    let front = Front::new(&printed("rules:"), change);
+    let both = all(&front, "x-ratelimit-reset").join(", ");
+    assert!(both.contains(", "), "{both}");
+    drop(front);
+    let settings = printed("# tidegate.yaml");
+    let front = Front::with_settings(&printed("rules:"), &settings, change);
+    let reset = all(&front, "x-ratelimit-reset");
+    let [seconds] = reset.as_slice() else {
+        panic!("{reset:?}")
+    };
+    assert!((0..=60).contains(&seconds.parse().unwrap()), "{seconds}");
+    assert_eq!(all(&front, "x-ratelimit-remaining").len(), 1);
+    assert_eq!(all(&front, "ratelimit-policy").len(), 1);
+}
+
+#[test]
 fn envoy_decides_what_happens_without_the_server() {
     for (deny, expected) in [("false", 200), ("true", 500)] {
         let mode = format!("failure_mode_deny: {deny}");

@@ -11,6 +11,7 @@ rules:
 - {id: second-key, per: [generic_key.2], limit: 1/30s}
 - {id: entry-named-domain, per: [domain.2], limit: 7/month}
 - {id: never, match: {attributes: {blocked: \"1\"}}, per: [], limit: blocked}
+- {id: bytes, per: [bytes], limit: 3/hour, algorithm: fixed_window, settle: true}
 - {id: huge, per: [huge], limit: 1000000000/second, algorithm: fixed_window}
 ";
 
@@ -134,14 +135,20 @@ async fn who_is_over_the_limit_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn an_addend_of_a_descriptor_asks_or_is_settled() {
+async fn an_addend_of_a_descriptor_asks_takes_all_of_it_or_is_settled() {
     let server = start(RULES).await;
     let mut client = server.client().await;
     let story = [
         (vec![adding("user=a", 0)], (true, vec![(true, 3)])),
         (vec![adding("user=a", 2)], (true, vec![(true, 1)])),
-        (vec![adding("user=a", 2)], (false, vec![(false, 0)])),
-        (vec![descriptor("user=a")], (false, vec![(false, 0)])),
+        // What does not fit takes nothing, whatever else is asked.
+        (vec![adding("user=a", 2)], (false, vec![(false, 1)])),
+        (vec![adding("user=a", u64::MAX)], (false, vec![(false, 1)])),
+        (
+            vec![adding("user=a", 2), adding("bytes=a", 1)],
+            (false, vec![(false, 1), (true, 2)]),
+        ),
+        (vec![descriptor("user=a")], (true, vec![(true, 0)])),
         (vec![adding("user=a", 0)], (false, vec![(false, 0)])),
         (
             vec![adding("user=a", 0), descriptor("team=t")],
@@ -151,7 +158,11 @@ async fn an_addend_of_a_descriptor_asks_or_is_settled() {
             vec![adding("user=b", 0), descriptor("team=t")],
             (true, vec![(true, 3), (true, 4)]),
         ),
-        (vec![adding("user=b", u64::MAX)], (false, vec![(false, 0)])),
+        // Unless the rule settles.
+        (vec![adding("bytes=b", 2)], (true, vec![(true, 1)])),
+        (vec![adding("bytes=b", 2)], (false, vec![(false, 0)])),
+        (vec![adding("bytes=c", u64::MAX)], (false, vec![(false, 0)])),
+        (vec![adding("bytes=c", 0)], (false, vec![(false, 0)])),
     ];
     for (descriptors, expected) in story {
         assert_eq!(
@@ -208,9 +219,9 @@ async fn a_limit_of_the_call_stands_in_the_place_of_the_rules() {
         requests_per_unit: 0,
         unit: Unit::Day.into(),
     });
-    assert_eq!(
-        client.told(calling(vec![nothing])).await,
-        (false, vec![(false, 0)])
-    );
+    let answer = client.ask(calling(vec![nothing])).await.unwrap();
+    assert!(!is_ok(answer.overall_code));
+    let limit = answer.statuses[0].current_limit.as_ref().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit), (0, Unit::Day.into()));
     server.end().await;
 }

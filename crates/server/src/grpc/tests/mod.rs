@@ -6,6 +6,7 @@ mod decisions;
 mod descriptors;
 mod failure;
 mod malformed;
+mod quotas;
 mod secure;
 
 use std::net::SocketAddr;

@@ -1,23 +1,29 @@
-//! What a rule that is written as a descriptor says beside: to whom it applies, and on which state.
+//! The options that only a rule written as a descriptor has: which entries it applies to, and which
+//! counter they are charged on.
 
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
+use tidegate_core::Window;
 
 use super::wildcard::Wildcard;
 use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
 use crate::rules::rule::{Key, joined};
 
-/// The way from the domain to a limit.
+/// The path from the domain to a limit, and what the file says next to it.
 #[derive(Debug, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
     pub(super) steps: Vec<Step>,
-    /// What the limit is called; empty if it is not.
+    /// The name of the limit; empty if it has none.
     pub(in crate::rules) name: String,
     pub(in crate::rules) replaces: Vec<String>,
     pub(in crate::rules) is_quota: bool,
+    /// The unit as written, also where nothing is granted.
+    pub(in crate::rules) unit: Option<Window>,
+    /// What the file wants reported with a decision; `Null` if nothing.
+    pub(in crate::rules) metadata: serde_json::Value,
 }
 
 /// One entry of a descriptor as it is written.
@@ -47,41 +53,67 @@ impl Wanted {
         }
     }
 
-    /// Whether the value is part of the name of the counter.
+    /// Whether the file leaves the value open, and each has a counter of its own.
     pub(super) fn is_counted_by(&self) -> bool {
-        match self {
-            Self::Text(_) => false,
-            Self::Fitting { is_shared, .. } => !is_shared,
-            Self::Any => true,
-        }
+        !matches!(self, Self::Text(_)) && !self.is_shared()
+    }
+
+    /// Whether all fitting values have one counter.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Fitting { is_shared, .. } if *is_shared)
     }
 }
 
 impl Descriptor {
-    /// On which state a request's descriptor is charged: by the values that this one leaves open.
+    /// The counter that a request's descriptor is charged on: named by the values of all entries but
+    /// those that share one.
     pub(in crate::rules) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+        match self.values(attributes, |wanted| !wanted.is_shared()) {
+            Some(values) => Key::Known(key_of(values)),
+            None => Key::Skipped,
+        }
+    }
+
+    /// The values that the file leaves open, as one text; none if the descriptor is another.
+    pub(in crate::rules) fn open_key<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+    ) -> Option<Cow<'a, str>> {
+        let values = self.values(attributes, Wanted::is_counted_by)?;
+        Some(key_of(values))
+    }
+
+    /// The values of the chosen entries, if the entries are those of this descriptor.
+    fn values<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+        is_chosen: impl Fn(&Wanted) -> bool,
+    ) -> Option<Values<'a>> {
         let domain = attributes.get(DOMAIN);
         if domain.is_some_and(|domain| domain != self.domain) {
-            return Key::Skipped;
+            return None;
         }
-        let mut values: SmallVec<[Cow<'a, str>; 4]> = SmallVec::new();
+        let mut values = Values::new();
         let mut given = entries(attributes);
         for step in &self.steps {
-            match given.next() {
-                Some((key, value)) if key == step.key && step.wanted.fits(value) => {
-                    if step.wanted.is_counted_by() {
-                        values.push(Cow::Borrowed(value));
-                    }
-                }
-                _ => return Key::Skipped,
+            let (key, value) = given.next()?;
+            if key != step.key || !step.wanted.fits(value) {
+                return None;
+            }
+            if is_chosen(&step.wanted) {
+                values.push(Cow::Borrowed(value));
             }
         }
-        if given.next().is_some() {
-            return Key::Skipped;
-        }
-        if values.len() > 1 {
-            return Key::Known(Cow::Owned(joined(&values)));
-        }
-        Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+        given.next().is_none().then_some(values)
     }
+}
+
+pub(super) type Values<'a> = SmallVec<[Cow<'a, str>; 4]>;
+
+/// The name of a counter by these values. One value is not copied.
+pub(super) fn key_of(mut values: Values<'_>) -> Cow<'_, str> {
+    if values.len() > 1 {
+        return Cow::Owned(joined(&values));
+    }
+    values.pop().unwrap_or(Cow::Borrowed(""))
 }

@@ -2,12 +2,16 @@
 //!
 //! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
 //! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
-//! the file, `read_grant.rs` its limits, `tree.rs` finds the rule, `descriptor.rs` knows on which state it is charged.
+//! the file, `spelling.rs` its YAML, `read_grant.rs` its limits; `tree.rs` finds the rule, `counter.rs`
+//! names its counters.
 
+mod counter;
 mod descriptor;
 mod identity;
+mod places;
 mod read;
 mod read_grant;
+mod spelling;
 mod tree;
 mod wildcard;
 

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use tidegate_core::{Algorithm, Scope};
+use tidegate_core::Algorithm;
 
+use super::counter::scope_of_steps;
 use super::descriptor::{Descriptor, Step, Wanted};
 use super::identity::id_of;
+use super::places;
 use super::read_grant::read_rate_limit;
+use super::spelling::{rewritten, typed};
 use super::tree::{Branch, Descriptors, Level};
 use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
@@ -32,6 +35,10 @@ pub(in crate::rules) fn read(
     settings: &RuleSettings,
     problems: &mut Problems,
 ) -> Option<RuleSet> {
+    let documents: Vec<Node> = documents
+        .iter()
+        .map(|node| rewritten(node, problems))
+        .collect();
     let written = documents.iter().map(write::as_written).collect();
     let mut reader = Reader {
         settings,
@@ -39,8 +46,8 @@ pub(in crate::rules) fn read(
         rules: Vec::new(),
         places: HashMap::new(),
     };
-    let mut descriptors = Descriptors::new(written);
-    for node in documents {
+    let mut descriptors = Descriptors::new(written, settings.clone());
+    for node in &documents {
         reader.domain(node, &mut descriptors);
     }
     let rules = reader.rules;
@@ -62,6 +69,7 @@ struct Reader<'p> {
 struct Modes {
     is_shadow: bool,
     is_quota: bool,
+    metadata: Json,
 }
 
 impl Reader<'_> {
@@ -70,6 +78,7 @@ impl Reader<'_> {
         let mut fields = Fields::of(node, document.clone(), self.problems)?;
         let domain = fields.take("domain");
         let below = fields.take("descriptors");
+        places::ignore_others(&mut fields, self.problems);
         fields.done(self.problems);
         let Some((spot, domain_node)) = domain else {
             let message = "the key `domain` is missing; give the domain that Envoy's filter names";
@@ -129,13 +138,15 @@ impl Reader<'_> {
         let modes = Modes {
             is_shadow: read_flag(&mut fields, "shadow_mode", self.problems).0,
             is_quota: read_flag(&mut fields, "quota_mode", self.problems).0,
+            metadata: fields.take("metadata").map_or(Json::Null, |(spot, node)| {
+                spot.entries(node, self.problems);
+                typed(node)
+            }),
         };
-        // These say only how metrics of the other service are called.
+        // These name metrics of the original.
         read_flag(&mut fields, "detailed_metric", self.problems);
         read_flag(&mut fields, "value_to_metric", self.problems);
-        if let Some((spot, node)) = fields.take("metadata") {
-            spot.entries(node, self.problems);
-        }
+        places::ignore_others(&mut fields, self.problems);
         fields.done(self.problems);
 
         let step = self.step(node, spot, key, value, is_shared);
@@ -239,13 +250,7 @@ impl Reader<'_> {
         }
         let counted_by = steps.iter().filter(|step| step.wanted.is_counted_by());
         let per: Vec<String> = counted_by.map(|step| step.key.clone()).collect();
-        let scope = per
-            .iter()
-            .fold(id.clone(), |scope, name| format!("{scope}@{name}"));
-        let mut scope = Scope::new(&scope);
-        if per.iter().any(|name| self.settings.is_secret(name)) {
-            scope = scope.with_secret_keys();
-        }
+        let mut scope = scope_of_steps(domain, steps, self.settings);
         let mode = if modes.is_shadow {
             Mode::Shadow
         } else {
@@ -272,7 +277,10 @@ impl Reader<'_> {
                 name: limit.name,
                 replaces: limit.replaces,
                 is_quota: modes.is_quota,
+                unit: limit.unit,
+                metadata: modes.metadata.clone(),
             })),
+            settles: true,
             ..Rule::granting(limit.grant)
         };
         rule.written = written(&rule, domain, steps, modes, node);
@@ -318,6 +326,9 @@ fn written(rule: &Rule, domain: &str, steps: &[Step], modes: &Modes, limit: &Nod
     written.insert("rate_limit".to_owned(), write::as_written(limit));
     if modes.is_quota {
         written.insert("quota_mode".to_owned(), json!(true));
+    }
+    if !modes.metadata.is_null() {
+        written.insert("metadata".to_owned(), modes.metadata.clone());
     }
     Json::Object(written)
 }

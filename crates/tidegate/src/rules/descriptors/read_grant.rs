@@ -3,6 +3,7 @@
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 
+use super::places;
 use super::read::read_flag;
 use crate::document::{Fields, Node, Problems, Spot};
 use crate::rules::read_limit::{self, Counting};
@@ -23,6 +24,7 @@ const UNITS: [(&str, Window); 7] = [
 /// What a `rate_limit` says.
 pub(super) struct RateLimit {
     pub(super) grant: Grant,
+    pub(super) unit: Option<Window>,
     pub(super) name: String,
     pub(super) replaces: Vec<String>,
 }
@@ -47,18 +49,25 @@ pub(super) fn read_rate_limit(
     let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
     let is_unlimited = read_flag(&mut fields, "unlimited", problems).0;
     let (name, replaces) = (fields.take("name"), fields.take("replaces"));
+    places::ignore_others(&mut fields, problems);
     let all_known = fields.done(problems);
     let name = name.and_then(|(spot, node)| spot.text(node, problems));
     let name = name.unwrap_or_default().to_owned();
     let replaces = read_replaces(replaces, &name, problems);
     if is_unlimited {
-        for (spot, node) in [&unit, &count].into_iter().flatten() {
+        if let Some((spot, node)) = &unit {
             let message = "what is unlimited has no limit; remove this, or `unlimited`";
             problems.error(&node.place, spot, message);
         }
-        let grant = Grant::Unlimited;
+        if let Some((spot, node)) = &count {
+            read_count(spot, node, problems);
+            let message =
+                "this has no effect, because the limit is `unlimited`; remove one of the two";
+            problems.warning(&node.place, spot, message);
+        }
         let limit = RateLimit {
-            grant,
+            grant: Grant::Unlimited,
+            unit: None,
             name,
             replaces,
         };
@@ -80,13 +89,13 @@ pub(super) fn read_rate_limit(
     let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, problems));
     let count = count.and_then(|(spot, node)| read_count(&spot, node, problems));
     let (own, counting, burst) = read_own(own, problems);
-    let (window, count) = (window?, count?);
+    let (unit, count) = (window?, count?);
     let grant = if count == 0 {
         Grant::Blocked
     } else {
         let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
         let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
-        let window = (!is_concurrency).then_some(window);
+        let window = (!is_concurrency).then_some(unit);
         let rate = Rate {
             count,
             window,
@@ -106,6 +115,7 @@ pub(super) fn read_rate_limit(
     };
     let limit = RateLimit {
         grant,
+        unit: Some(unit),
         name,
         replaces,
     };
@@ -134,6 +144,7 @@ fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problem
             continue;
         };
         let other = fields.take("name");
+        places::ignore_others(&mut fields, problems);
         fields.done(problems);
         let other = other.and_then(|(spot, node)| spot.text(node, problems));
         match other {

@@ -5,10 +5,14 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use tidegate_core::Scope;
+
+use super::counter::counter_of_entries;
 use super::descriptor::{Step, Wanted};
 use super::wildcard::Wildcard;
 use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
+use crate::rules::RuleSettings;
 
 type Named<T> = HashMap<String, T, RandomState>;
 
@@ -17,6 +21,7 @@ type Named<T> = HashMap<String, T, RandomState>;
 pub(in crate::rules) struct Descriptors {
     domains: Named<Level>,
     written: serde_json::Value,
+    settings: RuleSettings,
 }
 
 /// The descriptors below one.
@@ -42,10 +47,11 @@ pub(super) struct Branch {
 }
 
 impl Descriptors {
-    pub(super) fn new(written: serde_json::Value) -> Self {
+    pub(super) fn new(written: serde_json::Value, settings: RuleSettings) -> Self {
         Self {
             domains: Named::default(),
             written,
+            settings,
         }
     }
 
@@ -64,6 +70,15 @@ impl Descriptors {
 
     pub(in crate::rules) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
         self.level(attributes).is_some()
+    }
+
+    /// The scope and the key of the counter of these entries, for a limit that comes with a request.
+    pub(in crate::rules) fn counter(&self, attributes: &Attributes<'_>) -> (Scope, String) {
+        let domain = attributes.get(DOMAIN).or_else(|| {
+            let mut domains = self.domains.keys().map(String::as_str);
+            domains.next().filter(|_| self.domains.len() == 1)
+        });
+        counter_of_entries(domain.unwrap_or_default(), attributes, &self.settings)
     }
 
     /// The place of the rule for these entries, all of them.

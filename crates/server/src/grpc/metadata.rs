@@ -1,0 +1,121 @@
+//! The `dynamic_metadata` of a call in which a `quota_mode` took part, with the names that
+//! envoyproxy/ratelimit gives its fields. Filters behind Envoy's choose an upstream by it.
+
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use serde_json::{Map, Value as Json, json};
+use tidegate::gate::{Decision, Decisions};
+
+use super::proto::rate_limit::{RateLimitDescriptor, RateLimitRequest};
+
+/// Which quotas are exceeded, and what was asked; nothing if no quota took part.
+pub(super) fn of_quotas(asked: &RateLimitRequest, decisions: &Decisions) -> Option<Struct> {
+    if !decisions.quotas().any(|is_quota| is_quota) {
+        return None;
+    }
+    let numbered = decisions.iter().zip(decisions.quotas()).enumerate();
+    let exceeded = numbered.filter(|(_, (decision, is_quota))| *is_quota && decision.is_denied());
+    let exceeded: Vec<usize> = exceeded.map(|(number, _)| number).collect();
+    let both = asked.descriptors.iter().zip(decisions.iter());
+    let descriptors: Vec<Json> = both
+        .map(|(asked, decision)| descriptor(asked, decision))
+        .collect();
+    let mut fields = json!({
+        "domain": asked.domain,
+        "quotaModeEnabled": true,
+        "quotaModeViolations": exceeded,
+        "descriptors": descriptors,
+    });
+    if asked.hits_addend > 0 {
+        fields["hitsAddend"] = json!(asked.hits_addend);
+    }
+    let mut available = Map::new();
+    for decision in decisions.iter().filter(|decision| decision.is_allowed()) {
+        if let Some(Json::Object(metadata)) = metadata_of(decision) {
+            add_missing(&mut available, metadata);
+        }
+    }
+    if !available.is_empty() {
+        fields["metadata"] = Json::Object(available);
+    }
+    match value(fields).kind {
+        Some(Kind::StructValue(fields)) => Some(fields),
+        _ => None,
+    }
+}
+
+/// What a descriptor asked, and what the file wants reported with its limit.
+fn descriptor(asked: &RateLimitDescriptor, decision: &Decision) -> Json {
+    let entries = asked.entries.iter();
+    let entries = entries.map(|entry| {
+        let value = String::from_utf8_lossy(&entry.value);
+        format!("{}={value}", entry.key)
+    });
+    let mut fields = json!({"entries": entries.collect::<Vec<_>>()});
+    if let Some(hits) = asked.hits_addend {
+        fields["hitsAddend"] = json!(hits.value);
+    }
+    if let Some(metadata) = metadata_of(decision) {
+        fields["metadata"] = metadata.clone();
+    }
+    fields
+}
+
+/// The metadata of the one limit that a descriptor is under.
+fn metadata_of(decision: &Decision) -> Option<&Json> {
+    let mut answers = decision.answers();
+    answers.next().and_then(|answer| answer.rule.metadata())
+}
+
+/// Adds what is not there yet. Maps on both sides become one.
+fn add_missing(all: &mut Map<String, Json>, more: &Map<String, Json>) {
+    for (key, new) in more {
+        match (all.get_mut(key), new) {
+            (None, _) => {
+                all.insert(key.clone(), new.clone());
+            }
+            (Some(Json::Object(known)), Json::Object(new)) => add_missing(known, new),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+fn value(json: Json) -> Value {
+    let kind = match json {
+        Json::Null => Kind::NullValue(0),
+        Json::Bool(flag) => Kind::BoolValue(flag),
+        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Kind::StringValue(text),
+        Json::Array(list) => Kind::ListValue(ListValue {
+            values: list.into_iter().map(value).collect(),
+        }),
+        Json::Object(fields) => Kind::StructValue(Struct {
+            fields: fields
+                .into_iter()
+                .map(|(name, json)| (name, value(json)))
+                .collect(),
+        }),
+    };
+    Value { kind: Some(kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_become_one_and_what_is_known_stays() {
+        let Json::Object(mut all) = json!({"a": 1, "route": {"pool": "x"}}) else {
+            panic!("a map")
+        };
+        let Json::Object(more) = json!({"a": 2, "b": [1], "route": {"pool": "y", "zone": "z"}})
+        else {
+            panic!("a map")
+        };
+        add_missing(&mut all, &more);
+        assert_eq!(
+            Json::Object(all),
+            json!({"a": 1, "b": [1], "route": {"pool": "x", "zone": "z"}})
+        );
+    }
+}
