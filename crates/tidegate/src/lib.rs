@@ -48,5 +48,5 @@ pub use value::{AttributeValue, credentials};
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
     Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
-    limit, store,
+    limit, memory, store,
 };

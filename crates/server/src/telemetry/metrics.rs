@@ -16,7 +16,7 @@ use tidegate::rules::{FrontEnd, RuleSet, Verdict};
 
 use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
-use super::{gateway_metrics, redis_metrics, rule_limits};
+use super::{gateway_metrics, redis_metrics, rule_limits, snapshot_metrics};
 use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
@@ -143,7 +143,7 @@ pub(super) fn register_counter(registry: &mut Registry, name: &str, help: &str, 
     registry.register(name, help, counter(value.load(Ordering::Relaxed)));
 }
 
-fn counter(value: u64) -> Counter {
+pub(super) fn counter(value: u64) -> Counter {
     let counter = Counter::default();
     counter.inc_by(value);
     counter
@@ -265,6 +265,9 @@ fn register_store(registry: &mut Registry, server: &Server) {
     match server.gate.store().inner() {
         AnyStore::Memory(store) => register_memory(registry, &store.stats()),
         AnyStore::Redis(store) => redis_metrics::register(registry, store),
+    }
+    if let Some(kept) = &server.counters {
+        snapshot_metrics::register(registry, kept);
     }
     let unsettled = server.gate.unsettled();
     registry.register(

@@ -7,6 +7,7 @@ mod metrics;
 mod plain_text;
 mod redis_metrics;
 mod rule_limits;
+mod snapshot_metrics;
 mod throttled;
 mod timing;
 mod token_refusals;
