@@ -192,8 +192,7 @@ impl KeptCounters {
                 *written = changes;
                 self.writes.fetch_add(1, Ordering::Relaxed);
                 self.bytes.store(snapshot.bytes, Ordering::Relaxed);
-                self.took
-                    .store(Micros::from(took).get(), Ordering::Relaxed);
+                self.took.store(Micros::from(took).get(), Ordering::Relaxed);
                 self.current_at.store(now.as_micros(), Ordering::Relaxed);
                 if self.problem.lock().take().is_some() {
                     tracing::info!("counters are written again");
@@ -216,7 +215,9 @@ impl KeptCounters {
     pub(crate) fn warning(&self) -> Option<String> {
         let problem = self.problem.lock();
         let problem = problem.as_ref()?;
-        Some(format!("counters cannot be written: {problem}"))
+        Some(format!(
+            "the snapshot of the counters cannot be written: {problem}"
+        ))
     }
 
     /// How writing went so far, as of now.

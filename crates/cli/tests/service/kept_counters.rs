@@ -69,6 +69,12 @@ fn metric(server: &Server, name: &str) -> f64 {
     metrics.lines().find_map(of).unwrap_or_default()
 }
 
+/// Whether there is a line such as `tidegate_keys 20`.
+fn has_metric(server: &Server, line: &str) -> bool {
+    let metrics = server.ask("GET /metrics", "").body;
+    metrics.lines().any(|known| known == line)
+}
+
 fn wait_for_metric(server: &Server, name: &str, least: f64) {
     wait_until(name, PATIENCE, || {
         (metric(server, name) >= least).then_some(())
@@ -140,7 +146,7 @@ fn what_was_reset_stays_reset_and_a_changed_limit_goes_on_from_what_was_used() {
 fn counters_are_written_at_the_interval_and_only_if_they_have_changed() {
     let place = place();
     let server = place.serve_with(&["--rules", "rules.yaml"], &OFTEN);
-    assert_eq!(metric(&server, "tidegate_snapshots_total"), 0.0);
+    assert!(has_metric(&server, "tidegate_snapshots_total 0"));
     check(&server, "/month", 5);
     wait_for_metric(&server, "tidegate_snapshots_total", 1.0);
     assert!(metric(&server, "tidegate_snapshot_bytes") > 100.0);
@@ -160,7 +166,7 @@ fn counters_are_written_at_the_interval_and_only_if_they_have_changed() {
             (metric(&server, "tidegate_snapshot_age_seconds") < 0.5).then_some(())
         });
     }
-    assert_eq!(metric(&server, "tidegate_snapshots_total"), 1.0);
+    assert!(has_metric(&server, "tidegate_snapshots_total 1"));
     server.kill();
     let after = fs::metadata(place.path("data/counters")).unwrap();
     assert_eq!(after.modified().unwrap(), written);
@@ -222,7 +228,10 @@ fn a_snapshot_that_cannot_be_used_is_set_aside_with_a_warning() {
         let log = server.log.wait_for("the rules are in force");
         assert!(log.contains("all limits begin anew"), "{log}");
         assert!(log.contains(why), "{why}: {log}");
-        assert!(log.contains("set aside as `data/counters.corrupt`"), "{log}");
+        assert!(
+            log.contains("set aside as `data/counters.corrupt`"),
+            "{log}"
+        );
         assert_eq!(remaining(&server, "/month"), 5);
         assert!(!file.exists());
         let aside = fs::read(place.path("data/counters.corrupt")).unwrap();
@@ -263,9 +272,14 @@ fn a_failed_write_keeps_the_last_file_and_is_logged_once_counted_and_shown() {
 
     let user = |number: u32| json!({"attributes": {"user_id": number.to_string()}});
     for half in 0..2 {
-        let checks: Vec<Value> = (0..1_000).map(|number| user(half * 1_000 + number)).collect();
+        let checks: Vec<Value> = (0..1_000)
+            .map(|number| user(half * 1_000 + number))
+            .collect();
         server
-            .ask("POST /v1/check/batch", &json!({"checks": checks}).to_string())
+            .ask(
+                "POST /v1/check/batch",
+                &json!({"checks": checks}).to_string(),
+            )
             .with_status(200);
     }
     wait_for_metric(&server, "tidegate_snapshot_failures_total", 2.0);
@@ -277,7 +291,11 @@ fn a_failed_write_keeps_the_last_file_and_is_logged_once_counted_and_shown() {
     assert_eq!(fs::read(place.path("data/counters")).unwrap(), kept);
     assert_eq!(check(&server, "/", 0)["remaining"], 3, "checks go on");
     let log = end(server);
-    assert_eq!(log.matches("counters cannot be written").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("counters cannot be written").count(),
+        1,
+        "{log}"
+    );
     assert!(!place.path("data/counters.tmp").exists());
     assert_eq!(fs::read(place.path("data/counters")).unwrap(), kept);
     let server = place.serve(&[]);
@@ -299,9 +317,7 @@ fn a_data_directory_that_is_not_writable_any_more_is_read() {
     };
     set_mode(0o500);
     let server = place.serve_unprivileged(&[]);
-    server
-        .log
-        .wait_for("counters are not kept over a restart");
+    server.log.wait_for("counters are not kept over a restart");
     assert_eq!(check(&server, "/", 1)["remaining"], 2);
     end(server);
     set_mode(0o700);
@@ -315,15 +331,22 @@ fn a_snapshot_of_more_keys_than_the_store_may_hold_is_read() {
     let user = |number| json!({"attributes": {"path": "/month", "user_id": format!("{number}")}});
     let checks: Vec<Value> = (0..500).map(user).collect();
     server
-        .ask("POST /v1/check/batch", &json!({"checks": checks}).to_string())
+        .ask(
+            "POST /v1/check/batch",
+            &json!({"checks": checks}).to_string(),
+        )
         .with_status(200);
     end(server);
     let few = [("TIDEGATE_MAX_KEYS", "20")];
     let server = place.serve_with(&["--rules", "rules.yaml"], &few);
     let log = server.log.wait_for("more keys than `max_keys`");
     assert!(log.contains("keys=480"), "{log}");
-    assert_eq!(metric(&server, "tidegate_keys"), 20.0);
+    assert!(has_metric(&server, "tidegate_keys 20"));
 }
+
+/// What the counters that are charged grant, and how many others there are.
+const MOST: u64 = 100_000_000;
+const OTHERS: u32 = 5_000;
 
 /// How many charges were acknowledged at which time, and how many were begun in all.
 struct Charged {
@@ -332,7 +355,12 @@ struct Charged {
 }
 
 /// Charges until the server is killed, which is at a moment that no one chose.
-fn charge_until_killed(server: &Server, path: &str, used: u64, after: Duration) -> (Charged, Instant) {
+fn charge_until_killed(
+    server: &Server,
+    path: &str,
+    used: u64,
+    after: Duration,
+) -> (Charged, Instant) {
     let pid = server.pid();
     let killer = thread::spawn(move || {
         thread::sleep(after);
@@ -366,13 +394,13 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
     #[expect(clippy::disallowed_methods, reason = "a script asks for more")]
     let number = |name: &str, otherwise: u64| {
         let value = std::env::var(name).ok();
-        value.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+        value
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(otherwise)
     };
     let kills = number("TIDEGATE_KILLS", 10);
     // How late a busy machine may let the server write.
     let late = Duration::from_millis(number("TIDEGATE_KILLS_LATE_MS", 5_000));
-    const MOST: u64 = 100_000_000;
-    const OTHERS: u32 = 5_000;
     let place = Place::new();
     let rules = "rules:
   - {id: month, match: {path: /month}, per: [], limit: 100000000/month}
@@ -384,7 +412,8 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
         let level = [OFTEN[0], ("TIDEGATE_LOG_LEVEL", "warn")];
         place.serve_with(&["--rules", "rules.yaml"], &level)
     };
-    let user = |number: u32| json!({"attributes": {"path": "/others", "user_id": number.to_string()}});
+    let user =
+        |number: u32| json!({"attributes": {"path": "/others", "user_id": number.to_string()}});
     let server = serve();
     for thousand in 0..OTHERS / 1_000 {
         let users = (0..1_000).map(|number| user(thousand * 1_000 + number));

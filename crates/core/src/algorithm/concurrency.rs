@@ -165,8 +165,7 @@ impl Leases {
 
     /// Adds a lease after the others. False if it ends before them, or takes what no lease can.
     pub(crate) fn append(&mut self, lease: Lease) -> bool {
-        let is_possible =
-            (1..=MAX_COUNT).contains(&lease.cost) && lease.ends_at >= self.last_end();
+        let is_possible = (1..=MAX_COUNT).contains(&lease.cost) && lease.ends_at >= self.last_end();
         if is_possible {
             self.insert(lease);
         }

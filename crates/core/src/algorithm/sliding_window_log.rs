@@ -156,8 +156,8 @@ impl Log {
 
     /// Adds an entry after the others. False if it is earlier than they are, or costs what no entry can.
     pub(crate) fn append(&mut self, at: Timestamp, cost: u64) -> bool {
-        let is_possible = (1..=MAX_COUNT).contains(&cost)
-            && self.entries.back().is_none_or(|last| last.at <= at);
+        let is_possible =
+            (1..=MAX_COUNT).contains(&cost) && self.entries.back().is_none_or(|last| last.at <= at);
         if is_possible {
             self.push(at, cost);
         }

@@ -282,3 +282,14 @@ impl LockedStripes<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_stripe_fits_into_a_cache_line() {
+        assert_eq!(size_of::<Aligned<Lock<Stripe>>>(), 64);
+    }
+}

@@ -242,9 +242,10 @@ mod tests {
             most in 1..200_usize,
             changes in prop::collection::vec((any::<bool>(), 1_000..4_000_u64), 0..600),
         ) {
-            let hash = |key: u64| match scattered {
-                true => KeyHash { home: key.wrapping_mul(0x9e37_79b9_7f4a_7c15), rest: key << 16 },
-                false => hash(key),
+            let hash = |key: u64| if scattered {
+                KeyHash { home: key.wrapping_mul(0x9e37_79b9_7f4a_7c15), rest: key << 16 }
+            } else {
+                hash(key)
             };
             let slot = |key: u64| Slot::inline(hash(key), [key, 0], Micros::ZERO);
             let mut table = Table::default();
@@ -273,6 +274,30 @@ mod tests {
             // One that went and came back with the same home is visited at most once, too.
             prop_assert_eq!(visited.len(), all);
         }
+    }
+
+    #[test]
+    fn one_visit_looks_at_no_more_slots_than_it_may() {
+        let mut table = Table::default();
+        for key in 0..20_000_u64 {
+            let home = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = KeyHash {
+                home,
+                rest: key << 16,
+            };
+            table.insert(Slot::inline(hash, [key, 0], Micros::ZERO));
+        }
+        let (mut from, mut visits, mut all) = (Some(0), 0, 0);
+        while let Some(home) = from {
+            let mut slots = 0;
+            from = table.visit(home, 1_024, |_| slots += 1);
+            assert!(slots <= 1_024, "{slots}");
+            visits += 1;
+            all += slots;
+        }
+        assert_eq!(all, 20_000);
+        let fewest = table.places().div_ceil(1_024);
+        assert!((fewest..fewest + fewest / 8).contains(&visits), "{visits}");
     }
 
     #[test]

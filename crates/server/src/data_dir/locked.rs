@@ -116,9 +116,11 @@ impl LockedDir {
             .read(true)
             .custom_flags(flags.bits().cast_signed())
             .open(&path)
-            .and_then(|file| match file.metadata()?.is_file() {
-                true => Ok(file),
-                false => Err(io::Error::other("it is not a file")),
+            .and_then(|file| {
+                let is_file = file.metadata()?.is_file();
+                is_file
+                    .then_some(file)
+                    .ok_or_else(|| io::Error::other("it is not a file"))
             });
         match opened {
             Ok(file) => Ok(Some(file)),

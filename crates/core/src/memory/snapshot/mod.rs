@@ -164,12 +164,9 @@ impl Copied {
         while let Some(home) = from {
             self.slots.clear();
             self.spilled.clear();
-            from = stripe.lock().copy(
-                home,
-                PLACES_PER_LOCK,
-                &mut self.slots,
-                &mut self.spilled,
-            );
+            from = stripe
+                .lock()
+                .copy(home, PLACES_PER_LOCK, &mut self.slots, &mut self.spilled);
             keys += self.slots.len() as u64;
             for slot in &self.slots {
                 to.words(&slot.to_raw())?;

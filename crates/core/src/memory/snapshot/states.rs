@@ -59,7 +59,10 @@ pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &Spill, words: &mut Vec<u
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "each half is taken on purpose")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "each half is taken on purpose"
+)]
 fn lease_words(lease: &Lease) -> [u64; 5] {
     let id = lease.id.as_u128();
     let (cost, ends_at, ttl) = (lease.cost, lease.ends_at.as_micros(), lease.ttl.get());
