@@ -405,7 +405,7 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
     let rules = "rules:
   - {id: month, match: {path: /month}, per: [], limit: 100000000/month}
   - {id: log, match: {path: /log}, per: [], limit: 100000000/day, algorithm: sliding_window_log}
-  - {id: others, match: {path: /others}, per: [user_id], limit: 5/month}
+  - {id: others, match: {path: /others}, per: [user_id], missing: deny, limit: 5/month}
 ";
     place.write("rules.yaml", rules);
     let serve = || {
