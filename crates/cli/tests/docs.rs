@@ -99,7 +99,13 @@ fn every_setting_is_on_its_page() {
 #[test]
 fn every_metric_is_on_its_page() {
     let page = page("docs/reference/metrics.md");
-    let code = ["metrics", "redis_metrics", "gateway_metrics"]
+    let files = [
+        "metrics",
+        "redis_metrics",
+        "gateway_metrics",
+        "snapshot_metrics",
+    ];
+    let code = files
         .map(|name| self::page(&format!("crates/server/src/telemetry/{name}.rs")))
         .concat();
     let calls = [
@@ -115,7 +121,7 @@ fn every_metric_is_on_its_page() {
     let names: Vec<&str> = calls.into_iter().flat_map(names_of).collect();
     assert!(names.len() > 15, "only {names:?} were found");
     for name in names {
-        let is_there = ["", "_total", "_seconds"]
+        let is_there = ["", "_total", "_seconds", "_bytes"]
             .iter()
             .any(|ending| page.contains(&format!("| `tidegate_{name}{ending}` |")));
         assert!(is_there, "{name}");

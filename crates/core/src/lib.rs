@@ -24,7 +24,7 @@ pub mod time;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use lease::LeaseId;
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window};
-pub use memory::{MemoryStats, MemoryStore};
+pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Retry};
 pub use store::{Charge, Outcomes, Request, Scope, Store, StoreError};
 pub use time::{Micros, Timestamp};

@@ -172,7 +172,7 @@ impl Scope {
     /// The scope with this name.
     pub fn new(name: &str) -> Self {
         use std::hash::BuildHasher;
-        // Fixed: names are chosen by operators and never by clients.
+        // Fixed: names are chosen by operators and never by clients. Part of what snapshots name counters by.
         let id = foldhash::quality::FixedState::with_seed(1).hash_one(name);
         Self {
             name: name.into(),
@@ -215,7 +215,7 @@ impl Scope {
         &self.name
     }
 
-    /// A number that stands for the name within this process.
+    /// A number that stands for the name within this process, and in its snapshots.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -25,6 +25,7 @@ mod grpc;
 mod handle;
 mod http;
 mod identity;
+mod kept_counters;
 mod kept_instances;
 pub mod listen;
 mod listeners;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
-use tidegate::{Clock as _, MemoryStore, Store as _, SystemClock};
+use tidegate::{Clock as _, Store as _, SystemClock};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
@@ -19,6 +19,7 @@ use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
 use crate::identity::{Identity, IdentityError};
+use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::listen::{Drain, ListenSettings, Threads, Tls, TlsError, serve};
 use crate::listeners::{Listeners, advice};
@@ -152,13 +153,14 @@ impl Service {
         // The watch is there before the first read, so that no change is missed.
         let watch = config.rules.as_ref().map(Watch::new);
         let data = open_data(config).map_err(OpenError::from)?;
-        let store = open_store(config, data.as_deref()).await;
+        let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
         server.data = data;
+        server.counters = counters;
         admin_token::open(&server)?;
         let server = Arc::new(server);
         if server.book.is_shared() {
@@ -215,6 +217,7 @@ impl Service {
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
+            tokio::spawn(kept_counters::keep(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
@@ -289,6 +292,7 @@ impl Service {
         leave(&server).await;
         // Until here, so that what was held is released.
         drop(self.threads);
+        kept_counters::write(&server).await;
         tracing::info!("shut down");
     }
 }
@@ -322,11 +326,15 @@ fn start_clocks() {
     let _ = (SystemClock.now(), quanta::Instant::now());
 }
 
-/// The store. One in Redis is there whether Redis answers or not, and heals by itself.
-async fn open_store(config: &Config, data: Option<&LockedDir>) -> AnyStore {
+/// The store, and how its counters are kept if they are in memory. One in Redis is there whether Redis
+/// answers or not, and heals by itself.
+async fn open_store(
+    config: &Config,
+    data: Option<&Arc<LockedDir>>,
+) -> (AnyStore, Option<KeptCounters>) {
     let Some(settings) = &config.redis else {
-        let store = MemoryStore::builder().max_keys(config.max_keys).build();
-        return AnyStore::Memory(store);
+        let (store, counters) = kept_counters::open(config, data);
+        return (AnyStore::Memory(store), counters);
     };
     let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
     let store = RedisStore::open(RedisSettings {
@@ -346,7 +354,7 @@ async fn open_store(config: &Config, data: Option<&LockedDir>) -> AnyStore {
             "Redis does not answer, so each rule does what its `on_store_failure` says until it does"
         ),
     }
-    AnyStore::Redis(store)
+    (AnyStore::Redis(store), None)
 }
 
 /// The data directory. A server whose rules come from a file does without it if it must; one that can

@@ -16,6 +16,7 @@ use crate::data_dir::LockedDir;
 use crate::gateway::Gateway;
 use crate::http::{self, Access};
 use crate::identity::Identity;
+use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DenialLog, Measured, Metrics};
@@ -42,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) gateway: Option<Arc<Gateway>>,
     /// Where small files are kept over restarts, if there is such a place.
     pub(crate) data: Option<Arc<LockedDir>>,
+    /// How the counters of the in-memory store are kept over restarts, if they are.
+    pub(crate) counters: Option<KeptCounters>,
     denials: DenialLog,
     /// The latest time that a request brought, in microseconds; zero if none has.
     latest_time: AtomicU64,
@@ -66,6 +69,7 @@ impl Server {
             front_ends: front_ends(config),
             gateway: None,
             data: None,
+            counters: None,
             denials: DenialLog::new(config.key_secret.as_ref()),
             latest_time: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
@@ -119,6 +123,13 @@ impl Server {
     /// What keeps the store from answering, if anything does.
     pub(crate) async fn store_problem(&self) -> Option<String> {
         self.gate.store().inner().problem().await
+    }
+
+    /// What is wrong although requests can be decided.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.gate.store().inner().warnings();
+        warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
+        warnings
     }
 
     /// Whether requests can be decided, as `/readyz` says.

@@ -22,6 +22,13 @@ impl AnyStore {
         }
     }
 
+    pub(crate) fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Self::Memory(store) => Some(store),
+            Self::Redis(_) => None,
+        }
+    }
+
     /// Looks for keys that are as good as new, where that is not done by itself.
     pub(crate) fn sweep(&self) {
         match self {

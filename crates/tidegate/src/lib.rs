@@ -51,5 +51,5 @@ pub use value::{AttributeValue, credentials, credentials_in};
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
     Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
-    limit, store,
+    limit, memory, store,
 };

@@ -18,7 +18,7 @@ fn rules(count: u32) -> Value {
 #[test]
 fn rules_that_find_no_room_are_refused_and_the_old_ones_stay() {
     let place = Place::new();
-    let server = place.serve_with_small_files(BLOCKS);
+    let server = place.serve_with_small_files(BLOCKS, &[]);
     let before = server
         .ask("PUT /v1/rules", &rules(2).to_string())
         .with_status(200)

@@ -16,6 +16,7 @@ mod client;
 mod envoy;
 mod full_disk;
 mod gateway;
+mod kept_counters;
 mod killed;
 mod logs;
 mod made_token;

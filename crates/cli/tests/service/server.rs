@@ -88,8 +88,13 @@ impl Place {
     }
 
     /// A server that can write files of so many blocks of 512 bytes at the most.
-    pub(crate) fn serve_with_small_files(&self, blocks: u32) -> Server {
+    pub(crate) fn serve_with_small_files(
+        &self,
+        blocks: u32,
+        environment: &[(&str, &str)],
+    ) -> Server {
         let mut command = self.command("sh");
+        command.envs(environment.iter().copied());
         let script = format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#);
         command.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
         command.args(serve_arguments(&[]));

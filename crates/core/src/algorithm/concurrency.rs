@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Verdict, set_back};
 use crate::lease::LeaseId;
+use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
 
@@ -142,6 +143,33 @@ impl Leases {
             }
             _ => false,
         }
+    }
+
+    /// No leases yet, last changed at `changed_at`.
+    pub(crate) fn changed(changed_at: Timestamp) -> Self {
+        Self {
+            changed_at,
+            ..Self::default()
+        }
+    }
+
+    /// When one was last taken or renewed.
+    pub(crate) fn changed_at(&self) -> Timestamp {
+        self.changed_at
+    }
+
+    /// How many leases there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Adds a lease after the others. False if it ends before them, or takes what no lease can.
+    pub(crate) fn append(&mut self, lease: Lease) -> bool {
+        let is_possible = (1..=MAX_COUNT).contains(&lease.cost) && lease.ends_at >= self.last_end();
+        if is_possible {
+            self.insert(lease);
+        }
+        is_possible
     }
 
     /// When the last lease ends; the epoch if there is none.

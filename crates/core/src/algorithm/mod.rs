@@ -23,6 +23,7 @@ pub use concurrency::{Concurrency, Lease, Leases};
 pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use sliding_window_counter::{CounterState, SlidingCounter};
 pub use sliding_window_log::{Log, SlidingLog};
+pub(crate) use sliding_window_slots::MAX_RING;
 pub use sliding_window_slots::{SlidingSlots, Slots};
 
 use crate::outcome::{Outcome, Retry};

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::{Verdict, set_back};
+use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
 
@@ -141,6 +142,26 @@ impl Log {
     /// Whether it remembers nothing.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// When each entry was made, and its cost, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Timestamp, u64)> {
+        let mut before = self.before;
+        self.entries.iter().map(move |entry| {
+            let cost = entry.total.wrapping_sub(before);
+            before = entry.total;
+            (entry.at, cost)
+        })
+    }
+
+    /// Adds an entry after the others. False if it is earlier than they are, or costs what no entry can.
+    pub(crate) fn append(&mut self, at: Timestamp, cost: u64) -> bool {
+        let is_possible =
+            (1..=MAX_COUNT).contains(&cost) && self.entries.back().is_none_or(|last| last.at <= at);
+        if is_possible {
+            self.push(at, cost);
+        }
+        is_possible
     }
 
     fn changed_at(&self) -> Timestamp {

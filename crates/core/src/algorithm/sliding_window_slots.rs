@@ -4,8 +4,12 @@
 //! `strict` never admits more than the limit in any interval of one window's length.
 
 use super::{Verdict, set_back};
+use crate::limit::MAX_SLOTS;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
+
+/// The most counts that a limit has: one more than slots if it is strict.
+pub(crate) const MAX_RING: usize = MAX_SLOTS as usize + 1;
 
 /// The parameters of a window cut into slots. Made by [`Limit::new`](crate::Limit::new).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,11 @@ impl SlidingSlots {
     /// How many slots count at any time, the present one among them.
     pub fn counted(&self) -> u64 {
         self.counted
+    }
+
+    /// Whether these slots are as many as this limit counts, or none yet. The other functions expect it.
+    pub(crate) fn fits(&self, slots: &Slots) -> bool {
+        slots.ring.is_empty() || slots.ring.len() as u64 == self.counted
     }
 
     /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
@@ -163,6 +172,31 @@ impl SlidingSlots {
 }
 
 impl Slots {
+    /// The slots with these counts, the latest last; none if there are more than a limit can have.
+    pub(crate) fn from_counts(changed_at: Timestamp, counts: Box<[u32]>) -> Option<Self> {
+        (counts.len() <= MAX_RING).then(|| Self {
+            changed_at,
+            newest: counts.len().saturating_sub(1),
+            ring: counts,
+        })
+    }
+
+    /// When something was last charged.
+    pub(crate) fn changed_at(&self) -> Timestamp {
+        self.changed_at
+    }
+
+    /// How many counts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// What was used in each slot, the latest last.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u32> {
+        let (later, earlier) = self.ring.split_at((self.newest + 1).min(self.ring.len()));
+        earlier.iter().chain(later).copied()
+    }
+
     fn count(&self, age: u64) -> u64 {
         if self.ring.is_empty() {
             0

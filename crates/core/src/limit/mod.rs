@@ -376,7 +376,8 @@ fn within(what: &'static str, span: Micros) -> Result<Micros, LimitError> {
 
 fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
     use std::hash::{BuildHasher, Hash};
-    // Fixed: only operators choose what goes in, and it never leaves the process.
+    // Fixed: only operators choose what goes in. Part of what snapshots name counters by, so a change
+    // makes servers forget the counters that they kept.
     let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
     std::mem::discriminant(&algorithm).hash(&mut hasher);
     match form {

@@ -171,9 +171,19 @@ impl SpilledForm<'_> {
         }
     }
 
-    /// Decides and changes nothing. A state of another algorithm counts as fresh.
-    pub(super) fn decide(self, spill: Option<&Spill>, cost: u64, now: Timestamp) -> Outcome {
+    /// Whether this limit can go on from a state: it is of the same algorithm and shape. Only keys that
+    /// have the same hash, or a snapshot that was tampered with, lead to another.
+    pub(super) fn owns(self, spill: &Spill) -> bool {
         match (self, spill) {
+            (Self::Log(_), Spill::Log(_)) | (Self::Leases(_), Spill::Leases(_)) => true,
+            (Self::Slots(form), Spill::Slots(slots)) => form.fits(slots),
+            _ => false,
+        }
+    }
+
+    /// Decides and changes nothing. A state that is not its own counts as fresh.
+    pub(super) fn decide(self, spill: Option<&Spill>, cost: u64, now: Timestamp) -> Outcome {
+        match (self, spill.filter(|spill| self.owns(spill))) {
             (Self::Log(form), Some(Spill::Log(log))) => form.decide(log, cost, now),
             (Self::Slots(form), Some(Spill::Slots(slots))) => form.decide(slots, cost, now),
             (Self::Leases(form), Some(Spill::Leases(leases))) => form.decide(leases, cost, now),

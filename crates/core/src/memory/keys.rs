@@ -7,22 +7,76 @@ use foldhash::quality::FoldHasher;
 
 use super::slot::KeyHash;
 use crate::lease::random_word;
-use crate::store::Charge;
+use crate::limit::{Algorithm, Anchor, Limit, Rate};
+use crate::store::{Charge, Scope};
+use crate::time::Micros;
 
 /// Hashes keys to 128 bits under a secret of its own, so that nobody outside can choose two keys
 /// that meet.
-#[derive(Debug)]
 pub(super) struct KeyHasher {
     halves: [(u64, SharedSeed); 2],
+    secret: Secret,
 }
+
+/// What a hasher is made from. Two hashers with the same secret hash alike.
+pub(super) type Secret = [u64; 4];
 
 impl KeyHasher {
     /// A hasher with a new secret.
     pub(super) fn random() -> Self {
-        let half = || (random_word(), SharedSeed::from_u64(random_word()));
+        Self::new(std::array::from_fn(|_| random_word()))
+    }
+
+    /// The hasher with this secret.
+    pub(super) fn new(secret: Secret) -> Self {
+        let [first, first_shared, second, second_shared] = secret;
         Self {
-            halves: [half(), half()],
+            halves: [
+                (first, SharedSeed::from_u64(first_shared)),
+                (second, SharedSeed::from_u64(second_shared)),
+            ],
+            secret,
         }
+    }
+
+    pub(super) fn secret(&self) -> Secret {
+        self.secret
+    }
+
+    /// Differs, under the same secret, wherever a key would be hashed to something else: in a program
+    /// with another hash function, other scopes or other shapes. States that such a program kept would
+    /// not be found.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let rate = Rate::new(1, Micros::MINUTE);
+        let algorithms = [
+            Algorithm::TOKEN_BUCKET,
+            Algorithm::LEAKY_BUCKET,
+            Algorithm::FIXED_WINDOW,
+            Algorithm::FixedWindow {
+                anchor: Anchor::FirstRequest,
+            },
+            Algorithm::SlidingWindowLog,
+            Algorithm::SlidingWindowCounter,
+            Algorithm::SLIDING_WINDOW_SLOTS,
+        ];
+        let limits = algorithms.map(|algorithm| Limit::new(rate, algorithm));
+        let others = [
+            "1/month".parse(),
+            "1/year".parse(),
+            Limit::concurrent(1),
+            Limit::cell(1, Micros::MINUTE, 1),
+        ];
+        let scope = Scope::new("fingerprint");
+        let limits = limits.into_iter().chain(others);
+        limits.flatten().fold(0, |fingerprint: u64, limit| {
+            let hash = self.hash(&Charge {
+                scope: &scope,
+                limit: &limit,
+                key: "a key of more than sixteen bytes",
+                cost: 0,
+            });
+            fingerprint.rotate_left(9) ^ hash.home ^ hash.rest.rotate_left(32)
+        })
     }
 
     #[inline]
@@ -42,4 +96,25 @@ fn hash_half((seed, shared): &(u64, SharedSeed), state: u64, key: &str) -> u64 {
     let mut hasher = FoldHasher::with_seed(seed ^ state, shared);
     hasher.write(key.as_bytes());
     hasher.finish()
+}
+
+#[cfg(all(test, target_pointer_width = "64", target_endian = "little"))]
+mod tests {
+    use super::*;
+
+    /// If this fails, keys are hashed differently than before: servers do not find the counters that
+    /// the previous release kept, and set its snapshot aside. Avoid it, or say so among the changes.
+    #[test]
+    fn keys_are_hashed_as_in_the_previous_release() {
+        let fingerprint = KeyHasher::new([1, 2, 3, 4]).fingerprint();
+        assert_eq!(fingerprint, 13_110_542_392_785_066_140);
+    }
+
+    #[test]
+    fn the_secret_is_all_that_a_hasher_is_made_from() {
+        let hasher = KeyHasher::random();
+        let same = KeyHasher::new(hasher.secret());
+        assert_eq!(same.fingerprint(), hasher.fingerprint());
+        assert_ne!(KeyHasher::random().fingerprint(), hasher.fingerprint());
+    }
 }

@@ -1,4 +1,5 @@
-//! The in-memory store: exact, shared by all threads of a process, and gone with it.
+//! The in-memory store: exact, shared by all threads of a process, and gone with it unless a
+//! [snapshot](MemoryStore::snapshot) is kept.
 //!
 //! Keys are spread over *stripes*, each under a lock of its own. A slot holds a keyed hash of the
 //! key instead of the key, and the state itself where that fits into two words, so a decision on a
@@ -12,11 +13,13 @@ mod leases;
 mod lock;
 mod shared;
 mod slot;
+mod snapshot;
 mod stripe;
 mod stripes;
 mod table;
 
 pub use shared::MemoryStats;
+pub use snapshot::{Restored, Snapshot, SnapshotError};
 
 use std::sync::Arc;
 

@@ -18,9 +18,11 @@ pub(super) struct KeyHash {
 }
 
 impl KeyHash {
-    /// The bits that choose the stripe, and need not be stored in it.
+    /// The bits that choose the stripe: of the half that a slot holds whole, so that a slot of a
+    /// snapshot finds its stripe in a store with more or fewer of them. The place in the table follows
+    /// from the other end.
     pub(super) fn stripe_bits(self) -> u64 {
-        self.rest & Tag::MASK
+        self.home & Tag::MASK
     }
 }
 
@@ -29,7 +31,7 @@ impl KeyHash {
 #[repr(align(32))]
 pub(super) struct Slot {
     home: u64,
-    /// The hash's other bits, with the tag in place of those that chose the stripe.
+    /// The hash's other bits, with the tag in place of the lowest 16.
     rest_and_tag: u64,
     pub(super) words: [u64; 2],
 }
@@ -47,6 +49,7 @@ impl Tag {
     const DENIED: u64 = 0x0800;
     const INLINE: u64 = 0x1000;
     const SPILLED: u64 = 0x2000;
+    const KNOWN: u64 = Self::LIFE | Self::DENIED | Self::INLINE | Self::SPILLED;
 }
 
 impl Slot {
@@ -68,6 +71,31 @@ impl Slot {
 
     pub(super) fn home(&self) -> u64 {
         self.home
+    }
+
+    /// Everything that it holds, for a snapshot.
+    pub(super) fn to_raw(self) -> [u64; 4] {
+        [self.home, self.rest_and_tag, self.words[0], self.words[1]]
+    }
+
+    /// The slot that holds this; none if no slot can. An empty one if it has no state.
+    pub(super) fn from_raw([home, rest_and_tag, first, second]: [u64; 4]) -> Option<Self> {
+        let tag = rest_and_tag & Tag::MASK;
+        let both = Tag::INLINE | Tag::SPILLED;
+        let is_possible = tag & !Tag::KNOWN == 0 && tag & both != both;
+        is_possible.then_some(Self {
+            home,
+            rest_and_tag,
+            words: [first, second],
+        })
+    }
+
+    /// The hash of its key, as far as it is known: enough to find it.
+    pub(super) fn hash(&self) -> KeyHash {
+        KeyHash {
+            home: self.home,
+            rest: self.rest_and_tag & !Tag::MASK,
+        }
     }
 
     /// The state of `hash` in these words, like a fresh one `life` after the time in their low bits.
@@ -96,6 +124,11 @@ impl Slot {
     pub(super) fn spilled_at(&self) -> Option<usize> {
         let is_spilled = self.rest_and_tag & Tag::SPILLED != 0;
         is_spilled.then(|| usize::try_from(self.words[1]).unwrap_or(usize::MAX))
+    }
+
+    /// A spilled state is kept at `index` now.
+    pub(super) fn set_spilled_at(&mut self, index: usize) {
+        self.words[1] = index as u64;
     }
 
     /// When the state is like a fresh one at the latest.

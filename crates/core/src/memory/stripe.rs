@@ -27,6 +27,8 @@ pub(super) struct Stripe {
     hand: usize,
     /// Charges since one of them last set off a sweep.
     charges: u32,
+    /// How often a state was changed, other than by time. Wraps around.
+    changes: u32,
     /// The time at which the stripe was last used, by the store's own clock.
     pub(super) used_at: Timestamp,
 }
@@ -63,8 +65,70 @@ impl Stripe {
     /// Forgets a key.
     pub(super) fn forget(&mut self, hash: KeyHash, shared: &Shared) {
         if let Some(place) = self.table.find(hash) {
+            self.note_change();
             self.remove(place, shared);
         }
+    }
+
+    /// How often a state was changed, other than by time. Wraps around.
+    pub(super) fn changes(&self) -> u32 {
+        self.changes
+    }
+
+    #[inline]
+    fn note_change(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Copies slots in the order of their homes, those with the home `from` first, at about `most` places:
+    /// states that fit into a slot to `slots`, the hashes of others to `spilled`. Returns the home to go
+    /// on from, as [`Table::visit`] does.
+    pub(super) fn copy(
+        &self,
+        from: u64,
+        most: usize,
+        slots: &mut Vec<Slot>,
+        spilled: &mut Vec<KeyHash>,
+    ) -> Option<u64> {
+        self.table
+            .visit(from, most, |slot| match slot.spilled_at() {
+                None => slots.push(*slot),
+                Some(_) => spilled.push(slot.hash()),
+            })
+    }
+
+    /// A state that does not fit into a slot, with its slot and its key's whole hash.
+    pub(super) fn spilled_state(&self, hash: KeyHash) -> Option<(Slot, KeyHash, &Spill)> {
+        let slot = self.table.get(self.table.find(hash)?);
+        let Spilled { hash, state } = self.spilled.as_ref()?.get(slot.spilled_at()?)?;
+        Some((slot, *hash, state))
+    }
+
+    /// Adds a state that was kept, in place of one that its key has. In a full store it takes the place
+    /// of another key, as a new key does. False if there is none here to make room.
+    pub(super) fn restore(
+        &mut self,
+        mut slot: Slot,
+        spilled: Option<(KeyHash, Spill)>,
+        idle_at: Option<Timestamp>,
+        shared: &Shared,
+    ) -> bool {
+        if let Some(place) = self.table.find(slot.hash()) {
+            self.remove(place, shared);
+        }
+        let has_room = !shared.is_full() || self.evict(idle_at, shared);
+        if let Some((hash, state)) = spilled {
+            if let Spill::Leases(leases) = &state {
+                for lease in leases.iter() {
+                    shared.leases.add(lease.id, hash);
+                }
+            }
+            let spilled = self.spilled.get_or_insert_default();
+            slot.set_spilled_at(spilled.insert(Spilled { hash, state }));
+        }
+        self.table.insert(slot);
+        shared.count_key();
+        has_room
     }
 
     /// Does something to the leases of a key. False if it has none.
@@ -82,6 +146,7 @@ impl Stripe {
         let done = act(leases);
         let fresh_at = leases.last_end();
         self.table.get_mut(place).set_fresh_at(fresh_at);
+        self.note_change();
         done
     }
 
@@ -190,9 +255,10 @@ impl Stripe {
         match place {
             Some(place) => {
                 let slot = self.table.get_mut(place);
-                // A limit that was lowered takes longer to forget: the slot has to be told.
+                // A limit that was lowered takes longer to forget, which the slot has to know.
                 if next != state || outcome.reset_at > slot.fresh_at() {
                     *slot = inline_slot(task.hash, next, outcome.reset_at);
+                    self.changes = self.changes.wrapping_add(1);
                 }
                 if !outcome.allowed {
                     slot.mark_denied();
@@ -228,6 +294,10 @@ impl Stripe {
         let Some(spill) = self.spill_mut(place) else {
             return asked;
         };
+        if !form.owns(spill) {
+            let other = std::mem::replace(spill, form.fresh());
+            unregister(&other, task.hash, shared);
+        }
         match step {
             Step::Charge if !asked.allowed => form.mend(spill, task.now),
             Step::Charge if task.takes() => {
@@ -244,6 +314,9 @@ impl Stripe {
                     shared.leases.remove(lease, task.hash);
                 }
             }
+        }
+        if task.takes() && (asked.allowed || step != Step::Charge) {
+            self.note_change();
         }
         let after = form.decide(self.spill(task.hash), 0, task.now);
         let slot = self.table.get_mut(place);
@@ -280,6 +353,7 @@ impl Stripe {
             self.sweep(SWEPT_PER_KEY, now, shared);
         }
         self.table.insert(slot);
+        self.note_change();
         shared.count_key();
     }
 
@@ -293,11 +367,7 @@ impl Stripe {
         let Some(Spilled { hash, state }) = spilled.try_remove(index) else {
             return;
         };
-        if let Spill::Leases(leases) = state {
-            for lease in leases.iter() {
-                shared.leases.remove(lease.id, hash);
-            }
-        }
+        unregister(&state, hash, shared);
         if spilled.is_empty() {
             self.spilled = None;
         }
@@ -311,6 +381,15 @@ impl Stripe {
     fn spill_mut(&mut self, place: usize) -> Option<&mut Spill> {
         let index = self.table.get(place).spilled_at()?;
         Some(&mut self.spilled.as_mut()?.get_mut(index)?.state)
+    }
+}
+
+/// Forgets the leases of a state that goes.
+fn unregister(state: &Spill, hash: KeyHash, shared: &Shared) {
+    if let Spill::Leases(leases) = state {
+        for lease in leases.iter() {
+            shared.leases.remove(lease.id, hash);
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use super::forms::{Step, Task};
+use super::forms::{Spill, Step, Task};
 use super::lock::{Guard, Lock};
 use super::shared::Shared;
-use super::slot::KeyHash;
+use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
 use crate::clock::Clock;
 use crate::limit::MAX_WINDOW;
@@ -193,8 +193,11 @@ impl Stripes {
         {
             stripe.sweep(PLACES_PER_SWEEP, now, &self.shared.0);
         }
-        // A new key takes the place of one in its own stripe. Where there was none, one in another
-        // has to go.
+        self.make_room(idle_at);
+    }
+
+    /// A new key takes the place of one in its own stripe. Where there was none, one in another has to go.
+    fn make_room(&self, idle_at: Option<Timestamp>) {
         for _ in 0..self.all.len() {
             if !self.shared.0.is_over() {
                 break;
@@ -206,6 +209,27 @@ impl Stripes {
     fn next_to_tidy(&self) -> &Lock<Stripe> {
         let next = self.next_tidied.0.fetch_add(1, Ordering::Relaxed);
         &self.all[next & (self.all.len() - 1)].0
+    }
+
+    /// Each of them, to be locked on its own.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Lock<Stripe>> {
+        self.all.iter().map(|stripe| &stripe.0)
+    }
+
+    /// Adds a state that was kept, as [`Stripe::restore`] does, with room made in other stripes if there
+    /// is none in its own.
+    pub(super) fn restore(
+        &self,
+        slot: Slot,
+        spilled: Option<(KeyHash, Spill)>,
+        idle_at: Option<Timestamp>,
+    ) {
+        let mut stripe = self.of(slot.hash()).lock();
+        let has_room = stripe.restore(slot, spilled, idle_at, &self.shared.0);
+        drop(stripe);
+        if !has_room {
+            self.make_room(idle_at);
+        }
     }
 
     /// Removes every idle key, one stripe at a time.
@@ -256,5 +280,16 @@ impl LockedStripes<'_> {
         if is_due {
             stripes.tidy();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_stripe_fits_into_a_cache_line() {
+        assert_eq!(size_of::<Aligned<Lock<Stripe>>>(), 64);
     }
 }

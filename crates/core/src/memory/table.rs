@@ -55,6 +55,51 @@ impl Table {
         }
     }
 
+    /// Visits slots in the order of their homes, those with the home `from` first, at about `most`
+    /// places. Returns the home to go on from; none if these were the last.
+    ///
+    /// A home says nothing about the size of the table or about other slots. So calls that follow one
+    /// another visit every slot that is there all the time, once, whatever else is added, removed or
+    /// moved in between.
+    pub(super) fn visit(
+        &self,
+        from: u64,
+        most: usize,
+        mut visit: impl FnMut(&Slot),
+    ) -> Option<u64> {
+        let places = self.slots.len();
+        if places == 0 {
+            return None;
+        }
+        let first = home_among(from, places);
+        let is_empty = |place: &usize| self.slots[*place].is_empty();
+        // A part ends at an empty place: no slot before it has its home after it, or the reverse.
+        let last = first.saturating_add(most.max(1)).min(places);
+        let gap = if last < places {
+            let before = (first..last).rev().find(is_empty);
+            before.or_else(|| (last..places).find(is_empty))
+        } else {
+            None
+        };
+        let end = gap.map_or(places, |gap| gap + 1);
+        let next = (end < places).then(|| first_home(end, places));
+        let is_in_part = |slot: &&Slot| {
+            !slot.is_empty() && slot.home() >= from && next.is_none_or(|next| slot.home() < next)
+        };
+        self.slots[first..end]
+            .iter()
+            .filter(is_in_part)
+            .for_each(&mut visit);
+        if next.is_none() {
+            // A run that reaches the end of the table goes on at its beginning.
+            let rest = self.slots[..first].iter();
+            rest.take_while(|slot| !slot.is_empty())
+                .filter(is_in_part)
+                .for_each(visit);
+        }
+        next
+    }
+
     /// Adds a slot whose hash is not there yet.
     pub(super) fn insert(&mut self, slot: Slot) {
         if (self.len + 1) * 5 > self.slots.len() * 4 {
@@ -142,6 +187,12 @@ fn home_among(home: u64, places: usize) -> usize {
     ((u128::from(home) * places as u128) >> 64) as usize
 }
 
+/// The smallest home whose place is `place`, which is one of `places`.
+fn first_home(place: usize, places: usize) -> u64 {
+    let home = ((place as u128) << 64).div_ceil(places as u128);
+    u64::try_from(home).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +231,73 @@ mod tests {
                 prop_assert_eq!(table.find(hash(key)).is_some(), set.contains(&key));
             }
         }
+    }
+
+    proptest! {
+        /// While other slots come and go, and the table grows and shrinks.
+        #[test]
+        fn slots_that_stay_are_visited_once_whatever_else_changes(
+            scattered: bool,
+            others in 0..3_000_u64,
+            most in 1..200_usize,
+            changes in prop::collection::vec((any::<bool>(), 1_000..4_000_u64), 0..600),
+        ) {
+            let hash = |key: u64| if scattered {
+                KeyHash { home: key.wrapping_mul(0x9e37_79b9_7f4a_7c15), rest: key << 16 }
+            } else {
+                hash(key)
+            };
+            let slot = |key: u64| Slot::inline(hash(key), [key, 0], Micros::ZERO);
+            let mut table = Table::default();
+            (0..1_000 + others).for_each(|key| table.insert(slot(key)));
+            let (mut changes, mut visited) = (changes.into_iter(), Vec::new());
+            let mut from = Some(0);
+            while let Some(home) = from {
+                from = table.visit(home, most, |slot| visited.push(slot.words[0]));
+                prop_assert!(from.is_none_or(|next| next > home));
+                for (insert, key) in changes.by_ref().take(20) {
+                    match (insert, table.find(hash(key))) {
+                        (true, None) => table.insert(slot(key)),
+                        (false, Some(place)) => {
+                            table.remove(place);
+                            table.shrink();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            let all = visited.len();
+            visited.sort_unstable();
+            visited.dedup();
+            let staying: Vec<u64> = visited.iter().copied().filter(|key| *key < 1_000).collect();
+            prop_assert_eq!(staying, (0..1_000).collect::<Vec<u64>>());
+            // One that went and came back with the same home is visited at most once, too.
+            prop_assert_eq!(visited.len(), all);
+        }
+    }
+
+    #[test]
+    fn one_visit_looks_at_no_more_slots_than_it_may() {
+        let mut table = Table::default();
+        for key in 0..20_000_u64 {
+            let home = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = KeyHash {
+                home,
+                rest: key << 16,
+            };
+            table.insert(Slot::inline(hash, [key, 0], Micros::ZERO));
+        }
+        let (mut from, mut visits, mut all) = (Some(0), 0, 0);
+        while let Some(home) = from {
+            let mut slots = 0;
+            from = table.visit(home, 1_024, |_| slots += 1);
+            assert!(slots <= 1_024, "{slots}");
+            visits += 1;
+            all += slots;
+        }
+        assert_eq!(all, 20_000);
+        let fewest = table.places().div_ceil(1_024);
+        assert!((fewest..fewest + fewest / 8).contains(&visits), "{visits}");
     }
 
     #[test]

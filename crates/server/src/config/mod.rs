@@ -3,6 +3,7 @@
 //! `settings.rs` names every setting once; `read.rs` turns what was written into [`Config`], with all
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
+mod counters;
 mod gateway;
 mod identify;
 mod jwt;
@@ -59,6 +60,9 @@ pub struct Config {
     pub trust_timestamps: bool,
     /// How many keys the store holds at the most.
     pub max_keys: usize,
+    /// How often the store is written to the data directory, if it is. Never with Redis or with times
+    /// that requests bring.
+    pub snapshot: Option<Micros>,
     /// Settings that rules are read with.
     pub rule_settings: RuleSettings,
     /// How many servers share a store, as long as the store has not told.

@@ -12,8 +12,8 @@ use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
 use super::{
-    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, gateway, identify, redis,
-    secret,
+    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, counters, gateway, identify,
+    redis, secret,
 };
 
 /// More servers than anybody has; a larger number is a mistake.
@@ -51,6 +51,12 @@ pub(super) fn config(
         key_secret: key_secret.as_ref().map(|secret| secret.bytes().to_vec()),
         ..redis
     });
+    let unless = match trust_timestamps {
+        _ if redis.is_some() => Some("redis"),
+        Some(true) => Some("trust_timestamps"),
+        _ => None,
+    };
+    let snapshot = counters::read(&mut fields, unless, &mut notes, problems);
     let secret_attributes = names(fields.take("secret_attributes"), problems);
     let instances = fields.take("instances");
     let instances =
@@ -83,6 +89,7 @@ pub(super) fn config(
         history: history.unwrap_or(100),
         trust_timestamps: trust_timestamps.unwrap_or(false),
         max_keys: max_keys.unwrap_or(10_000_000),
+        snapshot,
         rule_settings: RuleSettings {
             ipv6_prefix: ipv6_prefix
                 .and_then(|prefix| u8::try_from(prefix).ok())
@@ -145,8 +152,19 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
     })
 }
 
-/// Lists are written with commas outside of a file.
+/// Lists are written with commas outside of a file, and of a map its one value.
 fn outside_value(key: &str, name: &str, value: &str) -> Node {
+    if key == "counters" {
+        let snapshot = Entry {
+            key: "snapshot".to_owned(),
+            key_place: Place::Setting(name.to_owned()),
+            value: Node::setting(name, value),
+        };
+        return Node {
+            value: Value::Map(vec![snapshot]),
+            place: Place::Setting(name.to_owned()),
+        };
+    }
     if !matches!(key, "trusted_proxies" | "secret_attributes" | "headers") {
         return Node::setting(name, value);
     }

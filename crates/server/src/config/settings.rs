@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 51] = [
+pub const SETTINGS: [Setting; 52] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -202,6 +202,12 @@ pub const SETTINGS: [Setting; 51] = [
         Some("TIDEGATE_MAX_KEYS"),
         None,
         "how many keys the in-memory store holds at the most; 10000000",
+    ),
+    setting(
+        "counters",
+        Some("TIDEGATE_SNAPSHOT"),
+        None,
+        "how often the in-memory store is written to data_dir, or `off`; {snapshot: 10s}",
     ),
     setting(
         "ipv6_prefix",

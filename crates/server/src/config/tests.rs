@@ -129,6 +129,67 @@ fn what_is_secret_and_how_many_instances_there_are() {
 }
 
 #[test]
+fn counters_are_kept_every_ten_seconds_unless_said() {
+    let snapshot = |yaml: &str, variables: &[(&str, &str)]| {
+        let snapshot = load(yaml, variables, &[]).unwrap().snapshot;
+        snapshot.map(|interval| interval.to_string())
+    };
+    assert_eq!(snapshot("", &[]).as_deref(), Some("10s"));
+    for (text, expected) in [
+        ("1s", Some("1s")),
+        ("90s", Some("90s")),
+        ("1h", Some("1h")),
+        ("off", None),
+    ] {
+        let yaml = format!("counters: {{snapshot: {text}}}\n");
+        assert_eq!(snapshot(&yaml, &[]).as_deref(), expected, "{text}");
+        let environment = [("TIDEGATE_SNAPSHOT", text)];
+        let yaml = "counters: {snapshot: 5s}\n";
+        assert_eq!(snapshot(yaml, &environment).as_deref(), expected, "{text}");
+    }
+    #[rustfmt::skip]
+    let table = [
+        ("counters: {snapshot: 999ms}", "field `counters.snapshot`: `999ms` is out of range; expected `1s` to `1h`, or `off`"),
+        ("counters: {snapshot: 61m}", "`61m` is out of range"),
+        ("counters: {snapshot: 0s}", "expected `1s` to `1h`, or `off`"),
+        ("counters: {snapshot: 10}", "expected `1s` to `1h`, or `off`"),
+        ("counters: {snapshot: never}", "expected `1s` to `1h`, or `off`"),
+        ("counters: {}", "give `snapshot`"),
+        ("counters: 10s", "field `counters`:"),
+        ("counters: {snapshot: 10s, interval: 1s}", "unknown key `interval`"),
+    ];
+    for (yaml, expected) in table {
+        let problems = load(yaml, &[], &[]).unwrap_err();
+        assert!(
+            problems.contains(expected),
+            "{yaml}\n{expected}\n---\n{problems}"
+        );
+    }
+    let problems = load("", &[("TIDEGATE_SNAPSHOT", "2h")], &[]).unwrap_err();
+    assert!(problems.contains("TIDEGATE_SNAPSHOT"), "{problems}");
+}
+
+#[test]
+fn counters_are_not_kept_with_redis_and_with_times_of_requests() {
+    for (setting, name) in [
+        ("redis: redis://h", "redis"),
+        ("trust_timestamps: true", "trust_timestamps"),
+    ] {
+        let config = load(setting, &[], &[]).unwrap();
+        assert_eq!((config.snapshot, config.notes.len()), (None, 0));
+        let off = format!("{setting}\ncounters: {{snapshot: off}}\n");
+        assert!(load(&off, &[], &[]).unwrap().notes.is_empty());
+        let yaml = format!("{setting}\ncounters: {{snapshot: 5s}}\n");
+        let config = load(&yaml, &[], &[]).unwrap();
+        assert_eq!(config.snapshot, None);
+        let [note] = &config.notes[..] else {
+            panic!("{:?}", config.notes);
+        };
+        assert!(note.contains("`counters`") && note.contains(name), "{note}");
+    }
+}
+
+#[test]
 fn the_least_rate_of_bodies_has_a_unit_or_is_off() {
     for (text, rate) in [
         ("off", Some(None)),

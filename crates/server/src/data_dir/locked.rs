@@ -1,5 +1,5 @@
-//! The directory itself, whatever is kept in it: one server at a time, and small files that are
-//! replaced whole.
+//! The directory itself, whatever is kept in it: one server at a time, and files that are replaced
+//! whole.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use rustix::fs::Access;
+use rustix::fs::{Access, OFlags};
 
 use super::error::DataDirError;
 use super::lock::Lock;
@@ -15,11 +15,11 @@ use super::lock::Lock;
 /// How large a small file may be to be read.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A directory that this process has locked, while this lives, and in which it keeps small files.
+/// A directory that this process has locked, while this lives, and in which it keeps files.
 ///
 /// Every file is written whole or not at all, with mode 0600: a process that is killed leaves the file
 /// that was there before, or the new one. Names are plain file names that the caller chooses; `lock`,
-/// `rules` and what ends with `.tmp` are taken. Every call waits for the disk.
+/// `rules` and what ends with `.tmp` or `.corrupt` are taken. Every call waits for the disk.
 ///
 /// ```
 /// use tidegate_server::data_dir::LockedDir;
@@ -35,7 +35,7 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct LockedDir {
     path: PathBuf,
     is_writable: bool,
-    /// Held while a file is written: temporary files have one name each.
+    /// Held while a small file is written: temporary files have one name each.
     writing: Mutex<()>,
     /// Released last. None for a directory without a lock file in which none can be made.
     _lock: Option<Lock>,
@@ -91,16 +91,61 @@ impl LockedDir {
 
     /// Replaces a file, or makes it. When this returns, it is on the disk.
     pub fn write(&self, name: &str, text: &[u8]) -> Result<(), DataDirError> {
+        let _writing = self.writing.lock();
+        self.write_with(name, |file| file.write_all(text))
+    }
+
+    /// Replaces a file, or makes it, with what `fill` writes. When this returns, it is on the disk; if
+    /// `fill` fails, the file that was there before stays. Not for one name by two threads at a time.
+    pub fn write_with<T>(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> Result<T, DataDirError> {
         let path = self.path.join(name);
-        self.publish(&path, text, |temporary| fs::rename(temporary, &path))
+        self.publish(&path, fill, |temporary| fs::rename(temporary, &path))
+    }
+
+    /// Opens a file to read it, wherever its size; nothing if there is none. Neither through a link nor
+    /// anything but a file.
+    pub fn open_file(&self, name: &str) -> Result<Option<File>, DataDirError> {
+        let path = self.path.join(name);
+        // Opening a pipe must not wait for its other end.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&path)
+            .and_then(|file| {
+                let is_file = file.metadata()?.is_file();
+                is_file
+                    .then_some(file)
+                    .ok_or_else(|| io::Error::other("it is not a file"))
+            });
+        match opened {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(DataDirError::new("read", &path, error)),
+        }
+    }
+
+    /// Renames a file that cannot be used, over one that was set aside earlier. Returns its new path.
+    pub fn set_aside(&self, name: &str) -> Result<PathBuf, DataDirError> {
+        let path = self.path.join(name);
+        let aside = self.path.join(format!("{name}.corrupt"));
+        let renamed = fs::rename(&path, &aside).and_then(|()| sync(&self.path));
+        renamed.map_err(|error| DataDirError::new("rename", &path, error))?;
+        Ok(aside)
     }
 
     /// Makes a file that is not there yet. False if there is one already, or anything else of that
     /// name, which is then left as it is.
     pub fn create(&self, name: &str, text: &[u8]) -> Result<bool, DataDirError> {
         let path = self.path.join(name);
+        let _writing = self.writing.lock();
+        let fill = |file: &mut File| file.write_all(text);
         let mut is_new = true;
-        self.publish(&path, text, |temporary| {
+        self.publish(&path, fill, |temporary| {
             // Unlike a rename, a link never replaces what is there.
             let linked = match fs::hard_link(temporary, &path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -130,27 +175,28 @@ impl LockedDir {
     }
 
     /// Writes a file under a temporary name, and then gives it its own.
-    fn publish(
+    fn publish<T>(
         &self,
         path: &Path,
-        text: &[u8],
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
         name: impl FnOnce(&Path) -> io::Result<()>,
-    ) -> Result<(), DataDirError> {
+    ) -> Result<T, DataDirError> {
         if !self.is_writable {
             return Err(DataDirError::read_only(path));
         }
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = Path::new(&temporary);
-        let _writing = self.writing.lock();
         // One that a killed server left may have another mode.
         let _ = fs::remove_file(temporary);
-        let written = write_new(temporary, text).and_then(|()| name(temporary));
-        written.map_err(|error| {
+        let written =
+            write_new(temporary, fill).and_then(|filled| name(temporary).map(|()| filled));
+        let filled = written.map_err(|error| {
             let _ = fs::remove_file(temporary);
             DataDirError::new("write", path, error)
         })?;
-        sync(&self.path).map_err(|error| DataDirError::new("sync", &self.path, error))
+        sync(&self.path).map_err(|error| DataDirError::new("sync", &self.path, error))?;
+        Ok(filled)
     }
 }
 
@@ -169,19 +215,20 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Writes a file that is not there yet, only for the user of this process, and waits until it is on the
 /// disk.
-fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
+fn write_new<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
+    let filled = fill(&mut file)?;
+    file.sync_all()?;
+    Ok(filled)
 }
 
 /// Writes a file that is not there yet under its own name. If that fails half way, it is gone again.
 fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
-    write_new(path, text).inspect_err(|error| {
+    write_new(path, |file| file.write_all(text)).inspect_err(|error| {
         if error.kind() != io::ErrorKind::AlreadyExists {
             let _ = fs::remove_file(path);
         }

@@ -39,7 +39,7 @@ pub(super) async fn readiness(server: &Server) -> Reply {
     let body = json!({
         "status": status,
         "store": store.as_deref().unwrap_or("ok"),
-        "warnings": server.gate.store().inner().warnings(),
+        "warnings": server.warnings(),
         "rules": {
             "source": server.book.source(),
             "version": server.book.version(),

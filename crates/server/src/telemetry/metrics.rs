@@ -16,7 +16,7 @@ use tidegate::rules::FrontEnd;
 
 use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
-use super::{gateway_metrics, redis_metrics, rule_metrics};
+use super::{gateway_metrics, redis_metrics, rule_metrics, snapshot_metrics};
 use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
@@ -145,7 +145,7 @@ pub(super) fn register_counter(registry: &mut Registry, name: &str, help: &str, 
     registry.register(name, help, counter(value.load(Ordering::Relaxed)));
 }
 
-fn counter(value: u64) -> Counter {
+pub(super) fn counter(value: u64) -> Counter {
     let counter = Counter::default();
     counter.inc_by(value);
     counter
@@ -201,6 +201,9 @@ fn register_store(registry: &mut Registry, server: &Server) {
     match server.gate.store().inner() {
         AnyStore::Memory(store) => register_memory(registry, &store.stats()),
         AnyStore::Redis(store) => redis_metrics::register(registry, store),
+    }
+    if let Some(kept) = &server.counters {
+        snapshot_metrics::register(registry, kept);
     }
     let unsettled = server.gate.unsettled();
     registry.register(

@@ -8,6 +8,7 @@ mod plain_text;
 mod redis_metrics;
 mod rule_limits;
 mod rule_metrics;
+mod snapshot_metrics;
 mod throttled;
 mod timing;
 mod token_refusals;

@@ -1,0 +1,260 @@
+//! The counters of the in-memory store, kept in the data directory: read at the start, written at an
+//! interval and at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quanta::Instant;
+use tidegate::memory::{MemoryStoreBuilder, Restored, SnapshotError};
+use tidegate::{Clock as _, MemoryStore, Micros, SystemClock, Timestamp};
+
+use crate::config::Config;
+use crate::data_dir::{DataDirError, LockedDir};
+use crate::server::Server;
+
+/// The file in the data directory.
+const FILE: &str = "counters";
+/// Writing takes at most one part of this many of the time.
+const PARTS: u32 = 20;
+
+/// Where counters are kept, and how that went.
+pub(crate) struct KeptCounters {
+    data: Arc<LockedDir>,
+    interval: Duration,
+    /// The store's changes when the file was written that is there. Held while one is written.
+    written: Mutex<u64>,
+    /// Why the last write failed, if it did.
+    problem: Mutex<Option<String>>,
+    writes: AtomicU64,
+    failures: AtomicU64,
+    bytes: AtomicU64,
+    /// How long the last write took, in microseconds.
+    took: AtomicU64,
+    /// Up to when the file has everything, in microseconds.
+    current_at: AtomicU64,
+}
+
+/// How writing went, for metrics.
+pub(crate) struct KeptCounts {
+    pub(crate) writes: u64,
+    pub(crate) failures: u64,
+    /// The size of the last snapshot.
+    pub(crate) bytes: u64,
+    /// How long the last write took.
+    pub(crate) took: Micros,
+    /// How long ago the snapshot last had everything.
+    pub(crate) age: Micros,
+}
+
+/// The store with the counters that were kept, and where they are kept from now on. A snapshot that cannot
+/// be used is set aside, and then the store is empty.
+pub(crate) fn open(
+    config: &Config,
+    data: Option<&Arc<LockedDir>>,
+) -> (MemoryStore, Option<KeptCounters>) {
+    let (Some(interval), Some(data)) = (config.snapshot, data) else {
+        return (builder(config).build(), None);
+    };
+    let store = load(config, data).unwrap_or_else(|| builder(config).build());
+    if !data.is_writable() {
+        tracing::warn!(
+            "counters are not kept over a restart: {}",
+            DataDirError::read_only(data.path())
+        );
+        return (store, None);
+    }
+    let kept = KeptCounters {
+        data: Arc::clone(data),
+        interval: interval.into(),
+        // The file has what the store begins with, which may be nothing.
+        written: Mutex::new(store.changes()),
+        problem: Mutex::new(None),
+        writes: AtomicU64::new(0),
+        failures: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        took: AtomicU64::new(0),
+        current_at: AtomicU64::new(SystemClock.now().as_micros()),
+    };
+    (store, Some(kept))
+}
+
+fn builder(config: &Config) -> MemoryStoreBuilder {
+    MemoryStore::builder().max_keys(config.max_keys)
+}
+
+/// The store that was kept; nothing if there is none that can be used.
+fn load(config: &Config, data: &LockedDir) -> Option<MemoryStore> {
+    match read(config, data) {
+        Ok(None) => None,
+        Ok(Some((store, restored))) => {
+            log_restored(&restored);
+            Some(store)
+        }
+        Err(problem) => {
+            let path = data.path().join(FILE);
+            let path = path.display();
+            match data.set_aside(FILE) {
+                Ok(aside) => tracing::warn!(
+                    "the counters in `{path}` cannot be used, so all limits begin anew: {problem}; the file was set aside as `{}`",
+                    aside.display()
+                ),
+                Err(error) => tracing::warn!(
+                    "the counters in `{path}` cannot be used, so all limits begin anew: {problem}; the file was left there: {error}"
+                ),
+            }
+            None
+        }
+    }
+}
+
+fn read(
+    config: &Config,
+    data: &LockedDir,
+) -> Result<Option<(MemoryStore, Restored)>, UnusableCounters> {
+    match data.open_file(FILE)? {
+        Some(file) => Ok(Some(builder(config).restore(file)?)),
+        None => Ok(None),
+    }
+}
+
+/// Why the file that was kept cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum UnusableCounters {
+    #[error(transparent)]
+    File(#[from] DataDirError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+}
+
+fn log_restored(restored: &Restored) {
+    let age = SystemClock.now().since(restored.written_at);
+    tracing::info!(
+        keys = restored.keys,
+        expired = restored.expired,
+        age_seconds = age.get() / 1_000_000,
+        "counters were restored from the last snapshot"
+    );
+    if restored.evicted > 0 {
+        tracing::warn!(
+            keys = restored.evicted,
+            "the last snapshot has more keys than `max_keys`; the limits of these begin anew"
+        );
+    }
+}
+
+/// Writes the counters at the interval, for as long as the server runs.
+pub(crate) async fn keep(server: Arc<Server>) {
+    let Some(kept) = &server.counters else {
+        return;
+    };
+    let mut pause = pause_after(Duration::ZERO, kept.interval);
+    loop {
+        tokio::time::sleep(pause).await;
+        let took = write(&server).await;
+        pause = pause_after(took, kept.interval);
+    }
+}
+
+/// Writes the counters if they have changed, and waits until that is done. How long it took.
+pub(crate) async fn write(server: &Arc<Server>) -> Duration {
+    let server = Arc::clone(server);
+    let writing = tokio::task::spawn_blocking(move || {
+        let kept = server.counters.as_ref()?;
+        let store = server.gate.store().inner().memory()?;
+        Some(kept.write(store))
+    });
+    writing.await.ok().flatten().unwrap_or_default()
+}
+
+/// How long to wait after a write that took so long. The next one begins early enough to end within the
+/// interval, so that what a crash forgets is never older; unless writing would take too much of the time.
+fn pause_after(took: Duration, interval: Duration) -> Duration {
+    let early = interval / PARTS + took * 2;
+    interval.saturating_sub(early).max(took * (PARTS - 1))
+}
+
+impl KeptCounters {
+    /// Writes the counters if they have changed. How long that took.
+    fn write(&self, store: &MemoryStore) -> Duration {
+        let mut written = self.written.lock();
+        let (now, changes) = (SystemClock.now(), store.changes());
+        if *written == changes {
+            self.current_at.store(now.as_micros(), Ordering::Relaxed);
+            return Duration::ZERO;
+        }
+        let start = Instant::now();
+        let snapshot = self.data.write_with(FILE, |file| store.snapshot(file));
+        let took = start.elapsed();
+        match snapshot {
+            Ok(snapshot) => {
+                *written = changes;
+                self.writes.fetch_add(1, Ordering::Relaxed);
+                self.bytes.store(snapshot.bytes, Ordering::Relaxed);
+                self.took.store(Micros::from(took).get(), Ordering::Relaxed);
+                self.current_at.store(now.as_micros(), Ordering::Relaxed);
+                if self.problem.lock().take().is_some() {
+                    tracing::info!("counters are written again");
+                }
+            }
+            Err(error) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                let problem = error.to_string();
+                if self.problem.lock().replace(problem).is_none() {
+                    tracing::error!(
+                        "counters cannot be written, so a restart would go on from the last snapshot: {error}"
+                    );
+                }
+            }
+        }
+        took
+    }
+
+    /// What is wrong, if the last write failed.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let problem = self.problem.lock();
+        let problem = problem.as_ref()?;
+        Some(format!(
+            "the snapshot of the counters cannot be written: {problem}"
+        ))
+    }
+
+    /// How writing went so far, as of now.
+    pub(crate) fn counts(&self, now: Timestamp) -> KeptCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        KeptCounts {
+            writes: load(&self.writes),
+            failures: load(&self.failures),
+            bytes: load(&self.bytes),
+            took: Micros::new(load(&self.took)),
+            age: now.since(Timestamp::from_micros(load(&self.current_at))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_ends_within_the_interval_and_takes_a_twentieth_of_the_time_at_the_most() {
+        let millis = Duration::from_millis;
+        let ten = Duration::from_secs(10);
+        #[rustfmt::skip]
+        let table = [
+            // interval, took, pause
+            (ten, millis(0), millis(9_500)),
+            (ten, millis(100), millis(9_300)),
+            (ten, millis(400), millis(8_700)),
+            (ten, millis(500), millis(9_500)),
+            (ten, millis(3_000), millis(57_000)),
+            (millis(1_000), millis(10), millis(930)),
+            (millis(1_000), millis(60_000), millis(1_140_000)),
+        ];
+        for (interval, took, pause) in table {
+            assert_eq!(pause_after(took, interval), pause, "{took:?}");
+            assert!(took * 20 <= took + pause, "{took:?}");
+        }
+    }
+}
