@@ -7,7 +7,7 @@ use tidegate_testkit::timeline::any_limit;
 use super::*;
 
 fn keys() -> Keys {
-    Keys::new("tg", Secret::new(SecretFrom::Public))
+    Keys::new(None, Secret::new(SecretFrom::Public))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_secret_decides_what_hashed_keys_are_called() {
         SecretFrom::Password("one"),
         SecretFrom::Public,
     ]
-    .map(|from| Keys::new("tg", Secret::new(from)).state(&scope, &limit, "key"));
+    .map(|from| Keys::new(None, Secret::new(from)).state(&scope, &limit, "key"));
     let apart: std::collections::HashSet<_> = names.iter().collect();
     assert_eq!(apart.len(), names.len());
 }

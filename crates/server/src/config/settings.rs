@@ -28,7 +28,7 @@ const fn setting(
 }
 
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 51] = [
+pub const SETTINGS: [Setting; 52] = [
     setting(
         "http",
         Some("TIDEGATE_HTTP"),
@@ -124,6 +124,12 @@ pub const SETTINGS: [Setting; 51] = [
         Some("TIDEGATE_REDIS"),
         Some("--redis"),
         "the Redis or Valkey that servers share; none: each counts for itself",
+    ),
+    setting(
+        "namespace",
+        Some("TIDEGATE_NAMESPACE"),
+        None,
+        "what separates this deployment from others in the same Redis; none",
     ),
     setting(
         "redis_user",

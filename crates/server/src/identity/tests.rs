@@ -36,6 +36,7 @@ impl Place {
         let file = self.0.path().join("tidegate.yaml");
         let outside = Outside {
             environment: &|name| (name == "JWT_SECRET").then(|| SECRET.to_owned()),
+            variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
         };
         let config = Config::load(&outside).map_err(|error| error.to_string())?;
