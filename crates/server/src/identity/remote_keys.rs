@@ -207,3 +207,6 @@ async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<LockedDir>>) {
         tracing::warn!("the keys of tokens are not kept for a start without their issuer: {error}");
     }
 }
+
+#[cfg(test)]
+mod tests;
