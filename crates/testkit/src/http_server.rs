@@ -1,6 +1,13 @@
 //! A small HTTP server that answers each path as a test says, and remembers what it was asked.
 
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a server that cannot be started has failed the test"
+)]
+
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +77,8 @@ impl HttpAnswer {
     /// The same with another header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers += &format!("{name}: {value}\r\n");
+        // Writing to a String cannot fail.
+        let _ = write!(self.headers, "{name}: {value}\r\n");
         self
     }
 }

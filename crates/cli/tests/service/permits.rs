@@ -10,7 +10,7 @@ const PERMITS: &str =
 const WITH_BUCKET: &str =
     "  - {id: slow, per: [], limit: 1/minute, algorithm: fixed_window, anchor: first_request}\n";
 
-/// The largest `t` of the draft's header.
+/// What the header of the draft says of each limit.
 fn standings(reply: &Reply) -> &str {
     reply.header("ratelimit").unwrap_or_default()
 }

@@ -72,7 +72,8 @@ fn the_secret_decides_what_hashed_keys_are_called() {
 fn a_namespace_is_the_second_part_of_every_name() {
     let staging = "staging".parse().unwrap();
     let keys = Keys::new(Some(&staging), Secret::new(SecretFrom::Public));
-    let state = keys.state(&Scope::new("per-user"), &limit("10/minute", None), "a:b");
+    let limit: Limit = "10/minute".parse().unwrap();
+    let state = keys.state(&Scope::new("per-user"), &limit, "a:b");
     assert_eq!(state, "tg:staging:{a%3ab}:per-user:tb:1m");
     let lease = Keys::lease_for(&state);
     let register = keys.register(lease);
