@@ -119,6 +119,7 @@ mod tests {
              --upstream u --redis r --data-dir d --trust-timestamps --log-format json --log-level debug",
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
+            "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",
             "tidegate rules list --server https://x --ca-file ca.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",
@@ -144,7 +145,6 @@ mod tests {
             "tidegate check --attr user_id",
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
-            "tidegate check --timestamp 1.1234567",
             "tidegate check --timestamp yesterday",
             "tidegate frobnicate",
         ];

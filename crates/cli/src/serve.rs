@@ -100,8 +100,10 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         // What is not text is not ignored: a token that cannot be read must not open the door.
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     };
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let config = Config::load(&Outside {
         environment: &environment,
+        variables: variables.collect(),
         flags: args.flags(),
     })?;
     start_logs(&config.log);

@@ -72,6 +72,7 @@ fn every_configuration_that_is_shown_can_be_loaded() {
         fs::write(&file, text).unwrap();
         let outside = Outside {
             environment: &|name| name.ends_with("_TOKEN").then(|| "secret".to_owned()),
+            variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
         };
         let loaded = Config::load(&outside);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::call::{CallError, Reply, Work};
-use crate::dial::{Dialer, Role, within};
+use crate::dial::{Dialer, Role, explain, within};
 
 use crate::link::{Link, LinkSettings, NOT_YET, Target};
 use crate::monotonic::now;
@@ -142,6 +142,26 @@ impl Cluster {
             }
             None => None,
         }
+    }
+
+    /// A slot of every master that is known, and whether all slots have one.
+    pub(crate) fn slots_by_master(&self) -> (Vec<u16>, bool) {
+        let map = self.inner.map.load();
+        let mut masters: Vec<&Arc<Link>> = Vec::new();
+        let mut slots = Vec::new();
+        let mut is_covered = true;
+        for (slot, owner) in (0_u16..).zip(&map.owners) {
+            let Some(owner) = owner else {
+                is_covered = false;
+                continue;
+            };
+            // Neighbouring slots mostly have the same master.
+            if !masters.iter().rev().any(|known| Arc::ptr_eq(known, owner)) {
+                masters.push(owner);
+                slots.push(slot);
+            }
+        }
+        (slots, is_covered)
     }
 
     /// Who answers for `slot`.
@@ -309,7 +329,7 @@ async fn look(
         connection.clone()
     } else {
         let made = dialer.dial(node, Role::Server).await;
-        made.map_err(|error| error.to_string())?
+        made.map_err(|error| explain(&error, Role::Server))?
     };
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
@@ -325,7 +345,7 @@ async fn look(
         }
         Err(error) => {
             connections.remove(node);
-            Err(error.to_string())
+            Err(explain(&error, Role::Server))
         }
     }
 }

@@ -185,6 +185,24 @@ impl Dialer {
     }
 }
 
+/// What went wrong, with the setting to change where a login is missing. Redis says that in two ways, one of
+/// which names a length: what is sent before a login is bounded.
+pub(crate) fn explain(error: &RedisError, role: Role) -> String {
+    let text = error.to_string();
+    if error.code() != Some("NOAUTH") && !text.contains("unauthenticated") {
+        return text;
+    }
+    match role {
+        Role::Server => {
+            "it wants a password, and none is configured; set `redis_password_file` or TIDEGATE_REDIS_PASSWORD, or give the password in the URL"
+        }
+        Role::Sentinel => {
+            "it wants a password, and none is configured; set `redis_sentinel_password_file` or TIDEGATE_REDIS_SENTINEL_PASSWORD"
+        }
+    }
+    .to_owned()
+}
+
 /// A connection to whichever of the host's addresses answers first.
 async fn reach(host: &str, port: u16) -> std::io::Result<TcpStream> {
     let addresses = tokio::net::lookup_host((host, port)).await?;

@@ -10,7 +10,8 @@ use sha2::Sha256;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Algorithm, Anchor, LeaseId, Limit, Scope};
 
-pub(crate) use slot::slot_of;
+use crate::namespace::{self, Namespace};
+pub(crate) use slot::{slot_of, tag_of};
 
 /// A key that is longer than this when written out is hashed.
 const LONGEST: usize = 64;
@@ -65,12 +66,10 @@ impl Secret {
 }
 
 impl Keys {
-    /// Names that start with `prefix`.
-    pub(crate) fn new(prefix: &str, secret: Secret) -> Self {
-        let mut encoded = String::with_capacity(prefix.len());
-        encode(prefix, &mut encoded);
+    /// Names in this namespace.
+    pub(crate) fn new(namespace: Option<&Namespace>, secret: Secret) -> Self {
         Self {
-            prefix: encoded.into(),
+            prefix: namespace::prefix(namespace).into(),
             secret,
         }
     }

@@ -201,6 +201,14 @@ impl Router {
         }
     }
 
+    /// A slot of every server, and whether all slots have a server.
+    pub(crate) fn slots_by_server(&self) -> (Vec<u16>, bool) {
+        match &self.servers {
+            Servers::One { .. } => (vec![0], true),
+            Servers::Cluster(cluster) => cluster.slots_by_master(),
+        }
+    }
+
     /// Whether it has neither answered nor refused so far.
     pub(crate) fn is_slow(&self) -> bool {
         let problem = self.problem();

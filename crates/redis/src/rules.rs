@@ -14,15 +14,8 @@ use crate::RedisStore;
 use crate::backoff::Backoff;
 use crate::dial::within;
 use crate::monotonic::now;
+use crate::namespace::{self, Namespace};
 
-/// A hash: the version in force.
-const CURRENT: &str = "tg:{rules}";
-/// A hash: version → the rules, as text.
-const TEXTS: &str = "tg:{rules}:texts";
-/// A hash: version → who made it, when, and what was changed, as text.
-const ROWS: &str = "tg:{rules}:rows";
-/// Where each new version is announced.
-const CHANNEL: &str = "tg:rules";
 /// How long an answer may take. Nobody's request waits for these.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a replica has to take over what was written.
@@ -48,6 +41,31 @@ end
 redis.call('PUBLISH', ARGV[5], version)
 return {1, version}
 ";
+
+/// Where the rules of a deployment are in Redis. All keys share a slot.
+#[derive(Debug)]
+pub(crate) struct RuleNames {
+    /// A hash: the version in force.
+    current: String,
+    /// A hash: version → the rules, as text.
+    texts: String,
+    /// A hash: version → who made it, when, and what was changed, as text.
+    rows: String,
+    /// Where each new version is announced.
+    channel: String,
+}
+
+impl RuleNames {
+    pub(crate) fn new(namespace: Option<&Namespace>) -> Self {
+        let prefix = namespace::prefix(namespace);
+        Self {
+            current: format!("{prefix}:{{rules}}"),
+            texts: format!("{prefix}:{{rules}}:texts"),
+            rows: format!("{prefix}:{{rules}}:rows"),
+            channel: format!("{prefix}:rules"),
+        }
+    }
+}
 
 /// A version that is to follow another.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +93,7 @@ impl RedisStore {
     /// The version of the rules that all instances share; zero if there are none.
     pub async fn rules_version(&self) -> Result<u64, StoreError> {
         let mut command = redis::cmd("HGET");
-        command.arg(CURRENT).arg("version");
+        command.arg(&self.rule_names().current).arg("version");
         let version: Option<u64> = read(self.rules_command(command).await?)?;
         Ok(version.unwrap_or(0))
     }
@@ -83,14 +101,14 @@ impl RedisStore {
     /// The rules of a version; none if it is not kept.
     pub async fn rules_text(&self, version: u64) -> Result<Option<String>, StoreError> {
         let mut command = redis::cmd("HGET");
-        command.arg(TEXTS).arg(version);
+        command.arg(&self.rule_names().texts).arg(version);
         read(self.rules_command(command).await?)
     }
 
     /// What is told of each version that is kept, newest first.
     pub async fn rules_history(&self) -> Result<Vec<(u64, String)>, StoreError> {
         let mut command = redis::cmd("HGETALL");
-        command.arg(ROWS);
+        command.arg(&self.rule_names().rows);
         let rows: std::collections::HashMap<u64, String> =
             read(self.rules_command(command).await?)?;
         let mut rows: Vec<(u64, String)> = rows.into_iter().collect();
@@ -102,19 +120,20 @@ impl RedisStore {
     /// them; that it did not come to that in time is logged and no error.
     pub async fn write_rules(&self, new: NewRules<'_>) -> Result<Written, StoreError> {
         // On a connection of its own: waiting for a replica keeps all others on it waiting.
-        let mut connection = self.router().dial(CURRENT).await?;
+        let names = self.rule_names();
+        let mut connection = self.router().dial(&names.current).await?;
         let mut command = redis::cmd("EVAL");
         command
             .arg(WRITE)
             .arg(3)
-            .arg(CURRENT)
-            .arg(TEXTS)
-            .arg(ROWS)
+            .arg(&names.current)
+            .arg(&names.texts)
+            .arg(&names.rows)
             .arg(new.after)
             .arg(new.text)
             .arg(new.row)
             .arg(new.keep.max(1))
-            .arg(CHANNEL);
+            .arg(&names.channel);
         let written = within(PATIENCE, command.query_async(&mut connection)).await;
         let (is_written, version): (u64, u64) = written.map_err(|error| told(&error))?;
         if is_written == 0 {
@@ -134,9 +153,10 @@ impl RedisStore {
     /// Never ends.
     pub async fn follow_rules(&self, changed: impl Fn()) {
         let mut backoff = Backoff::new();
+        let names = self.rule_names();
         loop {
-            if let Ok(mut messages) = self.router().listen(CURRENT).await
-                && messages.subscribe(CHANNEL).await.is_ok()
+            if let Ok(mut messages) = self.router().listen(&names.current).await
+                && messages.subscribe(&names.channel).await.is_ok()
             {
                 backoff = Backoff::new();
                 changed();
@@ -151,7 +171,8 @@ impl RedisStore {
 
     async fn rules_command(&self, command: redis::Cmd) -> Result<Value, StoreError> {
         let deadline = now() + PATIENCE;
-        self.router().command(CURRENT, command, deadline).await
+        let key = &self.rule_names().current;
+        self.router().command(key, command, deadline).await
     }
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 
 use crate::backoff::Backoff;
-use crate::dial::{Dialer, Role, within};
+use crate::dial::{Dialer, Role, explain, within};
 use crate::link::Link;
 use crate::monotonic::now;
 use crate::url::Node;
@@ -90,7 +90,8 @@ impl Sentinels {
         // Perhaps only the connection was old.
         self.connections.lock().remove(node);
         let dialing = self.dialer.dial(node, Role::Sentinel).await;
-        let connection = dialing.map_err(|error| format!("{node}: {error}"))?;
+        let connection =
+            dialing.map_err(|error| format!("{node}: {}", explain(&error, Role::Sentinel)))?;
         let told = self.ask_on(connection.clone()).await;
         let told = told.map_err(|problem| format!("{node}: {problem}"))?;
         self.connections.lock().insert(node.clone(), connection);
@@ -103,7 +104,7 @@ impl Sentinels {
         let asking = command.query_async(&mut connection);
         let fields: HashMap<String, String> = within(self.dialer.timeout(), asking)
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| explain(&error, Role::Sentinel))?;
         let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
         let (host, port) = (field("ip"), field("port").parse().unwrap_or(0));
         if host.is_empty() || port == 0 {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::instances::KnownInstances;
+use crate::namespace::Namespace;
 use crate::url::RedisUrl;
 
 /// How a Redis store is set up. What is not said has the defaults that the documentation names.
@@ -21,6 +22,8 @@ pub struct RedisSettings {
     pub sentinel_password: Option<String>,
     /// Certificates for TLS.
     pub tls: RedisTls,
+    /// What separates this deployment from others in the same Redis; the same on every instance.
+    pub namespace: Option<Namespace>,
     /// The secret under which keys are hashed; the same on every instance.
     pub key_secret: Option<Vec<u8>>,
     /// How long a decision waits for Redis, redirects included.
@@ -52,6 +55,7 @@ impl RedisSettings {
             sentinel_user: None,
             sentinel_password: None,
             tls: RedisTls::default(),
+            namespace: None,
             key_secret: None,
             deadline: Duration::from_millis(15),
             connect_timeout: Duration::from_millis(500),
@@ -73,6 +77,7 @@ impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings")
             .field("url", &self.url)
+            .field("namespace", &self.namespace)
             .field("deadline", &self.deadline)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()

@@ -11,6 +11,7 @@ use crate::listen::{Tls, ended_connections};
 use crate::rulebook::Reloaded;
 use crate::run::log_warnings;
 use crate::server::Server;
+use crate::token_files;
 use crate::watch::Watch;
 
 /// How often keys that are as good as new are looked for, for times without traffic.
@@ -57,6 +58,7 @@ pub(crate) async fn follow_rules(
             let reload = move || {
                 server.identity.reload();
                 admin_token::reload(&server);
+                token_files::reload(&server.access, |_| true);
             };
             let _ = tokio::task::spawn_blocking(reload).await;
         }
@@ -226,6 +228,7 @@ mod tests {
     fn server(file: &Path) -> Arc<Server> {
         let outside = Outside {
             environment: &|_| None,
+            variables: Vec::new(),
             flags: Vec::new(),
         };
         let config = Config::load(&outside).unwrap();

@@ -7,7 +7,7 @@
 //! use tidegate_server::{Config, Handle, Listeners, Outside, run};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let outside = Outside { environment: &|_| None, flags: vec![("http", "127.0.0.1:0".into())] };
+//! let outside = Outside { environment: &|_| None, variables: vec![], flags: vec![("http", "127.0.0.1:0".into())] };
 //! let config = Config::load(&outside)?;
 //! let listeners = Listeners::bind(&config).await?;
 //! run(config, listeners, Handle::new()).await?;
@@ -17,6 +17,7 @@
 
 mod admin_token;
 mod chores;
+mod client_tls;
 pub mod config;
 pub mod data_dir;
 mod descriptors;
@@ -36,6 +37,7 @@ mod server;
 mod shared_rules;
 mod store;
 mod telemetry;
+mod token_files;
 pub mod watch;
 
 pub use config::{Config, Outside};

@@ -1,6 +1,7 @@
 //! Opens what the server needs, and runs it until it is told to end.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::rulebook::{OpenError, RuleBook};
 use crate::server::Server;
 use crate::shared_rules;
 use crate::store::AnyStore;
+use crate::token_files;
 use crate::watch::Watch;
 
 /// How long a start waits for Redis, so that a server that can have it does not begin without.
@@ -97,6 +99,9 @@ pub struct Service {
     threads: Option<Threads>,
     watch: Option<Watch>,
     client_watches: Vec<Watch>,
+    token_watches: Vec<(PathBuf, Watch)>,
+    /// The time until the keys of tokens are fetched again.
+    next_fetch: Duration,
     drain_delay: Duration,
     descriptors: Descriptors,
 }
@@ -157,11 +162,14 @@ impl Service {
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
+        let next_fetch = identity.first_fetch(data.as_ref()).await;
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
         server.data = data;
         server.counters = counters;
         admin_token::open(&server)?;
+        let token_watches = token_files::watch(&server.access);
+        token_files::reload(&server.access, |_| true);
         let server = Arc::new(server);
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
@@ -184,6 +192,8 @@ impl Service {
             threads,
             watch,
             client_watches,
+            token_watches,
+            next_fetch,
             drain_delay: config.drain_delay.into(),
             descriptors,
         })
@@ -214,6 +224,8 @@ impl Service {
                 handle.clone(),
             )),
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
+            tokio::spawn(fetch_keys(Arc::clone(&server), self.next_fetch)),
+            tokio::spawn(token_files::follow(Arc::clone(&server), self.token_watches)),
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
@@ -314,6 +326,13 @@ async fn leave(server: &Server) {
     }
 }
 
+async fn fetch_keys(server: Arc<Server>, next: Duration) {
+    server
+        .identity
+        .keep_fetching(next, server.data.as_ref())
+        .await;
+}
+
 async fn check_upstreams(server: Arc<Server>) {
     if let Some(gateway) = &server.gateway {
         check_all(Arc::clone(gateway)).await;
@@ -346,7 +365,11 @@ async fn open_store(
         connected = store.connected(SLOW_FIRST_CONNECTION).await;
     }
     match connected {
-        Ok(()) => tracing::info!(redis = %settings.url, "state is shared in Redis"),
+        Ok(()) => tracing::info!(
+            redis = %settings.url,
+            namespace = settings.namespace.as_ref().map(tracing::field::display),
+            "state is shared in Redis"
+        ),
         Err(problem) => tracing::warn!(
             redis = %settings.url,
             problem,

@@ -10,6 +10,7 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
+use tidegate_redis::Health;
 
 use crate::config::Config;
 use crate::data_dir::LockedDir;
@@ -120,15 +121,16 @@ impl Server {
         self.denials.hashed(key)
     }
 
-    /// What keeps the store from answering, if anything does.
-    pub(crate) async fn store_problem(&self) -> Option<String> {
-        self.gate.store().inner().problem().await
+    /// How much of the store answers.
+    pub(crate) async fn store_health(&self) -> Health {
+        self.gate.store().inner().health().await
     }
 
     /// What is wrong although requests can be decided.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.gate.store().inner().warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
+        warnings.extend(self.identity.warnings());
         warnings
     }
 
@@ -137,7 +139,8 @@ impl Server {
         if self.is_draining() || !self.book.has_rules() {
             return false;
         }
-        self.store_problem().await.is_none() || self.gate.rules().iter().all(http::goes_on)
+        let is_down = matches!(self.store_health().await, Health::Down(_));
+        !is_down || self.gate.rules().iter().all(http::goes_on)
     }
 
     /// From now on the server says that it is not ready.

@@ -2,7 +2,7 @@
 
 use tidegate::store::{Charge, Outcomes, Request, Scope};
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
-use tidegate_redis::{Damage, RedisStore};
+use tidegate_redis::{Damage, Health, RedisStore};
 
 /// Whichever store the configuration names.
 #[expect(
@@ -44,13 +44,12 @@ impl AnyStore {
         damage.into_iter().map(told).collect()
     }
 
-    /// What keeps the store from answering, if anything does. Really asks it.
-    pub(crate) async fn problem(&self) -> Option<String> {
-        if let Some(problem) = self.redis().and_then(RedisStore::problem) {
-            return Some(problem);
+    /// How much of the store answers. Really asks it.
+    pub(crate) async fn health(&self) -> Health {
+        match self {
+            Self::Memory(_) => Health::Whole,
+            Self::Redis(store) => store.health().await,
         }
-        let asked = self.peek(&Request::new(&[])).await;
-        asked.err().map(|error| error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@
 mod block_on;
 pub mod conformance;
 pub mod fault_proxy;
+mod http_server;
 mod port;
 pub mod redis;
 pub mod timeline;
@@ -12,5 +13,6 @@ mod wait;
 
 pub use block_on::block_on;
 pub use fault_proxy::FaultProxy;
+pub use http_server::{HttpAnswer, HttpServer};
 pub use port::ReservedPort;
 pub use wait::{now, wait_until};

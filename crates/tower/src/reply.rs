@@ -130,7 +130,7 @@ pub fn denied(
     insert_headers(reply.headers_mut(), decision, settings);
     if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
         let headers = reply.headers_mut();
-        headers.insert(GRPC_PUSHBACK, pushback(headline.outcome.retry));
+        headers.insert(GRPC_PUSHBACK, pushback(decision, headline.outcome.retry));
         if let Some(reason) = headline.reason {
             headers.insert(REASON, HeaderValue::from_static(reason.name()));
         }
@@ -213,19 +213,20 @@ fn detail(decision: &Decision) -> String {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
         Some(Reason::OverLimit) | None => {
-            let wait = headline.outcome.retry.wait();
-            let wait = wait.map_or(1, |wait| wait.ceil_seconds().max(1));
+            let wait = decision.seconds_to_retry().unwrap_or(1);
             let unit = if wait == 1 { "second" } else { "seconds" };
             format!("the limit `{name}` is used up; try again in {wait} {unit}")
         }
     }
 }
 
-/// When a gRPC client may try again by itself, in milliseconds; below zero if it should not.
-fn pushback(retry: Retry) -> HeaderValue {
+/// When a gRPC client may try again by itself, in milliseconds; below zero if it should not. Never later than
+/// `Retry-After`.
+fn pushback(decision: &Decision, retry: Retry) -> HeaderValue {
     match retry.wait() {
         Some(wait) => {
-            let millis = wait.get().div_ceil(1_000);
+            let most = decision.seconds_to_retry().unwrap_or(u64::MAX);
+            let millis = wait.get().div_ceil(1_000).min(most.saturating_mul(1_000));
             HeaderValue::from(i32::try_from(millis).unwrap_or(i32::MAX))
         }
         None => HeaderValue::from_static("-1"),

@@ -14,6 +14,9 @@ use crate::exit::{self, Answer};
 use crate::output::{self, BAD, CAREFUL, GOOD, Table, plain, styled};
 use crate::times;
 
+/// How many decimals of a timestamp count.
+const DECIMALS: usize = 6;
+
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct CheckArgs {
@@ -80,13 +83,15 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 }
 
 fn timestamp(text: &str) -> Result<Number, String> {
-    let refused = || "write Unix seconds with up to six decimals, for example `1794770000.25`";
+    let refused = || "write Unix seconds, for example `1794770000.25`".to_owned();
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    if !is_digits(whole) || !is_digits(decimals) || decimals.len() > 6 {
-        return Err(refused().to_owned());
+    if !is_digits(whole) || !is_digits(decimals) {
+        return Err(refused());
     }
-    text.parse().map_err(|_| refused().to_owned())
+    // As the server does with what is less than a microsecond.
+    let more = decimals.len().saturating_sub(DECIMALS);
+    text[..text.len() - more].parse().map_err(|_| refused())
 }
 
 fn list(decision: &Value) -> &[Value] {
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_is_sent_as_it_was_given() {
+    fn a_timestamp_is_sent_as_it_was_given_down_to_the_microsecond() {
         for text in [
             "1794770000",
             "1794770000.25",
@@ -271,7 +276,10 @@ mod tests {
             timestamp("1794770000.250001").unwrap().to_string(),
             "1794770000.250001"
         );
-        for text in ["", ".5", "1.", "-1", "1e9", "1.0000000", "now"] {
+        for cut in ["1794770000.1234567", "1794770000.12345699999"] {
+            assert_eq!(timestamp(cut).unwrap().to_string(), "1794770000.123456");
+        }
+        for text in ["", ".5", "1.", "-1", "1e9", "1.000000x", "now"] {
             assert!(timestamp(text).is_err(), "{text}");
         }
     }

@@ -76,6 +76,33 @@ fn a_data_directory_that_may_not_be_read_is_told_apart() {
     assert!(said.contains("or give another --data-dir"), "{said}");
 }
 
+#[test]
+fn what_the_system_says_of_a_data_directory_is_repeated() {
+    let place = Place::new();
+    let run = place.fail_to_serve(&["--data-dir", "/proc/tidegate-data"]);
+    assert_eq!(run.code, Some(2));
+    let said = "cannot create `/proc/tidegate-data`: No such file or directory (os error 2)";
+    assert!(run.stderr.contains(said), "{}", run.stderr);
+}
+
+#[test]
+fn a_log_level_that_is_none_is_an_error() {
+    let place = Place::new();
+    for level in [
+        "loud",
+        "info,loud",
+        "tidegate_server=loud",
+        "tidegate_server",
+    ] {
+        let run = place.fail_to_serve(&["--log-level", level]);
+        assert_eq!(run.code, Some(2));
+        let said =
+            "is not a log level; write one of `error`, `warn`, `info`, `debug`, `trace` and `off`";
+        assert!(run.stderr.contains(said), "{level}: {}", run.stderr);
+    }
+    place.serve(&["--log-level", "WARN,tidegate_server=debug"]);
+}
+
 /// What was typed and what came of it, which must be a failure.
 fn refused(run: &Run, typed: &str) -> String {
     assert!(run.code.is_some_and(|code| code != 0), "{}", run.whole());

@@ -8,7 +8,7 @@ use crate::server::{Place, Server};
 type Refusal<'a> = (&'a str, &'a str, u16, &'a str);
 
 #[rustfmt::skip]
-const REFUSALS: [Refusal<'_>; 43] = [
+const REFUSALS: [Refusal<'_>; 57] = [
     ("GET /",                       "",                                             404, "`/openapi.json` describes"),
     ("GET /v1",                     "",                                             404, "`/v1`"),
     ("POST /v1/check/",             "{}",                                           404, "`/v1/check/`"),
@@ -28,7 +28,21 @@ const REFUSALS: [Refusal<'_>; 43] = [
     ("BREW /v1/check",              "",                                             405, "BREW"),
     ("POST /v1/check",              "",                                             400, "empty"),
     ("POST /v1/check",              "{",                                            400, "not readable as JSON"),
-    ("POST /v1/check",              "[]",                                           400, "not as it should be"),
+    ("POST /v1/check",              "[]",                                           400, "must be a JSON object, not an array"),
+    ("POST /v1/check",              r#"[{"user_id": "u"}, 1, null]"#,               400, "must be a JSON object, not an array"),
+    ("POST /v1/check",              r#"{"attributes": [["user_id", "u"]]}"#,        400, "an object of attributes"),
+    ("POST /v1/check",              "\"{}\"",                                       400, "not a string"),
+    ("POST /v1/check",              "[{]",                                          400, "not readable as JSON"),
+    ("POST /v1/check/batch",        r#"[[{"attributes": {}}]]"#,                    400, "must be a JSON object, not an array"),
+    ("POST /v1/check/batch",        r#"{"checks": [{"attributes": {}}, [{}, 1]]}"#, 400, "checks[1] must be a JSON object, not an array"),
+    ("POST /v1/reset",              r#"[{"user_id": "u"}, "a"]"#,                   400, "must be a JSON object, not an array"),
+    ("POST /v1/reset",              r#"{"attributes": []}"#,                        400, "an object of attributes"),
+    ("POST /v1/rules/rollback",     "[1]",                                          400, "must be a JSON object, not an array"),
+    ("PUT /v1/rules",               "[[]]",                                         400, "must be a JSON object, not an array"),
+    ("POST /v1/rules",              r#"["a", [], "1/s"]"#,                          400, "must be a JSON object, not an array"),
+    ("PUT /v1/rules/a",             "[]",                                           400, "must be a JSON object, not an array"),
+    ("PUT /v1/leases/none",         "[]",                                           400, "must be a JSON object, not an array"),
+    ("DELETE /v1/leases/none",      "[]",                                           400, "must be a JSON object, not an array"),
     ("POST /v1/check",              "{}",                                           400, "`attributes`"),
     ("POST /v1/check",              r#"{"attributes": {}, "cots": 1}"#,             400, "`cots`"),
     ("POST /v1/check",              r#"{"attributes": {"user_id": 7}}"#,            400, "`user_id`"),

@@ -56,6 +56,42 @@ fn a_rule_is_created_read_changed_and_removed() {
 }
 
 #[test]
+fn what_a_caller_has_already_is_304() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    server
+        .ask("POST /v1/rules", &text("a", "1/second"))
+        .with_status(201);
+    for call in ["GET /v1/rules", "GET /v1/rules/a"] {
+        let first = server.ask(call, "").with_status(200);
+        let tag = tag(&first);
+        let weak = format!("W/{tag}");
+        let several = format!("\"other\", {tag}");
+        for known in [tag.as_str(), &weak, &several, "*"] {
+            let same = server
+                .ask_with(call, &[("if-none-match", known)], "")
+                .with_status(304);
+            assert_eq!(same.header("etag"), Some(tag.as_str()), "{known}");
+            assert_eq!(same.body, "");
+        }
+        server
+            .ask_with(call, &[("if-none-match", "\"other\"")], "")
+            .with_status(200);
+    }
+    let before = tag(&server.ask("GET /v1/rules", ""));
+    server
+        .ask("PUT /v1/rules/a", &text("a", "2/second"))
+        .with_status(200);
+    let after = server
+        .ask_with("GET /v1/rules", &[("if-none-match", &before)], "")
+        .with_status(200);
+    assert_ne!(tag(&after), before);
+    server
+        .ask_with("GET /v1/rules/none", &[("if-none-match", "*")], "")
+        .with_status(404);
+}
+
+#[test]
 fn a_second_rule_with_the_same_id_is_a_conflict() {
     let place = Place::new();
     let server = place.serve(&[]);

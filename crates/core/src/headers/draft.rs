@@ -32,7 +32,7 @@ pub(super) fn push_standings(text: &mut String, items: &[Item<'_>]) {
         let seconds = if item.outcome.allowed {
             Some(seconds_to_reset(item.outcome))
         } else {
-            seconds_to_retry(item.outcome)
+            seconds_to_retry([item.as_charged()])
         };
         if let Some(seconds) = seconds {
             push_parameter(text, ";t=", seconds);

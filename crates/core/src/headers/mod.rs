@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::algorithm::Form;
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 
@@ -74,7 +75,7 @@ impl HeaderSettings {
     ///
     /// `items` are the limits in the order of their charges, without those that are only shadowed:
     /// what cannot deny is not told. `headline` is the index of the one that decided. If that one
-    /// denied, the decision is a denial. Without any items there are no headers; with an index
+    /// denied, the decision is a denial, and `Retry-After` is that of [`seconds_to_retry`]. Without any items there are no headers; with an index
     /// beyond them there are only those that need no headline.
     ///
     /// ```
@@ -111,7 +112,7 @@ impl HeaderSettings {
         if let Some(outcome) = outcome
             && self.retry_after
             && !outcome.allowed
-            && let Some(seconds) = seconds_to_retry(outcome)
+            && let Some(seconds) = seconds_to_retry(items.iter().map(Item::as_charged))
         {
             headers.add(RETRY_AFTER, |text| push_integer(text, seconds));
         }
@@ -227,11 +228,33 @@ pub fn limit_name<'a>(id: &'a str, index: usize, limit: &Limit) -> Cow<'a, str> 
     }
 }
 
-/// Whole seconds until a denied request may come again; nothing if waiting cannot help.
+impl<'a> Item<'a> {
+    fn as_charged(&self) -> (Option<&'a Limit>, &'a Outcome) {
+        (self.limit, self.outcome)
+    }
+}
+
+/// Whole seconds after which a request may come again that these limits were charged for: the largest over
+/// those that deny it. Nothing if none does, or if waiting cannot help.
 ///
-/// At least 1: a client that is told 0 comes back at once, and is denied again.
-fn seconds_to_retry(outcome: &Outcome) -> Option<u64> {
-    outcome.retry.wait().map(|wait| wait.ceil_seconds().max(1))
+/// At least 1: a client that is told 0 comes back at once, and is denied again. A concurrency limit counts 1,
+/// because a permit may come free at any moment: its `retry` is when the first one ends by itself.
+pub fn seconds_to_retry<'a>(
+    charged: impl IntoIterator<Item = (Option<&'a Limit>, &'a Outcome)>,
+) -> Option<u64> {
+    let denying = charged.into_iter().filter(|(_, outcome)| !outcome.allowed);
+    let mut longest = None;
+    for (limit, outcome) in denying {
+        let wait = outcome.retry.wait()?;
+        let is_permit = limit.is_some_and(|limit| matches!(limit.form(), Form::Concurrency(_)));
+        let seconds = if is_permit {
+            1
+        } else {
+            wait.ceil_seconds().max(1)
+        };
+        longest = longest.max(Some(seconds));
+    }
+    longest
 }
 
 /// Whole seconds until everything is there again.

@@ -89,6 +89,36 @@ fn retry_after_by_hand() {
 }
 
 #[test]
+fn the_longest_wait_of_those_that_deny_counts_and_a_permit_counts_one_second() {
+    let permits = limit("3", Algorithm::CONCURRENCY);
+    let minute = limit("10/minute", Algorithm::TOKEN_BUCKET);
+    let (long, short) = (denied(after(59_000), 0), denied(after(2_500), 0));
+    let (never, granted) = (denied(Retry::Never, 0), allowed(3, 90_000));
+    #[rustfmt::skip]
+    let table: [(&[(&Limit, &Outcome)], Option<&str>); 7] = [
+        (&[(&permits, &long)],                                       Some("1")),
+        (&[(&permits, &long), (&minute, &short)],                    Some("3")),
+        (&[(&minute, &short), (&permits, &long)],                    Some("3")),
+        (&[(&minute, &short), (&minute, &long), (&minute, &short)],  Some("59")),
+        (&[(&permits, &long), (&minute, &granted)],                  Some("1")),
+        (&[(&permits, &never)],                                      None),
+        (&[(&minute, &short), (&permits, &never)],                   None),
+    ];
+    for (charged, expected) in table {
+        let items: Vec<Item<'_>> = charged
+            .iter()
+            .map(|(limit, outcome)| Item {
+                name: "id",
+                limit: Some(limit),
+                outcome,
+            })
+            .collect();
+        let found = value_of(HeaderSettings::default(), RETRY_AFTER, &items, 0);
+        assert_eq!(found.as_deref(), expected, "{charged:?}");
+    }
+}
+
+#[test]
 fn x_ratelimit_by_hand() {
     #[rustfmt::skip]
     let table = [
@@ -228,7 +258,7 @@ fn every_limit_is_listed_and_the_headline_decides() {
     ];
     let policies =
         r#""per-user";q=100;w=60, "per-user/1s";q=5;w=1, "uploads";q=3;qu="concurrent-requests""#;
-    let standings = r#""per-user";r=40;t=36, "per-user/1s";r=0;t=1, "uploads";r=0;t=4"#;
+    let standings = r#""per-user";r=40;t=36, "per-user/1s";r=0;t=1, "uploads";r=0;t=1"#;
 
     let settings = HeaderSettings::default();
     let headers = |headline| -> Vec<_> { settings.headers(&items, headline).collect() };
@@ -239,7 +269,7 @@ fn every_limit_is_listed_and_the_headline_decides() {
     };
 
     let denied_by_uploads = with(&[
-        (RETRY_AFTER, "4"),
+        (RETRY_AFTER, "1"),
         (X_RATELIMIT_LIMIT, "100"),
         (X_RATELIMIT_REMAINING, "0"),
         (X_RATELIMIT_RESET, "1794770009"),

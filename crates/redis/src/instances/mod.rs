@@ -16,6 +16,7 @@ use tokio::time::Instant;
 pub use self::roster::KnownInstance;
 use self::roster::Roster;
 use crate::monotonic::now;
+use crate::namespace::{self, Namespace};
 use crate::router::Router;
 
 /// How often an instance announces itself.
@@ -30,10 +31,6 @@ const LEFT_FOR: u64 = 15 * 60 * 1_000;
 const ALWAYS_READ: u64 = 32;
 /// Every so many announcements all names are read.
 const READ_EVERY: u64 = 10;
-/// A sorted set: the name of each instance, and when its announcement ends in milliseconds.
-const KEY: &str = "tg:{instances}";
-/// The same of those that left, and until when that is known.
-const LEFT_KEY: &str = "tg:{instances}:left";
 
 /// All instances read one clock, that of Redis, so theirs may differ. Returns how many there are; with
 /// their names and those that left, if there are few or not as many as the caller knows. Keys of a type that
@@ -82,6 +79,10 @@ pub struct KnownInstances {
 /// This instance and those that share Redis with it.
 #[derive(Debug)]
 pub(crate) struct Instances {
+    /// A sorted set: the name of each instance, and when its announcement ends in milliseconds.
+    key: String,
+    /// The same of those that left, and until when that is known.
+    left_key: String,
     id: LeaseId,
     /// The id and something that is different in every run.
     name: String,
@@ -115,7 +116,8 @@ struct Answer {
 }
 
 impl Instances {
-    pub(crate) fn new(known: KnownInstances) -> Self {
+    pub(crate) fn new(namespace: Option<&Namespace>, known: KnownInstances) -> Self {
+        let prefix = namespace::prefix(namespace);
         let id = known.id.unwrap_or_else(LeaseId::random);
         let run = LeaseId::random().as_u128() >> 96;
         let name = format!("{id}-{run:08x}");
@@ -123,6 +125,8 @@ impl Instances {
         let roster = Roster::new(&name, known.instances);
         let count = if is_known { roster.count() } else { 0 };
         Self {
+            key: format!("{prefix}:{{instances}}"),
+            left_key: format!("{prefix}:{{instances}}:left"),
             id,
             name,
             roster: Mutex::new(Heard {
@@ -173,7 +177,11 @@ impl Instances {
             }
         };
         let mut command = redis::cmd("EVAL");
-        command.arg(ANNOUNCE).arg(2).arg(KEY).arg(LEFT_KEY);
+        command
+            .arg(ANNOUNCE)
+            .arg(2)
+            .arg(&self.key)
+            .arg(&self.left_key);
         command.arg(&self.name).arg(COUNTS_FOR);
         command.arg(known).arg(ALWAYS_READ);
         let has_left = self.has_left.lock().await;
@@ -181,7 +189,7 @@ impl Instances {
             return;
         }
         let asked_at = now();
-        let answer = router.command(KEY, command, asked_at + EVERY).await;
+        let answer = router.command(&self.key, command, asked_at + EVERY).await;
         if let Some(answer) = answer.ok().and_then(Answer::read) {
             if answer.has_replaced {
                 tracing::warn!(
@@ -216,12 +224,12 @@ impl Instances {
     /// Says that this instance is gone, so that the others do not count it any more.
     pub(crate) async fn leave(&self, router: &Router) {
         let mut command = redis::cmd("EVAL");
-        command.arg(LEAVE).arg(2).arg(KEY).arg(LEFT_KEY);
+        command.arg(LEAVE).arg(2).arg(&self.key).arg(&self.left_key);
         command.arg(&self.name).arg(LEFT_FOR);
         let mut has_left = self.has_left.lock().await;
         *has_left = true;
         // If that fails, the others count it until it has been missing for long enough.
-        let _ = router.command(KEY, command, now() + EVERY).await;
+        let _ = router.command(&self.key, command, now() + EVERY).await;
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 }
 
 /// A short text whose slot is `slot`.
-pub(super) fn tag_of(slot: u16) -> &'static str {
+pub(crate) fn tag_of(slot: u16) -> &'static str {
     let tag = &TAGS[usize::from(slot % SLOTS)];
     let length = tag.iter().position(|byte| *byte == 0).unwrap_or(LONGEST);
     // All of it is digits and letters.

@@ -7,7 +7,7 @@ use tidegate_testkit::timeline::any_limit;
 use super::*;
 
 fn keys() -> Keys {
-    Keys::new("tg", Secret::new(SecretFrom::Public))
+    Keys::new(None, Secret::new(SecretFrom::Public))
 }
 
 #[test]
@@ -63,9 +63,22 @@ fn the_secret_decides_what_hashed_keys_are_called() {
         SecretFrom::Password("one"),
         SecretFrom::Public,
     ]
-    .map(|from| Keys::new("tg", Secret::new(from)).state(&scope, &limit, "key"));
+    .map(|from| Keys::new(None, Secret::new(from)).state(&scope, &limit, "key"));
     let apart: std::collections::HashSet<_> = names.iter().collect();
     assert_eq!(apart.len(), names.len());
+}
+
+#[test]
+fn a_namespace_is_the_second_part_of_every_name() {
+    let staging = "staging".parse().unwrap();
+    let keys = Keys::new(Some(&staging), Secret::new(SecretFrom::Public));
+    let limit: Limit = "10/minute".parse().unwrap();
+    let state = keys.state(&Scope::new("per-user"), &limit, "a:b");
+    assert_eq!(state, "tg:staging:{a%3ab}:per-user:tb:1m");
+    let lease = Keys::lease_for(&state);
+    let register = keys.register(lease);
+    assert!(register.starts_with("tg:staging:{"), "{register}");
+    assert_eq!(slot_of(&register), slot_of(&state));
 }
 
 /// Keys of all kinds, among them those that are made of what names are made of.
@@ -116,6 +129,24 @@ proptest! {
         prop_assert_eq!(slot_of(&name), slot_of(&Keys::companion(&name)));
         let lease = Keys::lease_for(&name);
         prop_assert_eq!(slot_of(&keys().register(lease)), slot_of(&name));
+    }
+
+    #[test]
+    fn no_state_of_a_namespace_is_one_without_it_or_of_another(
+        key in any_key(), scope in any_key(), limit in any_limit(),
+        one in "[A-Za-z0-9-]{1,32}", other in "[A-Za-z0-9-]{1,32}", other_key in any_key(),
+    ) {
+        let in_namespace = |name: &str, key: &str| {
+            let name = name.parse().unwrap();
+            let keys = Keys::new(Some(&name), Secret::new(SecretFrom::Public));
+            keys.state(&Scope::new(&scope), &limit, key)
+        };
+        let here = in_namespace(&one, &key);
+        prop_assert_ne!(&here, &keys().state(&Scope::new(&scope), &limit, &other_key));
+        if one != other {
+            prop_assert_ne!(&here, &in_namespace(&other, &other_key));
+        }
+        prop_assert_eq!(slot_of(&here), slot_of(&in_namespace(&other, &key)));
     }
 
     #[test]

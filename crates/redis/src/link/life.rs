@@ -10,7 +10,7 @@ use super::serve::serve;
 use super::{Shared, Target};
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::dial::{Connected, within};
+use crate::dial::{Connected, Role, explain, within};
 use crate::monotonic::now;
 use crate::wire;
 
@@ -73,7 +73,7 @@ async fn connect(shared: &Shared) -> Result<Connected, String> {
         Target::Node(node) => node.clone(),
         Target::MasterOf(sentinels) => sentinels.master().await?,
     };
-    let told = |error: RedisError| format!("{node}: {error}");
+    let told = |error: RedisError| format!("{node}: {}", explain(&error, Role::Server));
     let connected = settings.dialer.dial_watched(&node).await.map_err(told)?;
     let mut connection = connected.connection.clone();
     let timeout = settings.dialer.timeout();

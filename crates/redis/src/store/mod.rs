@@ -23,6 +23,7 @@ use crate::keys::{Keys, Secret, SecretFrom};
 use crate::leases::{Pools, is_leasable};
 use crate::monotonic::now;
 use crate::router::Router;
+use crate::rules::RuleNames;
 use crate::script::SHA1;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
@@ -44,6 +45,7 @@ struct Inner {
     hints: Hints,
     pools: Pools,
     instances: Instances,
+    rule_names: RuleNames,
     /// Scopes that were charged together with others in other slots.
     across: parking_lot::RwLock<std::collections::HashSet<u64>>,
     stats: Arc<Stats>,
@@ -98,13 +100,15 @@ impl RedisStore {
         std::sync::LazyLock::force(&SHA1);
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
-        let keys = Keys::new("tg", secret_of(&settings));
+        let namespace = settings.namespace.as_ref();
+        let keys = Keys::new(namespace, secret_of(&settings));
         let inner = Arc::new(Inner {
             router: Router::open(&settings, &stats, &Step::probe(&keys)),
             keys,
             hints: Hints::new(),
             pools: Pools::default(),
-            instances: Instances::new(settings.known_instances.clone()),
+            instances: Instances::new(namespace, settings.known_instances.clone()),
+            rule_names: RuleNames::new(namespace),
             across: parking_lot::RwLock::default(),
             stats,
             damages: Damages::default(),
@@ -195,6 +199,14 @@ impl RedisStore {
 
     pub(crate) fn router(&self) -> &Router {
         &self.inner.router
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.inner.keys
+    }
+
+    pub(crate) fn rule_names(&self) -> &RuleNames {
+        &self.inner.rule_names
     }
 }
 

@@ -16,7 +16,7 @@ use crate::keys::{Secret, SecretFrom};
 use server::Server;
 
 fn keys() -> Keys {
-    Keys::new("tg", Secret::new(SecretFrom::Public))
+    Keys::new(None, Secret::new(SecretFrom::Public))
 }
 
 fn charging<'a>(scope: &'a Scope, limit: &'a Limit, key: &'a str, cost: u64) -> Charge<'a> {

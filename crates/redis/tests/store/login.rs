@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::{Limit, Scope};
 use tidegate_redis::{NewRules, RedisSettings, RedisStore, RedisTls};
 use tidegate_testkit::conformance;
-use tidegate_testkit::redis::{Certificates, ClientCertificates, Program, RedisServer};
+use tidegate_testkit::redis::{Certificates, ClientCertificates, Cluster, Program, RedisServer};
 
 use crate::Asked;
 
@@ -81,15 +81,37 @@ async fn a_wrong_password_is_told_and_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_wants_a_password_is_reported_with_the_setting_that_gives_it() {
+    let options = RedisServer::options().password("right");
+    let (server, cluster) = (options.start(), Cluster::start_with(0, &options));
+    let addresses = [
+        format!("redis://{}", server.address()),
+        format!("redis+cluster://{}", cluster.nodes()[0].address()),
+    ];
+    for url in addresses {
+        let store = RedisStore::open(RedisSettings::new(url.parse().unwrap()));
+        let problem = store.connected(Duration::from_secs(1)).await.unwrap_err();
+        assert!(
+            problem.contains("it wants a password, and none is configured"),
+            "{problem}"
+        );
+        assert!(problem.contains("`redis_password_file`"), "{problem}");
+        assert!(!problem.contains("bulk length"), "{problem}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
     let guide = include_str!("../../../../docs/guides/many-nodes.md");
     let mut lines = guide.lines();
     let command = lines.find(|line| line.starts_with("ACL SETUSER tidegate"));
     let command: Vec<&str> = command.unwrap().split(' ').collect();
-    for program in Program::ALL {
+    let every = Program::ALL.into_iter().map(|program| (program, None));
+    for (program, namespace) in every.chain([(Program::ALL[0], Some("staging"))]) {
         let server = RedisServer::options().program(program).start();
         let _: String = server.query(&command);
         let mut settings = settings(&server);
+        settings.namespace = namespace.map(|name: &str| name.parse().unwrap());
         (settings.user, settings.password) = (Some("tidegate".into()), Some("password".into()));
         settings.deadline = Duration::from_secs(1);
         let store = RedisStore::open(settings);

@@ -11,12 +11,14 @@ mod conformance;
 mod damage;
 mod failover;
 mod faults;
+mod health;
 mod hints;
 mod instances;
 mod keys;
 mod leases;
 mod leases_used;
 mod login;
+mod namespaces;
 mod rules;
 mod sharing;
 

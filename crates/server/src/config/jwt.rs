@@ -9,7 +9,8 @@ use tidegate::document::{Fields, Node, Problems, Spot};
 
 use super::identify::{Source, name, source};
 use super::read::{Taken, parsed, span};
-use super::{Outside, Secret};
+use super::redis::certificates;
+use super::{JwksUrl, Outside, Secret};
 
 /// How much clocks may differ, unless it is said.
 const LEEWAY: Micros = Micros::from_seconds(30);
@@ -39,6 +40,13 @@ pub enum JwtKey {
     KeyFile(PathBuf),
     /// A JSON Web Key Set, a file.
     JwksFile(PathBuf),
+    /// A JSON Web Key Set that is fetched.
+    JwksUrl {
+        /// From where.
+        url: JwksUrl,
+        /// Whose certificates are trusted there, as PEM; the usual authorities if there are none.
+        ca: Option<Vec<u8>>,
+    },
     /// A secret that the issuer shares, in a file.
     SecretFile(PathBuf),
     /// The same from the environment.
@@ -50,7 +58,7 @@ impl JwtKey {
     pub fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::KeyFile(file) | Self::JwksFile(file) | Self::SecretFile(file) => Some(file),
-            Self::Secret(_) => None,
+            Self::JwksUrl { .. } | Self::Secret(_) => None,
         }
     }
 }
@@ -70,6 +78,15 @@ pub(super) fn read(
     file("key_file", JwtKey::KeyFile, problems);
     file("jwks_file", JwtKey::JwksFile, problems);
     file("secret_file", JwtKey::SecretFile, problems);
+    let ca = parsed(fields.take("jwks_ca"), certificates, problems);
+    let url = fields.take("jwks_url");
+    let has_url = url.is_some();
+    if !has_url && let Some(entry) = fields.key("jwks_ca") {
+        let message = "this is for `jwks_url`; leave it out";
+        problems.error(&entry.key_place, &spot.field("jwks_ca"), message);
+    }
+    let url = parsed(url, str::parse::<JwksUrl>, problems);
+    keys.extend(url.map(|url| JwtKey::JwksUrl { url, ca }));
     let variable = fields.take("secret_env");
     let has_variable = variable.is_some();
     let in_environment = |name: &str| {
@@ -96,8 +113,8 @@ pub(super) fn read(
         None
     });
     fields.done(problems);
-    if keys.len() != 1 && !(keys.is_empty() && has_variable) {
-        let message = "give one of `key_file` (a public key in PEM form), `jwks_file` (a JSON Web Key Set), `secret_file` and `secret_env`";
+    if keys.len() != 1 && !(keys.is_empty() && (has_variable || has_url)) {
+        let message = "give one of `key_file` (a public key in PEM form), `jwks_file` (a JSON Web Key Set), `jwks_url` (where to fetch one), `secret_file` and `secret_env`";
         problems.error(&node.place, spot, message);
     }
     Some(JwtSettings {

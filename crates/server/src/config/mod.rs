@@ -6,18 +6,23 @@
 mod counters;
 mod gateway;
 mod identify;
+mod jwks_url;
 mod jwt;
 mod read;
 mod redis;
 mod secret;
 mod settings;
+mod tokens;
 mod upstream_url;
+mod variables;
 
 pub use gateway::{GatewayConfig, HealthConfig, RouteConfig};
 pub use identify::{IdentifySettings, Source};
+pub use jwks_url::JwksUrl;
 pub use jwt::{JwtKey, JwtSettings};
 pub use secret::Secret;
 pub use settings::{SETTINGS, Setting};
+pub(crate) use tokens::token_in_file;
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::net::SocketAddr;
@@ -99,6 +104,8 @@ pub struct Token {
     pub name: String,
     /// The secret.
     pub secret: String,
+    /// The file that it was read from, if it was, and is read from again when that changes.
+    pub file: Option<PathBuf>,
     /// What it opens.
     pub scopes: Vec<Scope>,
 }
@@ -157,6 +164,8 @@ pub struct LogSettings {
 pub struct Outside<'a> {
     /// The value of an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// The names of all environment variables, to find those that are misspelt.
+    pub variables: Vec<String>,
     /// Flags by the key of their setting, as `("http", "127.0.0.1:0")`.
     pub flags: Vec<(&'static str, String)>,
 }

@@ -12,8 +12,8 @@ use tidegate::{Attributes, Micros};
 use tidegate_redis::RedisSettings;
 
 use super::{
-    Config, LogSettings, Outside, SETTINGS, Scope, TlsFiles, Token, counters, gateway, identify,
-    redis, secret,
+    Config, LogSettings, Outside, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
+    tokens, variables,
 };
 
 /// More servers than anybody has; a larger number is a mistake.
@@ -68,7 +68,7 @@ pub(super) fn config(
         fields.take("reset_header"),
         problems,
     );
-    let tokens = tokens(fields.take("tokens"), outside, problems);
+    let tokens = tokens::read(fields.take("tokens"), outside, problems);
     let tls_client_ca = client_ca(&mut fields, problems);
     let tls = tls_files(&mut fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
@@ -76,6 +76,8 @@ pub(super) fn config(
     let max_connections = number(fields.take("max_connections"), 1, 1 << 30, problems);
     let log = log(&mut fields, problems);
     fields.done(problems);
+    let named = named_variables(&node);
+    variables::check(&outside.variables, &named, &mut notes, problems);
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
@@ -150,6 +152,23 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
         value: Value::Map(entries),
         place: written.place,
     })
+}
+
+/// The environment variables that the document names in `token_env` and `secret_env`, at any depth.
+fn named_variables(node: &Node) -> Vec<String> {
+    match &node.value {
+        Value::Map(entries) => {
+            let named = entries.iter().flat_map(|entry| match &entry.value.value {
+                Value::Scalar(name) if matches!(&*entry.key, "token_env" | "secret_env") => {
+                    vec![name.text.clone()]
+                }
+                _ => named_variables(&entry.value),
+            });
+            named.collect()
+        }
+        Value::List(items) => items.iter().flat_map(named_variables).collect(),
+        Value::Null | Value::Scalar(_) => Vec::new(),
+    }
 }
 
 /// Lists are written with commas outside of a file, and of a map its one value.
@@ -288,115 +307,6 @@ fn headers(names: Taken<'_>, reset: Taken<'_>, problems: &mut Problems) -> Heade
     settings
 }
 
-fn tokens(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> Vec<Token> {
-    let mut tokens: Vec<Token> = Vec::new();
-    if let Some((spot, node)) = taken {
-        let Value::List(items) = &node.value else {
-            problems.error(&node.place, &spot, "this must be a list of tokens, each `{name: ..., token_file: ..., scopes: [read, write, check]}`");
-            return tokens;
-        };
-        for (index, item) in items.iter().enumerate() {
-            let Some(read) = read_token(item, &spot.item(index), outside, problems) else {
-                continue;
-            };
-            if tokens.iter().any(|other| other.name == read.name) {
-                problems.error(
-                    &item.place,
-                    &spot.item(index),
-                    format!(
-                        "two tokens have the name `{}`; give each its own",
-                        read.name
-                    ),
-                );
-            }
-            tokens.push(read);
-        }
-    }
-    let secret = (outside.environment)("TIDEGATE_TOKEN").unwrap_or_default();
-    let secret = secret.trim().to_owned();
-    if !secret.is_empty() {
-        tokens.push(Token {
-            name: "TIDEGATE_TOKEN".to_owned(),
-            secret,
-            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
-        });
-    }
-    tokens
-}
-
-fn read_token(
-    node: &Node,
-    spot: &Spot,
-    outside: &Outside<'_>,
-    problems: &mut Problems,
-) -> Option<Token> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
-    let name = fields.take("name");
-    let file = fields.take("token_file");
-    let variable = fields.take("token_env");
-    let scopes = fields.take("scopes");
-    fields.done(problems);
-    let (Some((name_spot, name)), Some((scopes_spot, scopes))) = (name, scopes) else {
-        problems.error(
-            &node.place,
-            spot,
-            "a token needs a `name`, its `scopes`, and a `token_file` or a `token_env`",
-        );
-        return None;
-    };
-    let name = name_spot.text(name, problems)?;
-    let words = [
-        ("read", Scope::Read),
-        ("write", Scope::Write),
-        ("check", Scope::Check),
-    ];
-    let items = scopes_spot.items(scopes, problems);
-    if items.is_empty() {
-        let message =
-            "a token without scopes opens nothing; give one or more of `read`, `write`, `check`";
-        problems.error(&scopes.place, &scopes_spot, message);
-    }
-    let scopes: Vec<Scope> = items
-        .into_iter()
-        .filter_map(|(spot, node)| spot.one_of(node, &words, problems))
-        .collect();
-    let secret = match (file, variable) {
-        (Some((spot, node)), None) => spot.parsed(node, secret_in_file, problems)?,
-        (None, Some((spot, node))) => {
-            let read = |name: &str| {
-                let value = (outside.environment)(name).unwrap_or_default();
-                let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
-                value
-                    .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
-            };
-            spot.parsed(node, read, problems)?
-        }
-        _ => {
-            problems.error(
-                &node.place,
-                spot,
-                "give either a `token_file` or a `token_env`",
-            );
-            return None;
-        }
-    };
-    Some(Token {
-        name: name.to_owned(),
-        secret,
-        scopes,
-    })
-}
-
-fn secret_in_file(path: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;
-    let secret = text.trim();
-    if secret.is_empty() {
-        return Err(format!("there is no token in `{path}`"));
-    }
-    Ok(secret.to_owned())
-}
-
 fn client_ca(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
     let taken = fields.take("tls_client_ca");
     if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
@@ -437,15 +347,33 @@ fn log(fields: &mut Fields<'_>, problems: &mut Problems) -> LogSettings {
     let json = fields
         .take("log_format")
         .and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    let level = |text: &str| match text.parse::<tracing_subscriber::filter::Targets>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!(
-            "`{text}` is no level of logs: {error}; write for example `info` or `debug`"
-        )),
-    };
-    let level = parsed(fields.take("log_level"), level, problems);
+    let level = parsed(fields.take("log_level"), log_level, problems);
     LogSettings {
         json: json.unwrap_or(false),
         level: level.unwrap_or_else(|| "info".to_owned()),
+    }
+}
+
+/// A level, or directives that each name a target and a level. A word that is neither would be taken for a
+/// target and silence everything else.
+fn log_level(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    let refused = |part: &str| {
+        format!(
+            "`{part}` is not a log level; write one of `error`, `warn`, `info`, `debug`, `trace` and `off`, or levels by target such as `info,tidegate_server=debug`"
+        )
+    };
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    for directive in text.split(',').map(str::trim) {
+        let level = directive
+            .rsplit_once('=')
+            .map_or(directive, |(_, level)| level.trim());
+        if !is_level(level) {
+            return Err(refused(directive));
+        }
+    }
+    match text.parse::<tracing_subscriber::filter::Targets>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{}: {error}", refused(text))),
     }
 }

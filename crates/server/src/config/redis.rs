@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
-use tidegate_redis::{RedisSettings, RedisTls, RedisUrl, UrlError};
+use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
 use super::read::{Taken, parsed, span};
 use super::{Outside, secret};
@@ -19,7 +19,7 @@ const OF_SENTINELS: [&str; 2] = ["redis_sentinel_user", "redis_sentinel_password
 const OF_TLS: [&str; 3] = ["redis_ca", "redis_cert", "redis_key"];
 
 /// Settings that mean something only to a server that shares a Redis, and do no harm to others.
-const SHARED_ONLY: [&str; 2] = ["instances", "secret_attributes"];
+const SHARED_ONLY: [&str; 3] = ["namespace", "instances", "secret_attributes"];
 
 pub(super) fn read(
     fields: &mut Fields<'_>,
@@ -37,6 +37,8 @@ pub(super) fn read(
                 notes.push(format!("the setting `{key}` has no effect without `redis`"));
             }
         }
+        // Checked all the same: a server without Redis may get one later.
+        parsed(fields.take("namespace"), namespace, problems);
         return None;
     };
     if fields.key("max_keys").is_some() {
@@ -47,6 +49,7 @@ pub(super) fn read(
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     let (is_tls, is_sentinel) = (scheme.starts_with("rediss"), scheme.ends_with("+sentinel"));
     let url = spot.parsed(node, url, problems);
+    let namespace = parsed(fields.take("namespace"), namespace, problems);
     let user = name(fields.take("redis_user"), problems);
     let password = secret::read(fields, "redis_password_file", outside, problems);
     let tls = if is_tls {
@@ -79,6 +82,7 @@ pub(super) fn read(
         sentinel_user,
         sentinel_password: sentinel_password.map(|password| password.text().to_owned()),
         tls,
+        namespace,
         deadline: deadline.unwrap_or(defaults.deadline),
         ..defaults
     })
@@ -107,6 +111,11 @@ fn url(text: &str) -> Result<RedisUrl, String> {
 fn name(taken: Taken<'_>, problems: &mut Problems) -> Option<String> {
     let (spot, node) = taken?;
     spot.text(node, problems).map(str::to_owned)
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    text.parse()
+        .map_err(|error: NamespaceError| error.to_string())
 }
 
 fn deadline(text: &str) -> Result<Duration, String> {

@@ -126,6 +126,12 @@ pub const SETTINGS: [Setting; 52] = [
         "the Redis or Valkey that servers share; none: each counts for itself",
     ),
     setting(
+        "namespace",
+        Some("TIDEGATE_NAMESPACE"),
+        None,
+        "what separates this deployment from others in the same Redis; none",
+    ),
+    setting(
         "redis_user",
         Some("TIDEGATE_REDIS_USER"),
         None,

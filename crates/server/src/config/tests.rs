@@ -16,6 +16,10 @@ fn load(
     };
     let outside = Outside {
         environment: &environment,
+        variables: variables
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
         flags: all,
     };
     Config::load(&outside).map_err(|error| error.to_string())

@@ -32,7 +32,7 @@ pub enum DataDirError {
     },
     /// The user that the server runs as may not do this, or nobody may.
     #[error(
-        "no permission to {doing} `{}`; let the user that Tidegate runs as read and write there, \
+        "no permission to {doing} `{}` ({source}); let the user that Tidegate runs as read and write there, \
          or give another --data-dir",
         path.display()
     )]
@@ -46,7 +46,7 @@ pub enum DataDirError {
     },
     /// The disk, the quota or the allowed size of a file is used up. Nothing was changed.
     #[error(
-        "no room to {doing} `{}`; nothing was changed; free some space or raise the quota",
+        "no room to {doing} `{}` ({source}); nothing was changed; free some space or raise the quota",
         path.display()
     )]
     Full {
@@ -58,7 +58,7 @@ pub enum DataDirError {
         source: io::Error,
     },
     /// The system failed in another way.
-    #[error("cannot {doing} `{}`", path.display())]
+    #[error("cannot {doing} `{}`: {source}; give another --data-dir if this cannot be changed", path.display())]
     Io {
         /// What was tried.
         doing: &'static str,

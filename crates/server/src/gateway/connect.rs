@@ -9,10 +9,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -21,6 +18,7 @@ use super::capacity::OpenConnection;
 use super::http1::{Http1, Stream};
 use super::request_body::RequestBody;
 use super::upstream::Upstream;
+use crate::client_tls;
 use crate::config::UpstreamScheme;
 use crate::listen::TlsError;
 
@@ -51,21 +49,7 @@ pub(super) type NotSent = TrySendError<Request<RequestBody>>;
 
 impl Connector {
     pub(super) fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        match authorities {
-            // They were read before, when the configuration was.
-            Some(pem) => {
-                let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-                roots.add_parsable_certificates(certificates);
-            }
-            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        }
-        let mut config =
-            ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_safe_default_protocol_versions()
-                .map_err(TlsError::Setup)?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
+        let mut config = client_tls::trusting(authorities)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let http1 = TlsConnector::from(Arc::new(config.clone()));
         config.alpn_protocols.insert(0, b"h2".to_vec());

@@ -2,9 +2,10 @@
 //! machine administrates with the token that the server made.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
@@ -21,7 +22,9 @@ const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the conf
 
 /// Who may do what.
 pub(crate) struct Access {
-    tokens: Vec<Token>,
+    /// Those that are configured. Their number never changes, their secrets may.
+    tokens: ArcSwap<Vec<Token>>,
+    is_configured: bool,
     /// The token that the server made, if none is configured and it could be made.
     made: ArcSwapOption<Token>,
     pub(crate) refusals: TokenRefusals,
@@ -56,7 +59,8 @@ pub(crate) struct Caller {
 impl Access {
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
         Self {
-            tokens,
+            is_configured: !tokens.is_empty(),
+            tokens: ArcSwap::from_pointee(tokens),
             made: ArcSwapOption::empty(),
             refusals: TokenRefusals::new(),
         }
@@ -67,16 +71,40 @@ impl Access {
         self.made.store(Some(Arc::new(Token {
             name: crate::data_dir::made_token::FILE.to_owned(),
             secret,
+            file: None,
             scopes: vec![Scope::Read, Scope::Write, Scope::Check],
         })));
     }
 
+    /// The name of each configured token that is kept in a file, and that file.
+    pub(crate) fn token_files(&self) -> Vec<(String, PathBuf)> {
+        let tokens = self.tokens.load();
+        let in_file = |token: &Token| Some((token.name.clone(), token.file.clone()?));
+        tokens.iter().filter_map(in_file).collect()
+    }
+
+    /// From now on the configured token with this name has this secret. Whether it had another.
+    pub(crate) fn set_secret(&self, name: &str, secret: &str) -> bool {
+        let is_new = |token: &Token| token.name == name && token.secret != secret;
+        if !self.tokens.load().iter().any(is_new) {
+            return false;
+        }
+        self.tokens.rcu(|tokens| {
+            let mut tokens = Vec::clone(tokens);
+            for token in tokens.iter_mut().filter(|token| token.name == name) {
+                secret.clone_into(&mut token.secret);
+            }
+            tokens
+        });
+        true
+    }
+
     /// Whether a check or a lease may be asked for. With no token configured, every caller may.
     pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), Problem> {
-        if self.tokens.is_empty() {
+        if !self.is_configured {
             return Ok(());
         }
-        self.with_token(parts, &self.tokens, &[Scope::Check])
+        self.with_token(parts, &self.tokens.load(), &[Scope::Check])
             .map(drop)
     }
 
@@ -91,8 +119,8 @@ impl Access {
     }
 
     fn may_administrate(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
-        if !self.tokens.is_empty() {
-            return self.with_token(parts, &self.tokens, scopes);
+        if self.is_configured {
+            return self.with_token(parts, &self.tokens.load(), scopes);
         }
         if let Some(why) = this_machine::refusal(parts) {
             let problem = format!("{why}; {ADVICE} to administrate from elsewhere");
@@ -125,7 +153,7 @@ impl Access {
         };
         let token = self.opens(&asked, tokens, scopes);
         let token = token.map_err(|refused| match refused {
-            Refused::None if self.tokens.is_empty() => Problem::unauthorized(
+            Refused::None if !self.is_configured => Problem::unauthorized(
                 "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
             ),
             Refused::None => Problem::unauthorized(
@@ -143,12 +171,13 @@ impl Access {
 
     /// Whether nobody may ask without a token.
     pub(crate) fn wants_tokens(&self) -> bool {
-        !self.tokens.is_empty()
+        self.is_configured
     }
 
     /// Whether a caller may check with the secret that it has shown, if it has.
     pub(crate) fn may_check_with(&self, asked: &Asked<'_>) -> Result<(), Refused> {
-        self.opens(asked, &self.tokens, &[Scope::Check]).map(drop)
+        let tokens = self.tokens.load();
+        self.opens(asked, &tokens, &[Scope::Check]).map(drop)
     }
 
     /// The token with this secret, if it has one of the scopes. What is refused is counted.
@@ -262,6 +291,7 @@ pub(super) mod tests {
         let token = Token {
             name: "ops".to_owned(),
             secret: "configured".to_owned(),
+            file: None,
             scopes: vec![Scope::Write],
         };
         let access = Access::new(vec![token]);
@@ -289,6 +319,7 @@ pub(super) mod tests {
         let token = |name: &str, scopes: &[Scope]| Token {
             name: name.to_owned(),
             secret: format!("secret-of-{name}"),
+            file: None,
             scopes: scopes.to_vec(),
         };
         let access = Access::new(vec![

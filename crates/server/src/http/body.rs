@@ -7,6 +7,8 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use tidegate::document::Node;
 
 use super::problem::Problem;
@@ -43,9 +45,51 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> 
     }
 }
 
-/// What a body says, as JSON of a known form.
+/// What a body says, as a JSON object of a known form.
 pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+    if let Some(found) = other_than_object(body) {
+        let detail = format!("the body must be a JSON object, not {found}");
+        return Err(Problem::bad_request(detail));
+    }
     serde_json::from_slice(body).map_err(|error| not_json(&error, body))
+}
+
+/// What a part of a body says, such as `checks[0]`: a JSON object of a known form.
+pub(super) fn parse_part<'b, T: Deserialize<'b>>(
+    part: &'b RawValue,
+    name: impl Fn() -> String,
+) -> Result<T, Problem> {
+    if let Some(found) = other_than_object(part.get().as_bytes()) {
+        let detail = format!("{} must be a JSON object, not {found}", name());
+        return Err(Problem::bad_request(detail));
+    }
+    serde_json::from_str(part.get()).map_err(|error| {
+        Problem::bad_request(format!("{} is not as it should be: {error}", name()))
+    })
+}
+
+/// Reads the body of a call that needs none. One that comes is an object all the same.
+pub(super) async fn read_unused(body: Incoming) -> Result<(), Problem> {
+    let body = read(body, SMALL).await?;
+    if body.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    parse::<IgnoredAny>(&body).map(drop)
+}
+
+/// What JSON is that is not an object. The derived readers of objects would take an array by position.
+fn other_than_object(json: &[u8]) -> Option<&'static str> {
+    let found = match json.trim_ascii_start().first()? {
+        b'{' => return None,
+        b'[' => "an array",
+        b'"' => "a string",
+        b't' | b'f' => "a boolean",
+        b'n' => "null",
+        _ => "a number",
+    };
+    // What is not JSON at all is reported as that.
+    let is_json = serde_json::from_slice::<IgnoredAny>(json).is_ok();
+    is_json.then_some(found)
 }
 
 /// A body as a document, for rules.

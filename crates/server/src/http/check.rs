@@ -72,11 +72,10 @@ pub(super) async fn batch(
     }
     let mut asked: Vec<Attributes<'_>> = Vec::with_capacity(batch.checks.len());
     for (index, check) in batch.checks.iter().enumerate() {
-        let question: Question<'_> = serde_json::from_str(check.get()).map_err(|error| {
-            Problem::bad_request(format!("checks[{index}] is not as it should be: {error}"))
-        })?;
+        let part = || format!("checks[{index}]");
+        let question: Question<'_> = body::parse_part(check, part)?;
         let attributes = question.attributes(server.trust_timestamps);
-        asked.push(attributes.map_err(|problem| problem.in_part(&format!("checks[{index}]")))?);
+        asked.push(attributes.map_err(|problem| problem.in_part(&part()))?);
     }
     let steps = condition_steps(&server.gate.rules(), &asked);
     if steps > MAX_CONDITION_STEPS {

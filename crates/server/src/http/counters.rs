@@ -62,8 +62,14 @@ fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String 
 }
 
 /// `DELETE /v1/leases/{id}`: the request that held it is done.
-pub(super) async fn release(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Problem> {
+pub(super) async fn release(
+    server: &Server,
+    parts: &Parts,
+    id: &str,
+    body: Incoming,
+) -> Result<Reply, Problem> {
     server.access.may_check(parts)?;
+    body::read_unused(body).await?;
     let lease = lease(id)?;
     if server.gate.release(lease).await? {
         return Ok(super::no_content());
@@ -72,8 +78,14 @@ pub(super) async fn release(server: &Server, parts: &Parts, id: &str) -> Result<
 }
 
 /// `PUT /v1/leases/{id}`: the request that holds it goes on.
-pub(super) async fn renew(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Problem> {
+pub(super) async fn renew(
+    server: &Server,
+    parts: &Parts,
+    id: &str,
+    body: Incoming,
+) -> Result<Reply, Problem> {
     server.access.may_check(parts)?;
+    body::read_unused(body).await?;
     let lease = lease(id)?;
     if server.gate.renew(lease).await? {
         return Ok(super::no_content());

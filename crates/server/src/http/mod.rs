@@ -8,6 +8,7 @@ mod answer;
 mod authorize;
 mod body;
 mod check;
+mod conditional;
 mod counters;
 mod number;
 mod openapi;
@@ -89,8 +90,8 @@ async fn dispatch(
         Call::History => rules::history(server, parts).await,
         Call::RollBack => rules::roll_back(server, parts, body).await,
         Call::Reset => counters::reset(server, parts, body).await,
-        Call::ReleaseLease(id) => counters::release(server, parts, id).await,
-        Call::RenewLease(id) => counters::renew(server, parts, id).await,
+        Call::ReleaseLease(id) => counters::release(server, parts, id, body).await,
+        Call::RenewLease(id) => counters::renew(server, parts, id, body).await,
         Call::Health => Ok(probes::health()),
         Call::Readiness => Ok(probes::readiness(server).await),
         Call::Metrics => Ok(probes::metrics(server, parts)),

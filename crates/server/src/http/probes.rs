@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 use tidegate::rules::{Mode, OnStoreFailure, Rule};
+use tidegate_redis::Health;
 
 use super::problem::Reply;
 use crate::server::Server;
@@ -21,25 +22,35 @@ pub(super) fn health() -> Reply {
 /// `GET /readyz`: requests can be decided. The body says what is wrong.
 ///
 /// A server without its store is still of use if every rule goes on without it: if all servers were
-/// taken out of service together, an outage of Redis would be one of everything behind them.
+/// taken out of service together, an outage of Redis would be one of everything behind them. The same holds for
+/// a Cluster that has lost a master: the others decide their keys exactly.
 pub(super) async fn readiness(server: &Server) -> Reply {
-    let store = server.store_problem().await;
+    let store = server.store_health().await;
     let rules = server.gate.rules();
     let status = if server.is_draining() {
         "draining"
     } else if !server.book.has_rules() {
         "not ready"
-    } else if store.is_none() {
+    } else if store == Health::Whole {
         "ready"
-    } else if rules.iter().all(goes_on) {
+    } else if matches!(store, Health::Part(_)) || rules.iter().all(goes_on) {
         "degraded"
     } else {
         "not ready"
     };
+    let mut warnings = server.warnings();
+    if let Health::Part(problem) = &store {
+        warnings.push(format!(
+            "a part of Redis does not answer, and its keys are decided without it: {problem}"
+        ));
+    }
     let body = json!({
         "status": status,
-        "store": store.as_deref().unwrap_or("ok"),
-        "warnings": server.warnings(),
+        "store": match &store {
+            Health::Whole => "ok",
+            Health::Part(problem) | Health::Down(problem) => problem,
+        },
+        "warnings": warnings,
         "rules": {
             "source": server.book.source(),
             "version": server.book.version(),

@@ -136,28 +136,33 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
     }
 }
 
-/// Unix seconds, exactly; what is less than a microsecond is cut.
+/// Unix seconds, exactly; what is less than a microsecond is cut, whichever form the number has.
 fn read_timestamp(text: &str) -> Option<Timestamp> {
     let number: f64 = text.parse().ok()?;
     if number < 0.0 {
         return None;
     }
-    let text = if text.contains(['e', 'E']) {
-        // Written by a program that prefers this form; exact where a double is.
-        &format!("{number:.6}")
-    } else {
-        text
-    };
     // To JSON, minus zero is zero.
     let text = text.strip_prefix('-').unwrap_or(text);
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let decimals = decimals.get(..6).unwrap_or(decimals);
-    if whole.len() > 10 {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, decimals].concat();
+    let significant = digits.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some(Timestamp::EPOCH);
+    }
+    // How many significant digits stand before the point, and how many down to the microsecond.
+    let leading = i64::try_from(digits.len() - significant.len()).ok()?;
+    let point = i64::try_from(whole.len()).ok()? - leading + i64::from(exponent);
+    if point > 10 {
         return None;
     }
-    let whole: u64 = whole.parse().ok()?;
-    let fraction: u64 = format!("{decimals:0<6}").parse().ok()?;
-    let micros = whole.checked_mul(1_000_000)?.checked_add(fraction)?;
+    let kept = usize::try_from(point + 6).unwrap_or(0);
+    let cut = significant.get(..kept).unwrap_or(significant);
+    let micros: u64 = format!("0{cut:0<kept$}").parse().ok()?;
     let at = Timestamp::from_micros(micros);
     (at.as_micros() == micros).then_some(at)
 }
@@ -183,6 +188,12 @@ mod tests {
             ("-0.0",                Some(0)),
             ("-0.0000001",          None),
             ("1e-7",                Some(0)),
+            ("1.79477000012345678e9", Some(1_794_770_000_123_456)),
+            ("17947700001234569E-7", Some(1_794_770_000_123_456)),
+            ("0.00179477e+12",      Some(1_794_770_000_000_000)),
+            ("19e-7",               Some(1)),
+            ("0e999999999",         Some(0)),
+            ("1e-400",              Some(0)),
             ("-1",                  None),
             ("9007199255",          None),
             ("99999999999",         None),

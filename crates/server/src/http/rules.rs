@@ -13,6 +13,7 @@ use tidegate::Timestamp;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
+use super::conditional::not_modified;
 use super::number::whole;
 use super::problem::{Problem, Reply};
 use super::{body, json};
@@ -22,7 +23,8 @@ use crate::server::Server;
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
-    Ok(whole_set(server))
+    let tag = etag(&server.gate.rules().written());
+    Ok(not_modified(&parts.headers, &tag).unwrap_or_else(|| whole_set(server)))
 }
 
 /// The version that a body says it was made from, so that what was read can be sent back as it is.
@@ -66,7 +68,8 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Pro
     super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    Ok(one(StatusCode::OK, rule))
+    let tag = etag_of(rule);
+    Ok(not_modified(&parts.headers, &tag).unwrap_or_else(|| one(StatusCode::OK, rule)))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> Reply {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::listen::TlsError;
+
 /// A file about clients that cannot be used. No key or secret is in its message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +19,9 @@ pub enum IdentityError {
     /// The table of clients is not as it should be.
     #[error("{0}")]
     Clients(String),
+    /// Keys cannot be fetched with TLS.
+    #[error(transparent)]
+    Tls(TlsError),
     /// There is no key in it that tokens could be verified with.
     #[error("cannot use the key in `{}`: {problem}", file.display())]
     Key {

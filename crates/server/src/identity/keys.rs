@@ -14,6 +14,9 @@ use crate::config::{JwtKey, JwtSettings};
 /// What an HMAC key should have at least, in bytes.
 const GOOD_SECRET: usize = 32;
 
+/// What is wrong with keys none of which may be used.
+const NONE_FITS: &str = "no key in it can be used with any of `jwt.algorithms`";
+
 /// The keys of a server.
 #[derive(Default)]
 pub(super) struct Keys(Vec<Key>);
@@ -44,7 +47,35 @@ impl Keys {
             JwtKey::JwksFile(file) => {
                 of_set(&read(file)?).map_err(|problem| IdentityError::key(file, problem))?
             }
+            // They come later.
+            JwtKey::JwksUrl { .. } => Vec::new(),
         };
+        let keys = Self::fitting(settings, found);
+        match (keys.0.is_empty(), settings.key.file()) {
+            (true, Some(file)) => Err(IdentityError::key(file, NONE_FITS)),
+            _ => Ok(keys),
+        }
+    }
+
+    /// Those of a set that was fetched, of which there is at least one. What anybody can fetch is no secret, so
+    /// only public keys count.
+    pub(super) fn of_fetched(settings: &JwtSettings, set: &[u8]) -> Result<Self, String> {
+        let mut found = of_set(set)?;
+        found.retain(|(_, key, _)| key.family() != AlgorithmFamily::Hmac);
+        let keys = Self::fitting(settings, found);
+        if keys.0.is_empty() {
+            return Err(NONE_FITS.to_owned());
+        }
+        Ok(keys)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Those of them that may be used by the settings.
+    fn fitting(settings: &JwtSettings, found: Vec<Found>) -> Self {
         let fits = |algorithm: &Algorithm| {
             settings.algorithms.is_empty() || settings.algorithms.contains(algorithm)
         };
@@ -60,13 +91,7 @@ impl Keys {
                 });
             }
         }
-        match (keys.is_empty(), settings.key.file()) {
-            (true, Some(file)) => Err(IdentityError::key(
-                file,
-                "no key in it can be used with any of `jwt.algorithms`",
-            )),
-            _ => Ok(Self(keys)),
-        }
+        Self(keys)
     }
 
     /// Those that a token may be signed with that names this one, or none. A key without a name may be

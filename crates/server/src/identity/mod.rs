@@ -8,7 +8,9 @@
 mod clients;
 mod cookies;
 mod error;
+mod fetch;
 mod keys;
+mod remote_keys;
 mod source;
 mod spelling;
 mod tokens;
@@ -17,6 +19,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
@@ -26,8 +29,10 @@ use tidegate::{AttributeError, AttributeValue, Attributes};
 use tidegate_tower::{ForwardedHeader, RateLimitLayer, UnderscoreHeaders};
 
 use crate::config::{IdentifySettings, Source};
+use crate::data_dir::LockedDir;
 use clients::{Client, Clients};
 pub use error::IdentityError;
+use remote_keys::RemoteKeys;
 pub(crate) use source::parameter;
 pub(crate) use tokens::Refusals;
 use tokens::Tokens;
@@ -214,10 +219,40 @@ impl Identity {
         }
         if let Some(tokens) = &self.tokens {
             match tokens.reload() {
+                // Logged when they have come.
+                Ok(()) if tokens.remote().is_some() => {}
                 Ok(()) => tracing::info!("the keys of tokens were read again"),
                 Err(error) => tracing::error!("the keys of tokens stay as they were: {error}"),
             }
         }
+    }
+
+    /// Fetches the keys of tokens for the first time, if they are fetched. The time until the next.
+    pub(crate) async fn first_fetch(&self, data: Option<&Arc<LockedDir>>) -> Duration {
+        match &self.tokens {
+            Some(tokens) => tokens.first_fetch(data).await,
+            None => Duration::MAX,
+        }
+    }
+
+    /// Fetches them again and again, `next` from now for the first time. Never ends.
+    pub(crate) async fn keep_fetching(&self, next: Duration, data: Option<&Arc<LockedDir>>) {
+        match &self.tokens {
+            Some(tokens) => tokens.keep_fetching(next, data).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How often the keys of tokens were fetched, and how often that failed; none if they are not fetched.
+    pub(crate) fn fetches(&self) -> Option<(u64, u64)> {
+        let remote = self.tokens.as_ref().and_then(Tokens::remote);
+        remote.map(RemoteKeys::fetches)
+    }
+
+    /// What should be looked at, for those who ask whether the server is ready.
+    pub(crate) fn warnings(&self) -> Option<String> {
+        let remote = self.tokens.as_ref().and_then(Tokens::remote);
+        remote.and_then(RemoteKeys::warning)
     }
 
     /// How often tokens were refused, by reason.

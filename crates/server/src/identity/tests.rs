@@ -36,6 +36,7 @@ impl Place {
         let file = self.0.path().join("tidegate.yaml");
         let outside = Outside {
             environment: &|name| (name == "JWT_SECRET").then(|| SECRET.to_owned()),
+            variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
         };
         let config = Config::load(&outside).map_err(|error| error.to_string())?;
@@ -71,7 +72,7 @@ fn known(identity: &Identity, list: &[(&'static str, &str)], query: &str) -> Str
 }
 
 /// What an identity that takes `sub` knows of the bearer of a token.
-fn bearer(identity: &Identity, token: &str) -> String {
+pub(super) fn bearer(identity: &Identity, token: &str) -> String {
     known(
         identity,
         &[("authorization", &format!("Bearer {token}"))],
@@ -79,7 +80,7 @@ fn bearer(identity: &Identity, token: &str) -> String {
     )
 }
 
-fn refused(identity: &Identity) -> Vec<(&'static str, u64)> {
+pub(super) fn refused(identity: &Identity) -> Vec<(&'static str, u64)> {
     identity.refusals().unwrap().iter().collect()
 }
 
@@ -100,7 +101,7 @@ fn secret_token(claims: &Value) -> String {
     )
 }
 
-fn alice() -> Value {
+pub(super) fn alice() -> Value {
     json!({"sub": "alice", "exp": from_now(60)})
 }
 
@@ -321,7 +322,7 @@ fn a_token_that_does_not_verify_is_none_and_is_counted() {
     let table = [
         ("malformed",       "nonsense".to_owned()),
         ("malformed",       "a.b.c".to_owned()),
-        ("malformed",       unsigned),
+        ("algorithm",       unsigned),
         ("malformed",       critical),
         ("too_long",        "x".repeat(10_000)),
         ("algorithm",       token(Algorithm::EdDSA, &ed_key(), &good)),
@@ -557,6 +558,9 @@ fn settings_that_cannot_be_right_are_told() {
         ("jwt: {key_file: a, jwks_file: b}",                    "give one of `key_file`"),
         ("jwt: {secret_env: NONE}",                             "`NONE` is not set or empty"),
         ("jwt: {key_file: a, algorithms: [none]}",              "`none` is none of RS256"),
+        ("jwt: {jwks_url: http://issuer.example/k}",            "write an `https://` URL"),
+        ("jwt: {jwks_url: https://a/k, jwks_file: b}",          "give one of `key_file`"),
+        ("jwt: {jwks_file: a, jwks_ca: b}",                     "field `jwt.jwks_ca`"),
         ("jwt: {key_file: a, leeway: 2h}",                      "give at most `1h`"),
         ("jwt: {key_file: a, from: {query: token}}",            "a token comes from"),
         ("jwt: {secret: abc}",                                  "unknown key `secret`"),

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use base64::Engine as _;
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::{decode, decode_header};
+use jsonwebtoken::{Algorithm, decode, decode_header};
 use serde_json::{Map, Value};
 
 use super::IdentityError;
+use super::fetch::Fetcher;
 use super::keys::Keys;
-use crate::config::{JwtSettings, Source};
+use super::remote_keys::RemoteKeys;
+use crate::config::{JwtKey, JwtSettings, Source};
 
 /// The longest token that is looked at, in bytes.
 const LONGEST: usize = 8 * 1024;
@@ -23,6 +26,8 @@ const MOST_TRIED: usize = 4;
 pub(super) struct Tokens {
     settings: JwtSettings,
     keys: ArcSwap<Keys>,
+    /// Where the keys come from, if they are fetched.
+    remote: Option<RemoteKeys>,
     refusals: Refusals,
 }
 
@@ -111,16 +116,41 @@ impl Refusals {
 
 impl Tokens {
     pub(super) fn open(settings: JwtSettings) -> Result<Self, IdentityError> {
+        let remote = match &settings.key {
+            JwtKey::JwksUrl { url, ca } => {
+                let fetcher = Fetcher::new(url.clone(), ca.as_deref());
+                Some(RemoteKeys::new(fetcher.map_err(IdentityError::Tls)?))
+            }
+            _ => None,
+        };
         Ok(Self {
             keys: ArcSwap::from_pointee(Keys::read(&settings)?),
             settings,
+            remote,
             refusals: Refusals::default(),
         })
     }
 
+    /// Reads the keys again, or has them fetched soon.
     pub(super) fn reload(&self) -> Result<(), IdentityError> {
-        self.keys.store(Arc::new(Keys::read(&self.settings)?));
+        match &self.remote {
+            Some(remote) => remote.ask(),
+            None => self.put(Keys::read(&self.settings)?),
+        }
         Ok(())
+    }
+
+    /// From now on these are the keys.
+    pub(super) fn put(&self, keys: Keys) {
+        self.keys.store(Arc::new(keys));
+    }
+
+    pub(super) fn remote(&self) -> Option<&RemoteKeys> {
+        self.remote.as_ref()
+    }
+
+    pub(super) fn settings(&self) -> &JwtSettings {
+        &self.settings
     }
 
     /// Where a request has its token.
@@ -138,6 +168,9 @@ impl Tokens {
             Ok(claims) => Some(claims),
             Err(refusal) => {
                 self.refusals.count(refusal);
+                if let (Refusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
+                    remote.miss();
+                }
                 tracing::debug!(reason = refusal.name(), "a token was refused");
                 None
             }
@@ -148,7 +181,7 @@ impl Tokens {
         if token.len() > LONGEST {
             return Err(Refusal::TooLong);
         }
-        let header = decode_header(token)?;
+        let header = decode_header(token).map_err(|error| unreadable(token, error))?;
         // What has to be understood, and is not.
         if header.crit.is_some() {
             return Err(Refusal::Malformed);
@@ -173,6 +206,24 @@ impl Tokens {
             }
         }
         Err(refusal)
+    }
+}
+
+/// Why the header of a token cannot be read: it names an algorithm that is not supported, such as `none`, or it is
+/// malformed.
+fn unreadable(token: &str, error: Error) -> Refusal {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
+    let header = header
+        .ok()
+        .and_then(|header| serde_json::from_slice(&header).ok());
+    let header: Option<Map<String, Value>> = header;
+    let algorithm = header
+        .as_ref()
+        .and_then(|header| header.get("alg")?.as_str());
+    match algorithm.map(str::parse::<Algorithm>) {
+        Some(Err(_)) => Refusal::Algorithm,
+        _ => error.into(),
     }
 }
 

@@ -195,6 +195,18 @@ fn register_identity(registry: &mut Registry, server: &Server) {
         "Tokens of clients that were not believed, by reason",
         refused,
     );
+    if let Some((fetched, failed)) = server.identity.fetches() {
+        let fetches = Family::<Labels<1>, Counter>::default();
+        for (result, count) in [("ok", fetched), ("failed", failed)] {
+            let labels = [("result", result.to_owned())];
+            fetches.get_or_create(&labels).inc_by(count);
+        }
+        registry.register(
+            "jwks_fetches",
+            "Fetches of the keys of tokens, by what came of them",
+            fetches,
+        );
+    }
 }
 
 fn register_store(registry: &mut Registry, server: &Server) {

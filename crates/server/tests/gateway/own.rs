@@ -12,6 +12,7 @@ async fn bind(settings: &str) -> Result<Listeners, String> {
     std::fs::write(&file, settings).unwrap();
     let outside = Outside {
         environment: &|_| None,
+        variables: Vec::new(),
         flags: vec![("config", file.display().to_string())],
     };
     let config = Config::load(&outside).unwrap();

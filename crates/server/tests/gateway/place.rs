@@ -64,6 +64,7 @@ impl Gateway {
         std::fs::write(&config, yaml).unwrap();
         let outside = Outside {
             environment: &|_| None,
+            variables: Vec::new(),
             flags: vec![("config", config.display().to_string())],
         };
         let mut config = Config::load(&outside).unwrap_or_else(|error| panic!("{error}"));

@@ -25,7 +25,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn new(folder: &Path) -> Self {
+    /// Makes them, as files in this folder.
+    pub fn new(folder: &Path) -> Self {
         let authority = authority();
         let write = |name: &str, text: String| {
             let path = folder.join(name);

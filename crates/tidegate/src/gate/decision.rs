@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name};
+use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_to_retry};
 use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome, Retry};
 
 use super::Slots;
@@ -245,6 +245,15 @@ impl Decision {
         let before = self.slots[..self.headline.unwrap_or(0)].iter();
         let headline = before.filter(|slot| !slot.is_shadow).count();
         settings.headers(&items, headline)
+    }
+
+    /// Whole seconds after which the request may come again, as `Retry-After` says it; none if it is allowed, or
+    /// if waiting cannot help.
+    pub fn seconds_to_retry(&self) -> Option<u64> {
+        self.headline()
+            .filter(|headline| !headline.outcome.allowed)?;
+        let charged = self.enforced().map(|answer| (answer.limit, answer.outcome));
+        seconds_to_retry(charged)
     }
 
     /// Counts what each rule said to a request of this front end.

@@ -12,7 +12,7 @@ use tidegate::{Gate, MemoryStore};
 use tidegate_tower::RateLimitLayer;
 use tokio::sync::mpsc;
 
-use super::{gate, left, request, send, status, until};
+use super::{gate, left, request, send, status, text, until};
 
 const PLACES: &str = "- {id: places, per: [], limit: 1, algorithm: concurrency, lease_ttl: 10s}";
 
@@ -45,6 +45,24 @@ async fn a_place_is_held_until_the_body_ends() {
     until(async || left(&gate).await == 1).await;
     assert_eq!(status(&app, request("/")).await, 200);
     drop(answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_of_a_permit_is_one_second() {
+    let gate = gate(PLACES);
+    let (app, _senders) = streaming(&gate);
+    let _held = send(&app, request("/")).await;
+    let denied = send(&app, request("/")).await;
+    assert_eq!(denied.headers()["retry-after"], "1");
+    assert_eq!(denied.headers()["ratelimit"], r#""places";r=0;t=1"#);
+    let body = text(denied).await;
+    assert!(body.contains("try again in 1 second\""), "{body}");
+
+    let mut over_grpc = request("/");
+    let media_type = "application/grpc".parse().unwrap();
+    over_grpc.headers_mut().insert("content-type", media_type);
+    let denied = send(&app, over_grpc).await;
+    assert_eq!(denied.headers()["grpc-retry-pushback-ms"], "1000");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,6 +50,7 @@ async fn start_in(folder: tempfile::TempDir, rules: Option<&str>, settings: &str
     let environment = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
     let config = Config::load(&Outside {
         environment: &environment,
+        variables: Vec::new(),
         flags,
     })
     .unwrap();

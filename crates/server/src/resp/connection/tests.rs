@@ -24,6 +24,7 @@ fn connect() -> Client {
     std::fs::write(&file, "rules: []\n").unwrap();
     let outside = Outside {
         environment: &|_| None,
+        variables: Vec::new(),
         flags: Vec::new(),
     };
     let config = Config::load(&outside).unwrap();

@@ -1,0 +1,157 @@
+//! Deployments that share a Redis and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::{Limit, Request, Scope, Store as _};
+use tidegate_redis::{NewRules, RedisSettings, RedisStore, Written};
+use tidegate_testkit::redis::{Cluster, RedisServer};
+
+use crate::Asked;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn store(url: &str, namespace: Option<&str>) -> RedisStore {
+    let mut settings = RedisSettings::new(url.parse().unwrap());
+    settings.deadline = Duration::from_secs(2);
+    settings.namespace = namespace.map(|name| name.parse().unwrap());
+    let store = RedisStore::open(settings);
+    store.connected(PATIENCE).await.unwrap();
+    store
+}
+
+async fn write_rules(store: &RedisStore, text: &str) -> Written {
+    let new = NewRules {
+        after: 0,
+        text,
+        row: "{}",
+        keep: 3,
+    };
+    store.write_rules(new).await.unwrap()
+}
+
+/// Takes a permit, and returns its lease.
+async fn take_permit(store: &RedisStore) -> tidegate_core::LeaseId {
+    let permits = Asked::new(Scope::new("permits"), &Limit::concurrent(1).unwrap(), "key");
+    let charges = [permits.charge(1)];
+    let lease = store.lease_for(&charges);
+    let request = Request {
+        lease: Some(lease),
+        ..Request::new(&charges)
+    };
+    assert!(store.charge(&request).await.unwrap()[0].allowed);
+    lease
+}
+
+/// Uses everything that a deployment keeps in Redis, in three deployments at once.
+async fn share_nothing(url: &str) {
+    // One is called like a key of a deployment without a namespace.
+    let names = [None, Some("staging"), Some("rules")];
+    let limit: Limit = "5/day".parse().unwrap();
+    let open = Asked::new(Scope::new("per-user"), &limit, "user_42");
+    let leased = Asked::new(Scope::new("leased").leased(), &limit, "user_42");
+    let secret = Asked::new(Scope::new("secret").with_secret_keys(), &limit, "user_42");
+    let mut leases = Vec::new();
+    let mut stores = Vec::new();
+    for name in names {
+        let store = store(url, name).await;
+        for asked in [&open, &leased, &secret] {
+            let outcome = asked.ask(&store, 1).await.unwrap();
+            let scope = asked.scope.name();
+            assert_eq!(outcome.remaining, 4, "{name:?}: {scope}");
+        }
+        leases.push(take_permit(&store).await);
+        assert_eq!(store.rules_version().await.unwrap(), 0, "{name:?}");
+        assert_eq!(
+            write_rules(&store, name.unwrap_or("none")).await,
+            Written::Version(1)
+        );
+        stores.push(store);
+    }
+    for (store, name) in stores.iter().zip(names) {
+        let text = store.rules_text(1).await.unwrap();
+        assert_eq!(text.as_deref(), Some(name.unwrap_or("none")));
+        tokio::time::timeout(PATIENCE, async {
+            while store.instances().is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .unwrap();
+        assert_eq!(store.instances(), Some(1), "{name:?}");
+    }
+    // A lease is known where it was taken, and nowhere else.
+    assert!(!stores[0].release(leases[1]).await.unwrap());
+    assert!(!stores[1].renew(leases[0]).await.unwrap());
+    for (store, lease) in stores.iter().zip(&leases) {
+        assert!(store.release(*lease).await.unwrap());
+    }
+    // A reset is one here, too.
+    stores[1]
+        .forget(&open.scope, &open.limit, &open.key)
+        .await
+        .unwrap();
+    assert_eq!(open.remaining(&stores[1]).await, 5);
+    assert_eq!(open.remaining(&stores[0]).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_with_namespaces_of_their_own_share_nothing() {
+    let server = RedisServer::start();
+    share_nothing(&server.url()).await;
+    let keys: Vec<String> = server.query(&["KEYS", "*"]);
+    let of = |prefix: &str| keys.iter().filter(|key| key.starts_with(prefix)).count();
+    let (none, staging, rules) = (of("tg:{"), of("tg:staging:{"), of("tg:rules:{"));
+    assert_eq!(none + staging + rules, keys.len(), "{keys:?}");
+    assert!(none > 0 && staging > 0 && rules > 0, "{keys:?}");
+    let open = "tg:staging:{user_42}:per-user:tb:1d".to_owned();
+    assert!(keys.contains(&open), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_in_a_cluster_share_nothing() {
+    share_nothing(&Cluster::start().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_rules_are_announced_within_a_namespace_only() {
+    let server = RedisServer::start();
+    let heard: [Arc<AtomicU64>; 2] = Default::default();
+    let mut stores = Vec::new();
+    for (name, heard) in ["one", "two"].into_iter().zip(&heard) {
+        let store = store(&server.url(), Some(name)).await;
+        let (following, heard) = (store.clone(), Arc::clone(heard));
+        tokio::spawn(async move {
+            let changed = || {
+                heard.fetch_add(1, Ordering::SeqCst);
+            };
+            following.follow_rules(changed).await;
+        });
+        stores.push(store);
+    }
+    let wait_for = |index: usize, times: u64| {
+        let heard = Arc::clone(&heard[index]);
+        tokio::time::timeout(PATIENCE, async move {
+            while heard.load(Ordering::SeqCst) < times {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    };
+    // Each is heard once when it begins to listen.
+    for index in [0, 1] {
+        wait_for(index, 1).await.unwrap();
+    }
+    let mut channels: Vec<String> = server.query(&["PUBSUB", "CHANNELS"]);
+    channels.sort();
+    assert_eq!(channels, ["tg:one:rules", "tg:two:rules"]);
+    write_rules(&stores[0], "[]").await;
+    wait_for(0, 2).await.unwrap();
+    write_rules(&stores[1], "[]").await;
+    wait_for(1, 2).await.unwrap();
+    assert_eq!(
+        heard[1].load(Ordering::SeqCst),
+        2,
+        "it heard of its own rules alone"
+    );
+}

@@ -1,0 +1,29 @@
+//! TLS where this server is the client: whom it trusts.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::listen::TlsError;
+
+/// A configuration that trusts these authorities, the text of a PEM file; the usual ones if there are none.
+pub(crate) fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match authorities {
+        // They were read before, when the configuration was.
+        Some(pem) => {
+            let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+            roots.add_parsable_certificates(certificates);
+        }
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Setup)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(config)
+}

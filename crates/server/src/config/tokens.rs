@@ -1,0 +1,124 @@
+//! The setting `tokens`: who may do what, and where each token is kept.
+
+use std::path::PathBuf;
+
+use tidegate::document::{Fields, Node, Problems, Spot, Value};
+
+use super::read::Taken;
+use super::{Outside, Scope, Token};
+
+pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    if let Some((spot, node)) = taken {
+        let Value::List(items) = &node.value else {
+            problems.error(&node.place, &spot, "this must be a list of tokens, each `{name: ..., token_file: ..., scopes: [read, write, check]}`");
+            return tokens;
+        };
+        for (index, item) in items.iter().enumerate() {
+            let Some(read) = read_token(item, &spot.item(index), outside, problems) else {
+                continue;
+            };
+            if tokens.iter().any(|other| other.name == read.name) {
+                problems.error(
+                    &item.place,
+                    &spot.item(index),
+                    format!(
+                        "two tokens have the name `{}`; give each its own",
+                        read.name
+                    ),
+                );
+            }
+            tokens.push(read);
+        }
+    }
+    let secret = (outside.environment)("TIDEGATE_TOKEN").unwrap_or_default();
+    let secret = secret.trim().to_owned();
+    if !secret.is_empty() {
+        tokens.push(Token {
+            name: "TIDEGATE_TOKEN".to_owned(),
+            secret,
+            file: None,
+            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+        });
+    }
+    tokens
+}
+
+fn read_token(
+    node: &Node,
+    spot: &Spot,
+    outside: &Outside<'_>,
+    problems: &mut Problems,
+) -> Option<Token> {
+    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let name = fields.take("name");
+    let file = fields.take("token_file");
+    let variable = fields.take("token_env");
+    let scopes = fields.take("scopes");
+    fields.done(problems);
+    let (Some((name_spot, name)), Some((scopes_spot, scopes))) = (name, scopes) else {
+        problems.error(
+            &node.place,
+            spot,
+            "a token needs a `name`, its `scopes`, and a `token_file` or a `token_env`",
+        );
+        return None;
+    };
+    let name = name_spot.text(name, problems)?;
+    let words = [
+        ("read", Scope::Read),
+        ("write", Scope::Write),
+        ("check", Scope::Check),
+    ];
+    let items = scopes_spot.items(scopes, problems);
+    if items.is_empty() {
+        let message =
+            "a token without scopes opens nothing; give one or more of `read`, `write`, `check`";
+        problems.error(&scopes.place, &scopes_spot, message);
+    }
+    let scopes: Vec<Scope> = items
+        .into_iter()
+        .filter_map(|(spot, node)| spot.one_of(node, &words, problems))
+        .collect();
+    let mut token_file = None;
+    let secret = match (file, variable) {
+        (Some((spot, node)), None) => {
+            token_file = spot.text(node, problems).map(PathBuf::from);
+            spot.parsed(node, token_in_file, problems)?
+        }
+        (None, Some((spot, node))) => {
+            let read = |name: &str| {
+                let value = (outside.environment)(name).unwrap_or_default();
+                let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+                value
+                    .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
+            };
+            spot.parsed(node, read, problems)?
+        }
+        _ => {
+            problems.error(
+                &node.place,
+                spot,
+                "give either a `token_file` or a `token_env`",
+            );
+            return None;
+        }
+    };
+    Some(Token {
+        name: name.to_owned(),
+        secret,
+        file: token_file,
+        scopes,
+    })
+}
+
+/// The token in a file, without the space around it.
+pub(crate) fn token_in_file(path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;
+    let secret = text.trim();
+    if secret.is_empty() {
+        return Err(format!("there is no token in `{path}`"));
+    }
+    Ok(secret.to_owned())
+}

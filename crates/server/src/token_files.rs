@@ -1,0 +1,109 @@
+//! Tokens that are kept in files: read again when a file changes, and when the program says so, so that they can
+//! be exchanged without a restart. What cannot be used leaves the last value, which is never logged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::token_in_file;
+use crate::http::Access;
+use crate::server::Server;
+use crate::watch::Watch;
+
+/// Watches for the files of tokens. Make them before the files are read for the last time before requests come.
+pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, Watch)> {
+    let mut files: Vec<PathBuf> = access
+        .token_files()
+        .into_iter()
+        .map(|(_, file)| file)
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+        .into_iter()
+        .map(|file| (file.clone(), Watch::new(file)))
+        .collect()
+}
+
+/// Reads the tokens of a file again when it changes.
+pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, Watch)>) {
+    let following = watches.into_iter().map(|(file, mut watch)| {
+        let server = Arc::clone(&server);
+        async move {
+            loop {
+                watch.changed().await;
+                let (server, file) = (Arc::clone(&server), file.clone());
+                let reading = move || reload(&server.access, |other| other == file);
+                let _ = tokio::task::spawn_blocking(reading).await;
+            }
+        }
+    });
+    futures_util::future::join_all(following).await;
+}
+
+/// Reads the tokens again whose file `is_meant`. Waits for the disk.
+pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
+    for (name, file) in access.token_files() {
+        if !is_meant(&file) {
+            continue;
+        }
+        match token_in_file(&file.to_string_lossy()) {
+            Ok(secret) => {
+                if access.set_secret(&name, &secret) {
+                    tracing::info!(token = name, file = %file.display(), "the token was read again");
+                }
+            }
+            Err(problem) => {
+                tracing::error!(token = name, "the token stays as it was: {problem}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate::rules::FrontEnd;
+
+    use crate::config::{Scope, Token};
+    use crate::http::Asked;
+
+    use super::*;
+
+    fn opens(access: &Access, secret: &str) -> bool {
+        let asked = Asked {
+            front_end: FrontEnd::Http,
+            peer: None,
+            secret: Some(secret.as_bytes()),
+        };
+        access.may_check_with(&asked).is_ok()
+    }
+
+    #[test]
+    fn a_token_file_that_is_empty_or_gone_keeps_the_last_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let access = Access::new(vec![Token {
+            name: "ops".to_owned(),
+            secret: "first".to_owned(),
+            file: Some(file.clone()),
+            scopes: vec![Scope::Check],
+        }]);
+        let reload = || super::reload(&access, |_| true);
+
+        std::fs::write(&file, "second\n").unwrap();
+        reload();
+        assert!(opens(&access, "second") && !opens(&access, "first"));
+        for damage in ["", " \n\n"] {
+            std::fs::write(&file, damage).unwrap();
+            reload();
+            assert!(opens(&access, "second") && !opens(&access, ""));
+        }
+        std::fs::remove_file(&file).unwrap();
+        reload();
+        assert!(opens(&access, "second"));
+        std::fs::write(&file, "third").unwrap();
+        super::reload(&access, |other| other != file);
+        assert!(opens(&access, "second"), "it is not meant");
+        reload();
+        assert!(opens(&access, "third") && !opens(&access, "second"));
+    }
+}
