@@ -9,6 +9,7 @@ mod authorize;
 mod body;
 mod check;
 mod counters;
+mod feedback;
 mod number;
 mod openapi;
 mod original;
@@ -89,6 +90,7 @@ async fn dispatch(
         Call::History => rules::history(server, parts).await,
         Call::RollBack => rules::roll_back(server, parts, body).await,
         Call::Reset => counters::reset(server, parts, body).await,
+        Call::Feedback => feedback::feedback(server, parts, body).await,
         Call::ReleaseLease(id) => counters::release(server, parts, id).await,
         Call::RenewLease(id) => counters::renew(server, parts, id).await,
         Call::Health => Ok(probes::health()),

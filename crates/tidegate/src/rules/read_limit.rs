@@ -3,9 +3,8 @@
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
-use super::read_adaptive;
+use super::read_adaptive::{self, Bounds};
 use super::rule::Grant;
-use crate::adaptive::Adaptive;
 use crate::document::{
     Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
 };
@@ -16,8 +15,8 @@ pub(super) struct Counting {
     pub(super) algorithm: Option<Algorithm>,
     /// How early a token bucket may admit.
     pub(super) max_delay: Option<Micros>,
-    /// Between which bounds a concurrency limit moves by itself.
-    pub(super) adaptive: Option<Adaptive>,
+    /// Between which bounds the limit moves by itself.
+    pub(super) adaptive: Option<Bounds>,
     /// The algorithm or one of its options could not be read, so nothing can be said about the limits.
     is_unknown: bool,
     /// Where the options are written whose use depends on the limits.
@@ -36,14 +35,15 @@ const ALGORITHMS: [(&str, Algorithm); 7] = [
 ];
 
 /// Which algorithm has a use for an option.
-const OPTIONS: [(&str, &str); 7] = [
-    ("anchor", "fixed_window"),
-    ("slots", "sliding_window_slots"),
-    ("strict", "sliding_window_slots"),
-    ("shape", "leaky_bucket"),
-    ("max_delay", "token_bucket"),
-    ("lease_ttl", "concurrency"),
-    ("adaptive", "concurrency"),
+const OPTIONS: [(&str, &[&str]); 7] = [
+    ("anchor", &["fixed_window"]),
+    ("slots", &["sliding_window_slots"]),
+    ("strict", &["sliding_window_slots"]),
+    ("shape", &["leaky_bucket"]),
+    ("max_delay", &["token_bucket"]),
+    ("lease_ttl", &["concurrency"]),
+    // After the others, which say how the limit is counted that moves.
+    ("adaptive", &read_adaptive::ALGORITHMS),
 ];
 
 impl Counting {
@@ -60,24 +60,31 @@ impl Counting {
             slots_at: None,
             max_delay_at: None,
         };
-        for (option, owner) in OPTIONS {
+        for (option, owners) in OPTIONS {
             let Some((spot, node)) = fields.take(option) else {
                 continue;
             };
             if counting.is_unknown {
                 continue;
             }
-            let name = counting.algorithm.map_or("token_bucket", Algorithm::name);
-            if name == owner {
+            let name = counting.name();
+            if owners.contains(&name) {
                 counting.set(option, node, &spot, problems);
             } else {
                 let message = format!(
-                    "`{option}` is an option of `{owner}`, and this rule counts with `{name}`; remove it, or write `algorithm: {owner}`"
+                    "`{option}` is an option of `{}`, and this rule counts with `{name}`; remove it, or write `algorithm: {}`",
+                    owners.join("`, `"),
+                    owners[0],
                 );
                 problems.error(&node.place, &spot, message);
             }
         }
         counting
+    }
+
+    /// The name of the algorithm.
+    pub(super) fn name(&self) -> &'static str {
+        self.algorithm.map_or("token_bucket", Algorithm::name)
     }
 
     fn set(&mut self, option: &str, node: &Node, spot: &Spot, problems: &mut Problems) {
@@ -105,8 +112,8 @@ impl Counting {
                 let span = spot.parsed(node, |text| read_span("lease_ttl", text), problems);
                 *lease_ttl = span.unwrap_or(*lease_ttl);
             }
-            ("adaptive", Some(Algorithm::Concurrency { .. })) => {
-                self.adaptive = read_adaptive::read(node, spot, problems);
+            ("adaptive", _) => {
+                self.adaptive = read_adaptive::read(node, spot, self, problems);
             }
             ("max_delay", algorithm) => {
                 let delay = spot.parsed(node, read_delay, problems);
@@ -249,7 +256,7 @@ pub(super) fn grant(
     Some(Grant::Limits(limits))
 }
 
-fn rates(
+pub(super) fn rates(
     node: &Node,
     spot: &Spot,
     counting: &Counting,

@@ -7,10 +7,11 @@ use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Scope, Timestamp};
 
 use super::read::id_of;
+use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use super::{RuleSettings, hashed, read_adaptive, read_match, warnings, write};
-use crate::adaptive::{Adaptive, AdaptiveLimit};
+use super::{RuleSettings, hashed, read_match, warnings, write};
+use crate::adaptive::AdaptiveLimit;
 use crate::attributes::{self, Attributes};
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
@@ -71,7 +72,8 @@ pub(super) fn rule(
     let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
     let sync = chosen(keys.sync.clone(), &SYNCS, problems);
     if let (Sync::Leased, Some((spot, node))) = (sync, keys.sync)
-        && let Some(why_not) = read_limit::why_not_leased(&grants)
+        && let Some(why_not) =
+            read_limit::why_not_leased(&grants).or_else(|| counting.adaptive.map(|_| "`adaptive`"))
     {
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
         problems.error(&node.place, &spot, message);
@@ -97,9 +99,7 @@ pub(super) fn rule(
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
-    let adaptive = counting
-        .adaptive
-        .and_then(|adaptive| moving(adaptive, &grants));
+    let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
     let rule = Rule {
         scope,
         id,
@@ -251,13 +251,16 @@ impl<'c> Grants<'c> {
 
     fn read_limit(&mut self, node: &Node, spot: &Spot) -> Option<Grant> {
         let grant = read_limit::grant(node, spot, self.counting, self.problems)?;
-        let adaptive = self.counting.adaptive.as_ref();
-        if let Some(wrong) =
-            adaptive.and_then(|adaptive| read_adaptive::wrong_start(adaptive, &grant))
-        {
-            self.problems.error(&node.place, spot, wrong);
+        let Some(bounds) = &self.counting.adaptive else {
+            return Some(grant);
+        };
+        match read_adaptive::started(bounds, &grant, self.counting) {
+            Ok(started) => Some(started),
+            Err(wrong) => {
+                self.problems.error(&node.place, spot, wrong);
+                None
+            }
         }
-        Some(grant)
     }
 
     fn add_named(
@@ -306,12 +309,12 @@ impl<'c> Grants<'c> {
 }
 
 /// The limit of a rule that moves by itself.
-fn moving(adaptive: Adaptive, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
+fn moving(bounds: Bounds, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
     let Some(Grant::Limits(limits)) = grants.first() else {
         return None;
     };
     let start = limits.first()?.clone();
-    Some(Arc::new(AdaptiveLimit::new(adaptive, start)))
+    Some(Arc::new(AdaptiveLimit::new(bounds.settings, start)))
 }
 
 fn tier_name(name: &str) -> Result<String, String> {
