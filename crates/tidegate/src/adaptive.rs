@@ -1,32 +1,38 @@
-//! A concurrency limit that follows what the upstream can bear.
+//! Limits that follow what the upstream can do: how many requests at once, or per window.
 //!
-//! [`AdaptiveLimit`] is the live side, one for each rule of this instance: it hands out the limit of the
-//! moment and hears how requests ended. The estimate itself is pure and in `adaptive/estimator.rs`.
+//! [`AdaptiveLimit`] is the live side, one for each rule of this instance: it hands out the limit in
+//! force and takes in how requests ended. The estimates are pure: of requests at once in
+//! `adaptive/estimator.rs`, of rates in `adaptive/pace.rs`.
 
 mod baseline;
 mod estimator;
+mod pace;
+#[cfg(test)]
+mod pace_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_core::{Limit, Micros, Rate};
+use tidegate_core::{Clock, Limit, Micros, Outcome, Rate, SystemClock, Timestamp, Window};
 
 use estimator::Estimator;
+use pace::Pace;
 
-/// The limit that an adaptive rule begins with if it names none, where its bounds allow it.
+/// The number of requests at once that an adaptive rule begins with if it names none, where its bounds
+/// allow it.
 pub(crate) const DEFAULT_START: u64 = 20;
 
 /// Within which bounds a limit moves, and what it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Adaptive {
-    /// It is never lower.
+    /// It is never lower: requests at once, or per window.
     pub min: u64,
     /// It is never higher.
     pub max: u64,
@@ -53,27 +59,57 @@ pub(crate) struct Sample {
     pub(crate) in_flight: u64,
 }
 
-/// A concurrency limit that moves.
-#[derive(Debug)]
+/// A limit that moves.
 pub struct AdaptiveLimit {
     settings: Adaptive,
     start: Limit,
-    /// The limit of the moment, exchanged whole, so that a decision keeps the one it was made by.
+    /// The limit in force, exchanged whole, so that a decision keeps the one it was made by.
     current: ArcSwap<Limit>,
-    estimator: Mutex<Estimator>,
+    estimate: Estimate,
     /// In microseconds; zero before there is one.
     latency: AtomicU64,
+    /// The gate's clock, once there is a gate.
+    clock: OnceLock<Arc<dyn Clock>>,
+}
+
+/// What the limit goes by, and what decisions show of its use.
+#[derive(Debug)]
+enum Estimate {
+    /// Of requests at once.
+    Places {
+        estimator: Mutex<Estimator>,
+        /// How many places were held after the last decision.
+        in_flight: AtomicU64,
+    },
+    /// Of requests per window.
+    Rate {
+        pace: Mutex<Pace>,
+        /// Whether the rate has held requests back since the last estimate.
+        is_used: AtomicBool,
+    },
 }
 
 impl AdaptiveLimit {
-    /// Begins with `start`, which is a concurrency limit within the bounds.
+    /// Begins with `start`, which is a concurrency limit or a bucket within the bounds.
     pub(crate) fn new(settings: Adaptive, start: Limit) -> Self {
+        let count = start.rate().count;
+        let estimate = match start.window() {
+            Some(Window::Span(window)) => Estimate::Rate {
+                pace: Mutex::new(Pace::new(settings, window, count)),
+                is_used: AtomicBool::new(false),
+            },
+            _ => Estimate::Places {
+                estimator: Mutex::new(Estimator::new(settings, count)),
+                in_flight: AtomicU64::new(0),
+            },
+        };
         Self {
             settings,
             current: ArcSwap::from_pointee(start.clone()),
-            estimator: Mutex::new(Estimator::new(settings, start.rate().count)),
+            estimate,
             start,
             latency: AtomicU64::new(0),
+            clock: OnceLock::new(),
         }
     }
 
@@ -82,9 +118,19 @@ impl AdaptiveLimit {
         self.settings
     }
 
-    /// The limit of the moment.
+    /// The limit that it began with.
+    pub(crate) fn start(&self) -> &Limit {
+        &self.start
+    }
+
+    /// The limit in force: requests at once, or per [window](Self::window).
     pub fn limit(&self) -> u64 {
         self.current.load().rate().count
+    }
+
+    /// The window of a rate; none for requests at once.
+    pub fn window(&self) -> Option<Window> {
+        self.start.window()
     }
 
     /// The latency of the typical request lately; none before enough have ended.
@@ -98,22 +144,81 @@ impl AdaptiveLimit {
         self.settings == other.settings && self.start == other.start
     }
 
-    /// The limit of the moment, to decide by.
+    /// The limit in force, to decide by.
     pub(crate) fn current(&self) -> Arc<Limit> {
         self.current.load_full()
     }
 
-    /// Hears of a request that has ended.
-    pub(crate) fn observe(&self, sample: Sample) {
-        let mut estimator = self.estimator.lock();
-        if !estimator.observe(sample) {
-            return;
+    /// Reads the time from this clock, unless it has one already.
+    pub(crate) fn set_clock(&self, clock: &Arc<dyn Clock>) {
+        self.clock.get_or_init(|| Arc::clone(clock));
+    }
+
+    /// Takes note of a decision, for what it shows of the limit's use.
+    pub(crate) fn decided(&self, limit: &Limit, outcome: &Outcome) {
+        match &self.estimate {
+            Estimate::Places { in_flight, .. } => {
+                in_flight.store(places_held(limit, outcome), Ordering::Relaxed);
+            }
+            Estimate::Rate { is_used, .. } => {
+                let is_low = outcome.remaining.saturating_mul(2) < outcome.limit;
+                let has_room = outcome.limit > 1;
+                if !outcome.allowed || !outcome.delay.is_zero() || (is_low && has_room) {
+                    is_used.store(true, Ordering::Relaxed);
+                }
+            }
         }
-        // Under the lock, so that an older limit never replaces a newer one.
-        if let Some(latency) = estimator.latency() {
+    }
+
+    /// Takes in how a request ended that `outcome` is about.
+    pub(crate) fn observe(&self, ended: Ended, limit: &Limit, outcome: &Outcome) {
+        match &self.estimate {
+            Estimate::Places { estimator, .. } => {
+                let in_flight = places_held(limit, outcome);
+                self.observe_places(&mut estimator.lock(), Sample { ended, in_flight });
+            }
+            // One that only counts has let it through without admitting it.
+            Estimate::Rate { .. } if !outcome.allowed => {}
+            Estimate::Rate { .. } => self.report(&[ended]),
+        }
+    }
+
+    /// Takes in how requests ended of which no more is known.
+    pub(crate) fn report(&self, ended: &[Ended]) {
+        match &self.estimate {
+            Estimate::Places {
+                estimator,
+                in_flight,
+            } => {
+                let in_flight = in_flight.load(Ordering::Relaxed);
+                let mut estimator = estimator.lock();
+                for ended in ended.iter().copied() {
+                    self.observe_places(&mut estimator, Sample { ended, in_flight });
+                }
+            }
+            Estimate::Rate { pace, is_used } => {
+                let now = self.now();
+                let mut pace = pace.lock();
+                if pace.add(ended, now) {
+                    pace.close(is_used.swap(false, Ordering::Relaxed));
+                    self.exchange(pace.limit(), pace.latency());
+                }
+            }
+        }
+    }
+
+    fn observe_places(&self, estimator: &mut Estimator, sample: Sample) {
+        if estimator.observe(sample) {
+            self.exchange(estimator.limit(), estimator.latency());
+        }
+    }
+
+    /// Puts another limit in force. Called under the lock of the estimate, so that an older limit never
+    /// replaces a newer one.
+    fn exchange(&self, count: u64, latency: Option<Micros>) {
+        if let Some(latency) = latency {
             self.latency.store(latency.get().max(1), Ordering::Relaxed);
         }
-        let count = estimator.limit();
         if count == self.limit() {
             return;
         }
@@ -125,4 +230,26 @@ impl AdaptiveLimit {
             self.current.store(Arc::new(limit));
         }
     }
+
+    fn now(&self) -> Timestamp {
+        match self.clock.get() {
+            Some(clock) => clock.now(),
+            None => SystemClock.now(),
+        }
+    }
+}
+
+impl std::fmt::Debug for AdaptiveLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdaptiveLimit")
+            .field("settings", &self.settings)
+            .field("limit", &self.limit())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many places of the whole limit were held. A share of it that was used as far stands for the whole.
+fn places_held(limit: &Limit, outcome: &Outcome) -> u64 {
+    let held = outcome.limit.saturating_sub(outcome.remaining);
+    estimator::of(held, limit.capacity(), outcome.limit.max(1))
 }

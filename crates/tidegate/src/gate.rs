@@ -17,6 +17,7 @@ mod settle;
 
 pub use charge::Charged;
 pub use decision::{Answer, Decision};
+pub use observe::{Feedback, FeedbackError};
 pub use parts::{Decisions, Part};
 pub use receipt::Receipt;
 pub use reset::{Reset, ResetCounter, ResetError};
@@ -134,6 +135,7 @@ impl<S: Store> Gate<S> {
     /// A gate that reads the time, where it needs one of its own, from `clock`.
     pub fn with_clock(store: S, rules: RuleSet, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
+        rules.set_clock(&clock);
         Self {
             store,
             local: Local::new(Arc::clone(&clock)),
@@ -214,6 +216,7 @@ impl<S: Store> Gate<S> {
             ..asking
         };
         self.ask_shadows(&asking, &mut slots).await;
+        observe::note_use(&rules, &slots);
 
         Decision::new(rules, slots, lease)
     }
@@ -295,6 +298,7 @@ impl<S: Store> Gate<S> {
     /// rules that stay goes on being counted.
     pub fn replace_rules(&self, rules: RuleSet) {
         let rules = rules.counting_on(&self.rules.load());
+        rules.set_clock(&self.clock);
         self.rules.store(Arc::new(rules));
         self.store.rules_changed();
     }

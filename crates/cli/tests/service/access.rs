@@ -11,6 +11,8 @@ const WRITE: (&str, &str) = (
 );
 const RESET: (&str, &str) = ("POST /v1/reset", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
 
+const FEEDBACK: (&str, &str) = ("POST /v1/feedback", r#"{"feedback": []}"#);
+
 const CONFIG: &str = "
 tokens:
   - {name: dashboard, token_file: dashboard.token, scopes: [read]}
@@ -35,15 +37,15 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
     let server = with_tokens(&place);
     #[rustfmt::skip]
     let table = [
-        //                       check batch read write reset
-        ("Bearer d-secret",     [403,  403,  200, 403,  403]),
-        ("Bearer w-secret",     [403,  403,  200, 200,  200]),
-        ("Bearer e-secret",     [200,  200,  403, 403,  403]),
-        ("Bearer root-secret",  [200,  200,  200, 200,  200]),
-        ("bearer root-secret",  [200,  200,  200, 200,  200]),
-        ("Bearer d-secre",      [401,  401,  401, 401,  401]),
-        ("Bearer ",             [401,  401,  401, 401,  401]),
-        ("Basic ZDpzZWNyZXQ=",  [401,  401,  401, 401,  401]),
+        //                       check batch read write reset feedback
+        ("Bearer d-secret",     [403,  403,  200, 403,  403,  403]),
+        ("Bearer w-secret",     [403,  403,  200, 200,  200,  403]),
+        ("Bearer e-secret",     [200,  200,  403, 403,  403,  204]),
+        ("Bearer root-secret",  [200,  200,  200, 200,  200,  204]),
+        ("bearer root-secret",  [200,  200,  200, 200,  200,  204]),
+        ("Bearer d-secre",      [401,  401,  401, 401,  401,  401]),
+        ("Bearer ",             [401,  401,  401, 401,  401,  401]),
+        ("Basic ZDpzZWNyZXQ=",  [401,  401,  401, 401,  401,  401]),
     ];
     for (authorization, expected) in table {
         let ask = |(call, body): (&str, &str)| {
@@ -58,7 +60,7 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
             );
             reply.status
         };
-        let found = [CHECK, BATCH, READ, WRITE, RESET].map(ask);
+        let found = [CHECK, BATCH, READ, WRITE, RESET, FEEDBACK].map(ask);
         assert_eq!(found, expected, "{authorization}");
     }
     for (call, body) in [CHECK, READ, WRITE] {

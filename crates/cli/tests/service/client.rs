@@ -125,7 +125,8 @@ impl Client {
 
 fn administrates(call: &str) -> bool {
     let path = call.split(' ').nth(1).unwrap_or_default();
-    path.starts_with("/v1/rules") || path.starts_with("/v1/reset")
+    let calls = ["/v1/rules", "/v1/reset", "/v1/feedback"];
+    calls.iter().any(|call| path.starts_with(call))
 }
 
 /// A request as a local client sends it, but for the headers that are given. Headers without a value are

@@ -16,6 +16,7 @@ const RULES: &str = r#"{"rules": [{"id": "a", "per": ["ip"], "limit": "1000/minu
 const WRITE: (&str, &str) = ("PUT /v1/rules", RULES);
 const RESET: (&str, &str) = ("POST /v1/reset", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
 const HISTORY: (&str, &str) = ("GET /v1/rules/history", "");
+const FEEDBACK: (&str, &str) = ("POST /v1/feedback", r#"{"feedback": []}"#);
 
 /// The status of an administrating call with this token.
 fn status_with(server: &Server, token: &str, (call, body): (&str, &str)) -> u16 {
@@ -32,7 +33,7 @@ fn behind_a_bare_proxy_nobody_administrates_without_the_token() {
     // As nginx sends it with nothing but `proxy_pass`: a loopback host, and no trace of the client.
     let host = server.address.to_string();
     let bare = [("host", host.as_str()), ("authorization", "")];
-    for (call, body) in [WRITE, READ, RESET, HISTORY] {
+    for (call, body) in [WRITE, READ, RESET, HISTORY, FEEDBACK] {
         let refused = server.ask_with(call, &bare, body).with_status(401);
         let detail = refused.detail();
         assert!(detail.contains("admin-token"), "{detail}");
@@ -49,6 +50,7 @@ fn behind_a_bare_proxy_nobody_administrates_without_the_token() {
     for call in [WRITE, READ, HISTORY] {
         assert_eq!(status_with(&server, &token, call), 200, "{call:?}");
     }
+    assert_eq!(status_with(&server, &token, FEEDBACK), 204);
     let history = server.ask(HISTORY.0, "").json();
     assert_eq!(history["history"][0]["by"], "admin-token");
 }

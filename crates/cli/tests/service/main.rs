@@ -14,6 +14,8 @@ mod authorize;
 mod checks;
 mod client;
 mod envoy;
+mod feedback;
+mod following;
 mod full_disk;
 mod gateway;
 mod jwks;

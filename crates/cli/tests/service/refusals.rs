@@ -8,7 +8,7 @@ use crate::server::{Place, Server};
 type Refusal<'a> = (&'a str, &'a str, u16, &'a str);
 
 #[rustfmt::skip]
-const REFUSALS: [Refusal<'_>; 57] = [
+const REFUSALS: [Refusal<'_>; 61] = [
     ("GET /",                       "",                                             404, "`/openapi.json` describes"),
     ("GET /v1",                     "",                                             404, "`/v1`"),
     ("POST /v1/check/",             "{}",                                           404, "`/v1/check/`"),
@@ -66,6 +66,10 @@ const REFUSALS: [Refusal<'_>; 57] = [
     ("POST /v1/rules/rollback",     r#"{"version": 1}"#,                            404, "version 1"),
     ("POST /v1/reset",              r#"{"attributes": {}, "rules": "a"}"#,          400, "`rules`"),
     ("POST /v1/reset",              r#"{"attributes": {}, "rule": "none"}"#,        404, "`none`"),
+    ("GET /v1/feedback",            "",                                             405, "use POST"),
+    ("POST /v1/feedback",           r#"{"rule": "none"}"#,                          400, "`latency`"),
+    ("POST /v1/feedback",           r#"{"rule": "none", "latency": 1}"#,            404, "`none`"),
+    ("POST /v1/feedback",           r#"{"rule": "a", "latency": 3601}"#,            400, "3600"),
 ];
 
 #[test]

@@ -108,6 +108,12 @@ impl Access {
             .map(drop)
     }
 
+    /// Whether it may be reported how requests went. That moves limits for everybody, so with no token
+    /// configured it needs the made one.
+    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), Problem> {
+        self.may_administrate(parts, &[Scope::Check]).map(drop)
+    }
+
     /// Whether rules and their history may be read.
     pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, Problem> {
         self.may_administrate(parts, &[Scope::Read, Scope::Write])
@@ -266,23 +272,30 @@ pub(super) mod tests {
             headers.extend(more);
             let parts = parts(HERE, &headers);
             assert!(access.may_check(&parts).is_ok());
-            let asked = [access.may_read(&parts), access.may_write(&parts)];
+            let asked = [
+                access.may_read(&parts).map(drop),
+                access.may_write(&parts).map(drop),
+                access.may_report(&parts),
+            ];
             asked.map(|asked| {
-                asked.map_or_else(|problem| problem.reply().status().as_u16(), |_| 200)
+                asked.map_or_else(|problem| problem.reply().status().as_u16(), |()| 200)
             })
         };
         assert_eq!(
             status(Some(&with("made")), &[]),
-            [403, 403],
+            [403, 403, 403],
             "none could be made"
         );
         access.set_made("made".to_owned());
-        assert_eq!(status(Some(&with("made")), &[]), [200, 200]);
-        assert_eq!(status(Some(&with("mad")), &[]), [401, 401]);
-        assert_eq!(status(None, &[]), [401, 401]);
-        assert_eq!(status(Some(&with("made")), &[("via", "1.1 x")]), [403, 403]);
+        assert_eq!(status(Some(&with("made")), &[]), [200, 200, 200]);
+        assert_eq!(status(Some(&with("mad")), &[]), [401, 401, 401]);
+        assert_eq!(status(None, &[]), [401, 401, 401]);
+        assert_eq!(
+            status(Some(&with("made")), &[("via", "1.1 x")]),
+            [403, 403, 403]
+        );
         access.set_made("made anew".to_owned());
-        assert_eq!(status(Some(&with("made")), &[]), [401, 401]);
+        assert_eq!(status(Some(&with("made")), &[]), [401, 401, 401]);
         assert!(!access.wants_tokens());
     }
 
@@ -336,7 +349,7 @@ pub(super) mod tests {
             (
                 access.may_read(&parts).is_ok(),
                 access.may_write(&parts).is_ok(),
-                access.may_check(&parts).is_ok(),
+                access.may_check(&parts).is_ok() && access.may_report(&parts).is_ok(),
             )
         };
         assert_eq!(may("secret-of-reader"), (true, false, false));
@@ -345,5 +358,6 @@ pub(super) mod tests {
         assert_eq!(may("secret-of-nobody"), (false, false, false));
         let none = parts("127.0.0.1:5000", &[("host", "localhost")]);
         assert!(access.may_check(&none).is_err() && access.may_read(&none).is_err());
+        assert!(access.may_report(&none).is_err());
     }
 }

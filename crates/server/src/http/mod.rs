@@ -10,6 +10,7 @@ mod body;
 mod check;
 mod conditional;
 mod counters;
+mod feedback;
 mod number;
 mod openapi;
 mod original;
@@ -90,6 +91,7 @@ async fn dispatch(
         Call::History => rules::history(server, parts).await,
         Call::RollBack => rules::roll_back(server, parts, body).await,
         Call::Reset => counters::reset(server, parts, body).await,
+        Call::Feedback => feedback::feedback(server, parts, body).await,
         Call::ReleaseLease(id) => counters::release(server, parts, id, body).await,
         Call::RenewLease(id) => counters::renew(server, parts, id, body).await,
         Call::Health => Ok(probes::health()),

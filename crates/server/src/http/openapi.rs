@@ -29,7 +29,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [Call<'_>; 18] = [
+    const EVERY: [Call<'_>; 19] = [
         Call::Check,
         Call::CheckBatch,
         Call::Authorize,
@@ -42,6 +42,7 @@ mod tests {
         Call::History,
         Call::RollBack,
         Call::Reset,
+        Call::Feedback,
         Call::ReleaseLease("x"),
         Call::RenewLease("x"),
         Call::Health,
@@ -65,6 +66,7 @@ mod tests {
             Call::History => "ruleHistory",
             Call::RollBack => "rollBackRules",
             Call::Reset => "reset",
+            Call::Feedback => "feedback",
             Call::ReleaseLease(_) => "releaseLease",
             Call::RenewLease(_) => "renewLease",
             Call::Health => "health",

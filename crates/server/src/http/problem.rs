@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tidegate::document::{self, Problems};
-use tidegate::gate::ResetError;
+use tidegate::gate::{FeedbackError, ResetError};
 
 use crate::data_dir::DataDirError;
 use crate::rulebook::ChangeError;
@@ -176,6 +176,16 @@ impl From<ResetError> for Problem {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<FeedbackError> for Problem {
+    fn from(error: FeedbackError) -> Self {
+        let status = match &error {
+            FeedbackError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self::new(status, error.to_string())
     }

@@ -2,9 +2,10 @@
 //!
 //! It falls at once and rises slowly, for what is slower than usual is usually a queue. Because under
 //! steady overload every latency has the queue in it, there are *probes*: now and then the limit is
-//! lowered for two windows, one to drain the queue and one to measure without it.
+//! lowered for two windows, one to drain the queue and one to measure without it. A lowered rate takes
+//! longer to drain the queue, so a [`RateBaseline`] waits until the latency no longer falls.
 
-use tidegate_core::Micros;
+use tidegate_core::{Micros, Timestamp};
 
 /// Used windows before a probe while the measure is in doubt: the first may have been one of an overload, and
 /// one that has just been found much too high may be so still.
@@ -55,23 +56,33 @@ impl Baseline {
                 return None;
             }
             Phase::Measuring => {
-                let was_far_off = latency < self.latency / 5 * 4;
-                self.until_probe = if was_far_off { SOON } else { PROBE_EVERY };
-                self.latency = latency;
+                self.measured(latency);
                 self.phase = Phase::Watching;
                 return None;
             }
             Phase::Watching => {}
         }
-        self.follow(latency);
-        if is_used {
-            self.until_probe = self.until_probe.saturating_sub(1);
-            if self.until_probe == 0 {
-                self.phase = Phase::Draining;
-            }
+        if self.watch(latency, is_used) {
+            self.phase = Phase::Draining;
         }
         let share = u128::from(self.latency) * 1_000 / u128::from(latency);
         Some(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+
+    /// A probe has measured it.
+    fn measured(&mut self, latency: u64) {
+        let was_far_off = latency < self.latency / 5 * 4;
+        self.until_probe = if was_far_off { SOON } else { PROBE_EVERY };
+        self.latency = latency;
+    }
+
+    /// Takes note of a window that is no probe. Whether it is time for one.
+    fn watch(&mut self, latency: u64, is_used: bool) -> bool {
+        self.follow(latency);
+        if is_used {
+            self.until_probe = self.until_probe.saturating_sub(1);
+        }
+        is_used && self.until_probe == 0
     }
 
     fn follow(&mut self, latency: u64) {
@@ -81,4 +92,79 @@ impl Baseline {
             known => known + (latency - known) / RISES,
         };
     }
+}
+
+/// A probe of a rate that has not shown a steady latency after so many windows ends with what it sees.
+const LONGEST_PROBE: u32 = 100;
+
+/// The latency without a queue, of an upstream behind a rate.
+#[derive(Debug)]
+pub(super) struct RateBaseline {
+    baseline: Baseline,
+    probe: Option<Probe>,
+    /// How many windows in a row were too slow. If a lower rate does not help, the measure is wrong.
+    slow: u32,
+}
+
+#[derive(Debug)]
+struct Probe {
+    since: Timestamp,
+    windows: u32,
+    /// The latency of the window before, in thousandths of a microsecond.
+    before: u64,
+}
+
+impl RateBaseline {
+    pub(super) fn new() -> Self {
+        Self {
+            baseline: Baseline::new(),
+            probe: None,
+            slow: 0,
+        }
+    }
+
+    /// Whether the rate is to be lowered, so that a latency without a queue can be seen.
+    pub(super) fn is_probing(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Takes note of a window that ended at `now`. The latency without a queue; none while a probe is on.
+    pub(super) fn compare(
+        &mut self,
+        latency: Micros,
+        is_used: bool,
+        now: Timestamp,
+    ) -> Option<Micros> {
+        let parts = latency.get().max(1).saturating_mul(1_000);
+        if let Some(probe) = &mut self.probe {
+            probe.windows += 1;
+            let began = now - latency;
+            let is_falling = parts < probe.before / 10 * 9;
+            probe.before = parts;
+            if probe.windows < LONGEST_PROBE && (began < probe.since || is_falling) {
+                return None;
+            }
+            self.baseline.measured(parts);
+            self.probe = None;
+            return None;
+        }
+        let is_due = self.baseline.watch(parts, is_used);
+        let known = Micros::new(self.baseline.latency / 1_000);
+        let is_slow = latency > tolerated(known);
+        self.slow = if is_slow { self.slow + 1 } else { 0 };
+        if is_due || self.slow >= SOON {
+            self.slow = 0;
+            self.probe = Some(Probe {
+                since: now,
+                windows: 0,
+                before: parts,
+            });
+        }
+        Some(known)
+    }
+}
+
+/// The latency that counts as no queue: half as much again as without one.
+pub(super) fn tolerated(latency: Micros) -> Micros {
+    Micros::new(latency.get().saturating_mul(3) / 2).max(Micros::new(1))
 }

@@ -18,11 +18,11 @@ use super::window::{Summary, Window};
 use super::{Adaptive, Sample};
 
 /// Parts of one place, so that steps of less than one add up.
-const PARTS: u64 = 1_000;
+pub(super) const PARTS: u64 = 1_000;
 /// The least that a limit above the target keeps in one window, in thousandths.
 const KEPT_ABOVE_TARGET: u64 = 800;
 /// What a limit keeps when the upstream drops requests, in thousandths.
-const KEPT_WHEN_DROPPED: u64 = 900;
+pub(super) const KEPT_WHEN_DROPPED: u64 = 900;
 /// How much longer than without a queue a request may take, in thousandths.
 const TOLERANCE: u64 = 1_500;
 /// The least that the gradient can be, in thousandths.
@@ -30,7 +30,7 @@ const STEEPEST: u64 = 500;
 /// One part of the way to where the gradient points is gone in one window.
 const SMOOTHING: u64 = 5;
 /// What part of the limit is left for a probe.
-const PROBE: u64 = 4;
+pub(super) const PROBE: u64 = 4;
 
 /// An estimate of what an upstream can bear.
 #[derive(Debug)]
@@ -126,13 +126,13 @@ impl Estimator {
     }
 }
 
-fn within(settings: &Adaptive, estimate: u64) -> u64 {
+pub(super) fn within(settings: &Adaptive, estimate: u64) -> u64 {
     let (min, max) = (settings.min.max(1), settings.max.max(settings.min).max(1));
     estimate.clamp(min.saturating_mul(PARTS), max.saturating_mul(PARTS))
 }
 
 /// `value × numerator ÷ denominator`, without overflow on the way.
-fn of(value: u64, numerator: u64, denominator: u64) -> u64 {
+pub(super) fn of(value: u64, numerator: u64, denominator: u64) -> u64 {
     let product = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
     u64::try_from(product).unwrap_or(u64::MAX)
 }

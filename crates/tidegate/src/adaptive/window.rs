@@ -7,14 +7,16 @@ use super::{Ended, Sample};
 /// Fewer than these say nothing.
 const LEAST: usize = 10;
 /// More than these are not needed, however many are in flight.
-const MOST: usize = 1_000;
+pub(super) const MOST: usize = 1_000;
 /// The upstream is overloaded if it drops one in so many.
 const DROPPED_OF: usize = 20;
 
 /// Requests that have ended since the last summary.
 #[derive(Debug, Default)]
 pub(super) struct Window {
+    /// The first [`MOST`] of them.
     latencies: Vec<u64>,
+    answered: usize,
     dropped: usize,
     peak: u64,
 }
@@ -29,34 +31,52 @@ pub(super) struct Summary {
     pub(super) is_dropping: bool,
     /// The most that were in flight when one of them began.
     pub(super) peak: u64,
+    /// How many ended.
+    pub(super) count: usize,
 }
 
 impl Window {
     /// Adds a request, and says what all of them told once there are enough.
     pub(super) fn add(&mut self, sample: Sample) -> Option<Summary> {
-        match sample.ended {
-            Ended::Answered(latency) => self.latencies.push(latency.get()),
-            Ended::Dropped => self.dropped += 1,
-        }
+        self.push(sample.ended);
         self.peak = self.peak.max(sample.in_flight);
         let wanted = usize::try_from(self.peak).unwrap_or(MOST);
-        let count = self.latencies.len() + self.dropped;
-        (count >= wanted.clamp(LEAST, MOST)).then(|| self.close(count))
+        (self.count() >= wanted.clamp(LEAST, MOST)).then(|| self.close())
     }
 
-    fn close(&mut self, count: usize) -> Summary {
+    /// Adds how a request ended.
+    pub(super) fn push(&mut self, ended: Ended) {
+        match ended {
+            Ended::Answered(latency) => {
+                self.answered += 1;
+                if self.latencies.len() < MOST {
+                    self.latencies.push(latency.get());
+                }
+            }
+            Ended::Dropped => self.dropped += 1,
+        }
+    }
+
+    /// How many requests there are in it.
+    pub(super) fn count(&self) -> usize {
+        self.answered.saturating_add(self.dropped)
+    }
+
+    /// What all of them say, and an empty window for the next.
+    pub(super) fn close(&mut self) -> Summary {
+        let count = self.count();
         let middle = self.latencies.len() / 2;
         let latency = (!self.latencies.is_empty())
             .then(|| *self.latencies.select_nth_unstable(middle).1)
             .map(Micros::new);
         let summary = Summary {
             latency,
-            is_dropping: self.dropped * DROPPED_OF >= count,
+            is_dropping: self.dropped > 0 && self.dropped.saturating_mul(DROPPED_OF) >= count,
             peak: self.peak,
+            count,
         };
         self.latencies.clear();
-        self.dropped = 0;
-        self.peak = 0;
+        (self.answered, self.dropped, self.peak) = (0, 0, 0);
         summary
     }
 }

@@ -1,12 +1,59 @@
-//! What a limit that moves by itself hears of the requests that it let through.
+//! How requests ended, for the limits that follow it: as the code says that let them through, or as
+//! callers report it afterwards.
 
-use super::Decision;
-use super::decision::Slot;
-use crate::adaptive::{Ended, Sample};
+use std::collections::HashMap;
+
+use tidegate_core::Store;
+
+use super::{Decision, Gate, Slots};
+use crate::adaptive::Ended;
+use crate::rules::RuleSet;
+
+/// How a request ended, as its caller reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feedback<'a> {
+    /// The id of the rule that let it through.
+    pub rule: &'a str,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Why a report was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FeedbackError {
+    /// There is no such rule.
+    #[error("there is no rule `{rule}`")]
+    NoSuchRule {
+        /// The id that was given.
+        rule: String,
+        /// Which report names it.
+        index: usize,
+    },
+    /// The limit of the rule does not move.
+    #[error(
+        "the rule `{rule}` does not follow the load; report for rules with `adaptive`, or add it to this one"
+    )]
+    NotAdaptive {
+        /// The id that was given.
+        rule: String,
+        /// Which report names it.
+        index: usize,
+    },
+}
+
+impl FeedbackError {
+    /// Which of the reports is wrong.
+    pub fn index(&self) -> usize {
+        match self {
+            Self::NoSuchRule { index, .. } | Self::NotAdaptive { index, .. } => *index,
+        }
+    }
+}
 
 impl Decision {
-    /// Tells the rules whose limits follow the upstream how the request ended. To be called once, for a
-    /// request that was let through and whose end is known: one whose client went away tells nothing.
+    /// Reports to the rules whose limits follow the upstream how the request ended. To be called once, for
+    /// a request that was let through and whose end is known: one whose client went away shows nothing.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -16,7 +63,8 @@ impl Decision {
     ///
     /// let source = Source::new("rules.yaml", "
     /// rules:
-    ///   - {id: upstream, per: [], algorithm: concurrency, adaptive: {min: 10, max: 500, target: 200ms}}
+    ///   - {id: upstream, per: [], adaptive: {min: 20/s, max: 500/s burst 50, target: 200ms}}
+    ///   - {id: at-once, per: [], algorithm: concurrency, adaptive: {min: 10, max: 500, target: 200ms}}
     /// ");
     /// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
     /// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
@@ -35,9 +83,9 @@ impl Decision {
         }
         for slot in self.slots() {
             if let Some(adaptive) = self.rules().at(slot.rule).adaptive()
-                && let Some(in_flight) = in_flight(slot)
+                && let Some(limit) = &slot.moved
             {
-                adaptive.observe(Sample { ended, in_flight });
+                adaptive.observe(ended, limit, &slot.outcome);
             }
         }
     }
@@ -48,11 +96,39 @@ impl Decision {
     }
 }
 
-/// How many places of the whole limit were held. A share of it that was used as far stands for the whole.
-fn in_flight(slot: &Slot) -> Option<u64> {
-    let whole = slot.moved.as_ref()?.capacity();
-    let granted = slot.outcome.limit.max(1);
-    let held = slot.outcome.limit.saturating_sub(slot.outcome.remaining);
-    let in_flight = u128::from(held) * u128::from(whole) / u128::from(granted);
-    Some(u64::try_from(in_flight).unwrap_or(u64::MAX))
+impl<S: Store> Gate<S> {
+    /// Takes in how requests ended that were decided here, for the rules that follow it; all of them, or
+    /// none if one names a rule that does not.
+    pub fn feedback(&self, reports: &[Feedback<'_>]) -> Result<(), FeedbackError> {
+        let rules = self.rules.load();
+        let mut by_rule: HashMap<&str, Vec<Ended>> = HashMap::new();
+        for (index, report) in reports.iter().enumerate() {
+            let rule = report.rule.to_owned();
+            match rules.get(report.rule).map(|rule| rule.adaptive()) {
+                None => return Err(FeedbackError::NoSuchRule { rule, index }),
+                Some(None) => return Err(FeedbackError::NotAdaptive { rule, index }),
+                Some(Some(_)) => by_rule.entry(report.rule).or_default().push(report.ended),
+            }
+        }
+        // Together, because what is reported at once says nothing about when each of them ended.
+        for (rule, ended) in by_rule {
+            if let Some(adaptive) = rules.get(rule).and_then(|rule| rule.adaptive()) {
+                adaptive.report(&ended);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes note of how far the limits that move are used.
+pub(super) fn note_use(rules: &RuleSet, slots: &Slots) {
+    for slot in slots {
+        let is_counted = !slot.is_degraded || slot.share.is_some();
+        if let Some(limit) = &slot.moved
+            && let Some(adaptive) = rules.at(slot.rule).adaptive()
+            && is_counted
+        {
+            adaptive.decided(limit, &slot.outcome);
+        }
+    }
 }

@@ -14,12 +14,12 @@ use super::decision::Slot;
 use super::local::{LocalCharge, is_concurrency};
 use super::{
     Answer, Asking, Claim, Claims, Decision, Demand, Gate, Slots, charges, claims, fill,
-    is_allowed, limits, open_slots, settle,
+    is_allowed, limits, observe, open_slots, settle,
 };
 use crate::attributes::Attributes;
 use crate::decision::deciding;
 use crate::reason::Reason;
-use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet};
+use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share};
 
 /// One part of a request.
 #[derive(Debug, Clone)]
@@ -211,6 +211,7 @@ impl<S: Store> Gate<S> {
         let asking = Asking { lease, ..asking };
         self.ask_shadows(&asking, &mut slots).await;
         self.take_spent(&asking, parts, &mut slots).await;
+        observe::note_use(&rules, &slots);
         split(&rules, &claims, &slots, parts.len(), asking)
     }
 
@@ -324,8 +325,15 @@ impl<S: Store> Gate<S> {
         if asking.rules.at(slot.rule).on_store_failure() != OnStoreFailure::Local {
             return;
         }
-        let shares = asking.rules.shares(self.instances());
-        if let Some(share) = shares.limits(slot.rule, slot.grant).get(slot.limit) {
+        let share = match &slot.moved {
+            Some(limit) => Some(Share::of(charge.scope, limit, self.instances())),
+            None => {
+                let shares = asking.rules.shares(self.instances());
+                let limits = shares.limits(slot.rule, slot.grant);
+                limits.get(slot.limit).map(Arc::clone)
+            }
+        };
+        if let Some(share) = &share {
             let (key, cost) = (charge.key, charge.cost);
             self.local
                 .settle(&LocalCharge { share, key, cost }, asking.at);

@@ -45,7 +45,7 @@ use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
-use tidegate_core::Timestamp;
+use tidegate_core::{Clock, Timestamp};
 
 use crate::attributes::Attributes;
 use crate::document::{self, Node, Problems, Source};
@@ -265,6 +265,13 @@ impl RuleSet {
             }
         }
         self
+    }
+
+    /// Lets the limits that move read the time from this clock.
+    pub(crate) fn set_clock(&self, clock: &Arc<dyn Clock>) {
+        for limit in self.rules.iter().filter_map(|rule| rule.adaptive()) {
+            limit.set_clock(clock);
+        }
     }
 
     /// All of them, in their order.

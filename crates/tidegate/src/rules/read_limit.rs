@@ -5,9 +5,8 @@ use std::cell::Cell;
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
-use super::read_adaptive;
+use super::read_adaptive::{self, Bounds};
 use super::rule::Grant;
-use crate::adaptive::Adaptive;
 use crate::document::{
     Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
 };
@@ -19,8 +18,8 @@ pub(super) struct Counting {
     pub(super) algorithm: Option<Algorithm>,
     /// How early a token bucket may admit.
     pub(super) max_delay: Option<Micros>,
-    /// Between which bounds a concurrency limit moves by itself.
-    pub(super) adaptive: Option<Adaptive>,
+    /// Between which bounds the limit moves by itself.
+    pub(super) adaptive: Option<Bounds>,
     /// The algorithm or one of its options could not be read, so nothing can be said about the limits.
     is_unknown: bool,
     /// Where the options are written whose use depends on the limits.
@@ -49,14 +48,15 @@ const ANCHORS: [(&str, Anchor); 2] = [
 ];
 
 /// Which algorithm has a use for an option.
-const OPTIONS: [(&str, &str); 7] = [
-    ("anchor", "fixed_window"),
-    ("slots", "sliding_window_slots"),
-    ("strict", "sliding_window_slots"),
-    ("shape", "leaky_bucket"),
-    ("max_delay", "token_bucket"),
-    ("lease_ttl", "concurrency"),
-    ("adaptive", "concurrency"),
+const OPTIONS: [(&str, &[&str]); 7] = [
+    ("anchor", &["fixed_window"]),
+    ("slots", &["sliding_window_slots"]),
+    ("strict", &["sliding_window_slots"]),
+    ("shape", &["leaky_bucket"]),
+    ("max_delay", &["token_bucket"]),
+    ("lease_ttl", &["concurrency"]),
+    // After the others, which say how the limit is counted that moves.
+    ("adaptive", &read_adaptive::ALGORITHMS),
 ];
 
 impl Counting {
@@ -75,13 +75,14 @@ impl Counting {
             default_anchor: None,
             may_be_calendar: Cell::new(false),
         };
-        for (option, owner) in OPTIONS {
+        for (option, owners) in OPTIONS {
             let Some((spot, node)) = fields.take(option) else {
                 continue;
             };
             if counting.is_unknown {
-                // Its value is checked all the same.
-                let owner = ALGORITHMS.iter().find(|(name, _)| *name == owner);
+                // Its value is checked all the same, unless it depends on the algorithm.
+                let [owner] = owners else { continue };
+                let owner = ALGORITHMS.iter().find(|(name, _)| name == owner);
                 let mut assumed = Self {
                     algorithm: owner.map(|(_, algorithm)| *algorithm),
                     ..Self::default()
@@ -95,14 +96,19 @@ impl Counting {
                 counting.default_anchor = anchor.map(at);
                 continue;
             }
-            let name = counting.algorithm.map_or("token_bucket", Algorithm::name);
-            if name == owner {
+            let name = counting.name();
+            if owners.contains(&name) {
                 counting.set(option, node, &spot, problems);
             } else {
-                problems.error(&node.place, &spot, no_use(option, owner, name));
+                problems.error(&node.place, &spot, no_use(option, owners, name));
             }
         }
         counting
+    }
+
+    /// The name of the algorithm.
+    pub(super) fn name(&self) -> &'static str {
+        self.algorithm.map_or("token_bucket", Algorithm::name)
     }
 
     fn set(&mut self, option: &str, node: &Node, spot: &Spot, problems: &mut Problems) {
@@ -126,8 +132,8 @@ impl Counting {
                 let span = spot.parsed(node, |text| read_span("lease_ttl", text), problems);
                 *lease_ttl = span.unwrap_or(*lease_ttl);
             }
-            ("adaptive", Some(Algorithm::Concurrency { .. })) => {
-                self.adaptive = read_adaptive::read(node, spot, problems);
+            ("adaptive", _) => {
+                self.adaptive = read_adaptive::read(node, spot, self, problems);
             }
             ("max_delay", algorithm) => {
                 let delay = spot.parsed(node, read_delay, problems);
@@ -148,7 +154,7 @@ impl Counting {
         if let Some((_, spot, place)) = &self.default_anchor
             && !self.may_be_calendar.get()
         {
-            let message = no_use("anchor", "fixed_window", "token_bucket");
+            let message = no_use("anchor", &["fixed_window"], "token_bucket");
             problems.error(place, spot, message);
         }
         let Some((spot, place)) = &self.max_delay_at else {
@@ -202,9 +208,11 @@ impl Counting {
 }
 
 /// Says that a rule's algorithm has no use for an option of another.
-fn no_use(option: &str, owner: &str, name: &str) -> String {
+fn no_use(option: &str, owners: &[&str], name: &str) -> String {
     format!(
-        "`{option}` is an option of `{owner}`, and this rule counts with `{name}`; remove it, or write `algorithm: {owner}`"
+        "`{option}` is an option of `{}`, and this rule counts with `{name}`; remove it, or write `algorithm: {}`",
+        owners.join("`, `"),
+        owners[0],
     )
 }
 
@@ -311,7 +319,7 @@ fn check_numbers(rates: &[Rate], node: &Node, spot: &Spot, problems: &mut Proble
     }
 }
 
-fn rates(
+pub(super) fn rates(
     node: &Node,
     spot: &Spot,
     counting: &Counting,

@@ -7,12 +7,13 @@ use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Scope};
 
 use super::read::id_of;
+use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use super::{RuleSettings, hashed, read_adaptive, read_match, warnings, write};
-use crate::adaptive::{Adaptive, AdaptiveLimit};
+use super::{RuleSettings, hashed, read_match, warnings, write};
+use crate::adaptive::AdaptiveLimit;
 use crate::attributes;
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
@@ -74,7 +75,7 @@ pub(super) fn rule(
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
     let mode = chosen(keys.mode, &MODES, problems);
     let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
-    let sync = read_sync(keys.sync, &grants, problems);
+    let sync = read_sync(keys.sync, &grants, &counting, problems);
     let settles = keys
         .settle
         .is_some_and(|(spot, node)| read_settle(node, &spot, &counting, problems));
@@ -88,9 +89,7 @@ pub(super) fn rule(
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
-    let adaptive = counting
-        .adaptive
-        .and_then(|adaptive| moving(adaptive, &grants));
+    let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
     let rule = Rule {
         scope,
         id,
@@ -128,10 +127,16 @@ pub(super) fn rule(
     Some(rule)
 }
 
-fn read_sync(taken: Taken<'_>, grants: &[Grant], problems: &mut Problems) -> Sync {
+fn read_sync(
+    taken: Taken<'_>,
+    grants: &[Grant],
+    counting: &Counting,
+    problems: &mut Problems,
+) -> Sync {
     let sync = chosen(taken.clone(), &SYNCS, problems);
     if let (Sync::Leased, Some((spot, node))) = (sync, taken)
-        && let Some(why_not) = read_limit::why_not_leased(grants)
+        && let Some(why_not) =
+            read_limit::why_not_leased(grants).or_else(|| counting.adaptive.map(|_| "`adaptive`"))
     {
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
         problems.error(&node.place, &spot, message);
@@ -279,13 +284,16 @@ impl<'c> Grants<'c> {
 
     fn read_limit(&mut self, node: &Node, spot: &Spot) -> Option<Grant> {
         let grant = read_limit::grant(node, spot, self.counting, self.problems)?;
-        let adaptive = self.counting.adaptive.as_ref();
-        if let Some(wrong) =
-            adaptive.and_then(|adaptive| read_adaptive::wrong_start(adaptive, &grant))
-        {
-            self.problems.error(&node.place, spot, wrong);
+        let Some(bounds) = &self.counting.adaptive else {
+            return Some(grant);
+        };
+        match read_adaptive::started(bounds, &grant, self.counting) {
+            Ok(started) => Some(started),
+            Err(wrong) => {
+                self.problems.error(&node.place, spot, wrong);
+                None
+            }
         }
-        Some(grant)
     }
 
     fn add_named(
@@ -334,12 +342,12 @@ impl<'c> Grants<'c> {
 }
 
 /// The limit of a rule that moves by itself.
-fn moving(adaptive: Adaptive, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
+fn moving(bounds: Bounds, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
     let Some(Grant::Limits(limits)) = grants.first() else {
         return None;
     };
     let start = limits.first()?.clone();
-    Some(Arc::new(AdaptiveLimit::new(adaptive, start)))
+    Some(Arc::new(AdaptiveLimit::new(bounds.settings, start)))
 }
 
 fn tier_name(name: &str) -> Result<String, String> {

@@ -6,8 +6,9 @@ use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
 use super::matching::Match;
+use super::read_adaptive::default_burst;
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
-use crate::adaptive::Adaptive;
+use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::document::{Entry, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
 
@@ -60,7 +61,19 @@ impl Rule {
                 Missing::Deny => json!("deny"),
             },
         );
-        put("limit", self.grants.first().map_or(Value::Null, grant));
+        put(
+            "limit",
+            match (self.adaptive(), self.grants.first()) {
+                // The burst of its bucket is written with `max`.
+                (Some(_), Some(Grant::Limits(limits))) if limits[0].window().is_some() => {
+                    json!(rate(Rate {
+                        burst: None,
+                        ..limits[0].rate()
+                    }))
+                }
+                (_, first) => first.map_or(Value::Null, grant),
+            },
+        );
         put("algorithm", json!(self.algorithm.map(Algorithm::name)));
         match self.algorithm {
             Some(Algorithm::FixedWindow {
@@ -78,11 +91,7 @@ impl Rule {
             }
             _ => {}
         }
-        put(
-            "adaptive",
-            self.adaptive()
-                .map_or(Value::Null, |limit| adaptive(limit.settings())),
-        );
+        put("adaptive", self.adaptive().map_or(Value::Null, adaptive));
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
         put(
@@ -212,8 +221,28 @@ fn written_under(key: &str, node: &Node) -> Value {
     }
 }
 
-fn adaptive(adaptive: Adaptive) -> Value {
-    let Adaptive { min, max, target } = adaptive;
+fn adaptive(limit: &AdaptiveLimit) -> Value {
+    let Adaptive { min, max, target } = limit.settings();
+    let start = limit.start();
+    let (min, max) = if start.window().is_some() {
+        let at = |count| Rate {
+            count,
+            ..start.rate()
+        };
+        let without_burst = |count| Rate {
+            burst: None,
+            ..at(count)
+        };
+        let is_default = start.capacity() == default_burst(&at(max));
+        let highest = if is_default {
+            without_burst(max)
+        } else {
+            at(max)
+        };
+        (json!(rate(without_burst(min))), json!(rate(highest)))
+    } else {
+        (json!(min), json!(max))
+    };
     match target {
         Some(target) => json!({"min": min, "max": max, "target": target.to_string()}),
         None => json!({"min": min, "max": max}),

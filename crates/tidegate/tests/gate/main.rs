@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod adaptive;
+mod adaptive_rate;
 mod bringing;
 mod charging;
 mod exceptions;
