@@ -1,5 +1,9 @@
 //! An axum app whose limits are shared with other instances in Redis: three orders a minute from one
 //! address, whichever instance it asks.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this program's own configuration is the environment"
+)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

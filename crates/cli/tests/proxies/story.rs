@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitOptions, waitpid};
 
 use crate::client::Reply;
 use crate::from::ask;
@@ -176,6 +176,9 @@ fn is_denied(reply: &Reply, limit: &str, manners: &Manners) {
 /// The status that a client gets while the server has stopped and answers nothing.
 pub(crate) fn status_with_stopped_server(setup: &Setup, proxy: &Proxy) -> u16 {
     setup.server.signal(Signal::STOP);
+    // The signal has been sent, but its threads may run on for a while.
+    let stopped = waitpid(Some(setup.server.pid()), WaitOptions::UNTRACED).unwrap();
+    assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     let status = ask(7, proxy.address, "GET /v1/items", &[]).status;
     setup.server.signal(Signal::CONT);
     status

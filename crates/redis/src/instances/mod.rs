@@ -193,7 +193,7 @@ impl Instances {
         if let Some(answer) = answer.ok().and_then(Answer::read) {
             if answer.has_replaced {
                 tracing::warn!(
-                    key = KEY,
+                    key = self.key,
                     "the list of servers in Redis had a type that no version uses; it was removed and begins anew"
                 );
             }

@@ -74,11 +74,6 @@ pub(super) async fn feedback(
 
 /// The reports of a body, and whether they are a list.
 fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
-    if body.trim_ascii_start().starts_with(b"[") {
-        return Err(Problem::bad_request(
-            "the body must be an object; send a list of reports as {\"feedback\": [ … ]}",
-        ));
-    }
     let Body {
         feedback,
         rule,
@@ -109,21 +104,11 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
             list.len()
         )));
     }
-    let report = |(index, report): (usize, &&RawValue)| {
-        // Serde would take a list for a report by position.
-        let is_object = report.get().starts_with('{');
-        let read = is_object.then(|| serde_json::from_str(report.get()));
-        match read {
-            Some(Ok(report)) => Ok(report),
-            Some(Err(error)) => Err(Problem::bad_request(format!(
-                "feedback[{index}] is not as it should be: {error}"
-            ))),
-            None => Err(Problem::bad_request(format!(
-                "feedback[{index}] must be an object such as {{\"rule\": \"upstream\", \"latency\": 0.12}}"
-            ))),
-        }
-    };
-    let reports: Result<Vec<Report<'_>>, Problem> = list.iter().enumerate().map(report).collect();
+    let reports: Result<Vec<Report<'_>>, Problem> = list
+        .into_iter()
+        .enumerate()
+        .map(|(index, report)| body::parse_part(report, || format!("feedback[{index}]")))
+        .collect();
     Ok((reports?, true))
 }
 
