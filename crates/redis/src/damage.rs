@@ -130,6 +130,17 @@ fn rule_of(scope: &Scope) -> &str {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_scope_names_its_rule_or_itself() {
+        for (scope, rule) in [
+            ("per-user@user_id", "per-user"),
+            ("cl.throttle", "cl.throttle"),
+            ("@3.web@4.user", "@3.web@4.user"),
+        ] {
+            assert_eq!(rule_of(&Scope::new(scope)), rule);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn damage_is_reported_by_rule_for_a_minute() {
         let damages = Damages::default();

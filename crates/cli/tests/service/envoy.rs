@@ -71,7 +71,9 @@ impl Front {
                 "port_value: 9000",
                 &format!("port_value: {}", application.port()),
             )
-            .replace("port_value: 8081", &format!("port_value: {}", grpc.port()));
+            .replace("port_value: 8081", &format!("port_value: {}", grpc.port()))
+            // On a busy machine an answer may take longer, and Envoy would let the request pass.
+            .replace("timeout: 0.1s", "timeout: 5s");
         let envoy = Envoy::start(&place, &config);
         Self {
             place,

@@ -152,6 +152,7 @@ impl Builder {
                     ));
                 };
                 self.count(size(&node), &place)?;
+                self.check_depth(depth(&node), &place)?;
                 self.add(node, 0)?;
             }
             // A name does not reach into the next document.
@@ -167,15 +168,21 @@ impl Builder {
     }
 
     fn begin(&mut self, value: Value, place: Place, anchor: usize) -> Result<(), Failure> {
-        if self.open.len() >= MAX_DEPTH {
-            let message = format!("this is nested more than {MAX_DEPTH} levels deep");
-            return Err((place, message));
-        }
+        self.check_depth(1, &place)?;
         self.open.push(Open {
             node: Node { value, place },
             key: None,
             anchor,
         });
+        Ok(())
+    }
+
+    /// Refuses what is too deep together with what is open: readers call themselves for each level.
+    fn check_depth(&self, more: usize, place: &Place) -> Result<(), Failure> {
+        if self.open.len() + more > MAX_DEPTH {
+            let message = format!("this is nested more than {MAX_DEPTH} levels deep");
+            return Err((place.clone(), message));
+        }
         Ok(())
     }
 
@@ -248,6 +255,18 @@ fn size(node: &Node) -> usize {
                 .iter()
                 .map(|entry| size(&entry.value))
                 .sum::<usize>()
+        }
+    }
+}
+
+/// How many lists and maps are inside of each other.
+fn depth(node: &Node) -> usize {
+    match &node.value {
+        Value::Null | Value::Scalar(_) => 0,
+        Value::List(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        Value::Map(entries) => {
+            let depths = entries.iter().map(|entry| depth(&entry.value));
+            1 + depths.max().unwrap_or(0)
         }
     }
 }
@@ -412,5 +431,13 @@ mod tests {
         }
         assert!(document(&lines.join("\n")).unwrap_err().contains("values"));
         assert!(document("a: &a [*a]\n").is_err());
+        // Names that each hold the one before are as deep as they are many.
+        let chain = |names: usize| {
+            let link = |name: usize| format!("- &n{name} [*n{}]", name - 1);
+            let links: Vec<String> = (1..names).map(link).collect();
+            document(&format!("- &n0 []\n{}\n", links.join("\n")))
+        };
+        assert!(chain(31).is_ok());
+        assert!(chain(32).unwrap_err().contains("nested"));
     }
 }

@@ -357,7 +357,14 @@ fn claims_of<'a>(
             Some(grant) => {
                 let (rule, key) = rules.brought(grant, &part.attributes);
                 few.push(Arc::new(rule));
-                brought(few.len() - 1, grant, key, part.attributes.cost())
+                let (key, cost) = (Cow::Owned(key), part.attributes.cost());
+                let demand = match grant {
+                    Grant::Unlimited => None,
+                    Grant::Blocked => Some(Demand::Nothing),
+                    Grant::Limits(_) => Some(Demand::Charge { key, cost }),
+                };
+                let claim = demand.map(|demand| brought(few.len() - 1, demand));
+                claim.into_iter().collect()
             }
             None => {
                 let mut own = claims(rules, &part.attributes, now);
@@ -383,14 +390,9 @@ fn claims_of<'a>(
     (Arc::clone(rules), all)
 }
 
-fn brought<'a>(rule: usize, grant: &Grant, key: String, cost: u64) -> Claims<'a> {
-    let key = Cow::Owned(key);
-    let demand = match grant {
-        Grant::Unlimited => return Claims::new(),
-        Grant::Blocked => Demand::Nothing,
-        Grant::Limits(_) => Demand::Charge { key, cost },
-    };
-    let claim = Claim {
+/// The claim of a rule that a caller brought.
+fn brought(rule: usize, demand: Demand<'_>) -> Claim<'_> {
+    Claim {
         rule,
         grant: 0,
         demand,
@@ -399,8 +401,7 @@ fn brought<'a>(rule: usize, grant: &Grant, key: String, cost: u64) -> Claims<'a>
         part: 0,
         is_asked: false,
         missing: MissingNames::default(),
-    };
-    std::iter::once(claim).collect()
+    }
 }
 
 /// The decision about each part, from the answers to all of them.

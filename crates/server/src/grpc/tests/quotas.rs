@@ -70,20 +70,20 @@ async fn a_call_with_a_quota_reports_which_are_exceeded() {
 
     let mut all = calling(vec![adding("model=large", 7), adding("model=small", 8)]);
     all.hits_addend = 2;
-    let told = metadata(all).await.unwrap();
-    assert_eq!(told["quotaModeViolations"], json!([0.0, 1.0]));
-    assert_eq!(told["hitsAddend"], json!(2.0));
-    assert_eq!(told["descriptors"][1]["hitsAddend"], json!(8.0));
-    assert_eq!(told.get("metadata"), None, "no descriptor passed");
+    let fields = metadata(all).await.unwrap();
+    assert_eq!(fields["quotaModeViolations"], json!([0.0, 1.0]));
+    assert_eq!(fields["hitsAddend"], json!(2.0));
+    assert_eq!(fields["descriptors"][1]["hitsAddend"], json!(8.0));
+    assert_eq!(fields.get("metadata"), None, "no descriptor passed");
 
     let mut bytes = request(&["model=large a=b"]);
     bytes.descriptors[0].entries[1].value = vec![b'x', 0xff].into();
     bytes
         .descriptors
         .extend(request(&["model=small"]).descriptors);
-    let told = metadata(bytes).await.unwrap();
+    let fields = metadata(bytes).await.unwrap();
     assert_eq!(
-        told["descriptors"][0],
+        fields["descriptors"][0],
         json!({"entries": ["model=large", "a=x\u{fffd}"]})
     );
 

@@ -193,8 +193,8 @@ mod tests {
         let mut problems = Problems::new();
         let node = Source::new("test.yaml", text).read(&mut problems).unwrap();
         let node = rewritten(&node, &mut problems);
-        let told = problems.iter().map(|problem| problem.message.clone());
-        (typed(&node), told.collect())
+        let messages = problems.iter().map(|problem| problem.message.clone());
+        (typed(&node), messages.collect())
     }
 
     #[test]
@@ -244,8 +244,8 @@ d: {requests_per_unit: 3, <<: [*b, *a]}
 e: &e {<<: *a, unit: day}
 f: {<<: *e}
 ";
-        let (read, told) = document(text);
-        assert_eq!(told, Vec::<String>::new());
+        let (read, messages) = document(text);
+        assert_eq!(messages, Vec::<String>::new());
         assert_eq!(
             read["c"],
             json!({"unit": "minute", "requests_per_unit": 2, "name": "a"})
@@ -262,10 +262,11 @@ f: {<<: *e}
 
     #[test]
     fn what_cannot_be_merged_is_reported_and_an_octal_number_is_a_warning() {
-        let (_, told) = document("a: {<<: 5}\nb: {<<: [{a: 1}, x]}\nc: {requests_per_unit: 010}");
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[2].contains("this is 8"), "{told:?}");
-        let (_, told) = document("a: {requests_per_unit: 007}");
-        assert_eq!(told, Vec::<String>::new());
+        let (_, messages) =
+            document("a: {<<: 5}\nb: {<<: [{a: 1}, x]}\nc: {requests_per_unit: 010}");
+        assert_eq!(messages.len(), 3, "{messages:?}");
+        assert!(messages[2].contains("this is 8"), "{messages:?}");
+        let (_, messages) = document("a: {requests_per_unit: 007}");
+        assert_eq!(messages, Vec::<String>::new());
     }
 }
