@@ -141,7 +141,10 @@ fn counting() -> impl Strategy<Value = (Map<String, Value>, Vec<Value>)> {
         (json!({"algorithm": "concurrency"}),                                               holders.clone()),
         (json!({"algorithm": "concurrency", "lease_ttl": "90s"}),                           holders),
         (json!({"algorithm": "concurrency", "limit": 7, "adaptive": {"min": 5, "max": 50}}), words.clone()),
-        (json!({"algorithm": "concurrency", "limit": 7, "adaptive": {"min": 7, "max": 7, "target": "1500ms"}}), words),
+        (json!({"algorithm": "concurrency", "limit": 7, "adaptive": {"min": 7, "max": 7, "target": "1500ms"}}), words.clone()),
+        (json!({"limit": "7/s", "adaptive": {"min": "5/s", "max": "50/s"}}),                words.clone()),
+        (json!({"max_delay": "2s", "limit": "60/m", "adaptive": {"min": "1/m", "max": "90/m burst 7", "target": "90ms"}}), words.clone()),
+        (json!({"algorithm": "leaky_bucket", "limit": "7/s", "adaptive": {"min": {"requests": 5, "window": "1s"}, "max": {"requests": 9, "window": "1s", "burst": 9}}}), words),
     ];
     select(table).prop_map(move |(options, limits)| (map(options), limits))
 }
@@ -342,6 +345,8 @@ proptest! {
         for (one, other) in first.iter().zip(again.iter()) {
             prop_assert_eq!(one.grants(), other.grants());
             let bounds = |rule: &Rule| rule.adaptive().map(AdaptiveLimit::settings);
+            let windows = |rule: &Rule| rule.adaptive().map(AdaptiveLimit::window);
+            prop_assert_eq!(windows(one), windows(other));
             prop_assert_eq!(bounds(one), bounds(other));
         }
     }

@@ -25,7 +25,7 @@ const ENOUGH: usize = 10;
 const SHORTEST: Micros = Micros::from_millis(100);
 /// or, where there are few, these.
 const FEW: usize = 3;
-const LONG: Micros = Micros::SECOND;
+const LONG: Micros = Micros::from_millis(250);
 /// After so long without any, what came before says nothing about what comes.
 const GAP: Micros = Micros::from_seconds(10);
 /// The most that the rate may be above what the upstream does, in thousandths, and the least while it
@@ -168,7 +168,9 @@ impl Pace {
                 0
             };
             let above = of(most, target - expected, target).max(LEAST_ABOVE);
-            of(self.done, 1_000 + above, 1_000)
+            let raised = of(self.done, 1_000 + above, 1_000);
+            // Limits are whole numbers: with less than one more, a low one would stay where it is.
+            raised.max(self.done.saturating_add(PARTS))
         } else {
             self.rate
         };

@@ -61,7 +61,7 @@ fn one_stretch_by_hand() {
 #[test]
 fn the_bounds_hold() {
     let mut lowest = to_100_ms(10);
-    assert_eq!(stretch(&mut lowest, NOW, &[millis(5_000); 10], true), 10);
+    assert_eq!(stretch(&mut lowest, NOW, &[Ended::Dropped; 10], true), 10);
     let mut highest = to_100_ms(1_000);
     assert_eq!(stretch(&mut highest, NOW, &[millis(0); 200], true), 1_000);
 }
@@ -117,9 +117,9 @@ fn times_out_of_order_or_far_apart_do_no_harm() {
 fn a_few_requests_are_enough_where_there_are_no_more() {
     let mut pace = to_100_ms(20);
     assert!(!pace.add(&[millis(5)], NOW));
-    assert!(!pace.add(&[millis(5)], NOW + Micros::from_millis(400)));
-    assert!(!pace.add(&[millis(5)], NOW + Micros::from_millis(800)));
-    assert!(pace.add(&[millis(5)], NOW + Micros::from_millis(1_200)));
+    assert!(!pace.add(&[millis(5)], NOW + Micros::from_millis(100)));
+    assert!(!pace.add(&[millis(5)], NOW + Micros::from_millis(200)));
+    assert!(pace.add(&[millis(5)], NOW + Micros::from_millis(300)));
     pace.close(true);
     assert_eq!(pace.latency(), Some(Micros::from_millis(5)));
 }
@@ -137,7 +137,7 @@ fn without_a_target_a_probe_lasts_until_latency_no_longer_falls() {
     let watching: Vec<u64> = (0..19).map(|_| next(&mut pace, 300)).collect();
     assert!(watching.iter().all(|rate| *rate >= 200), "{watching:?}");
     let lowered = next(&mut pace, 300);
-    assert!(lowered <= 75, "a quarter: {lowered}");
+    assert!(lowered * 3 < watching[18], "a quarter: {lowered}");
     // Those that began before the probe, then a queue that drains.
     for latency in [300, 300, 250, 200, 150, 100, 50] {
         assert_eq!(next(&mut pace, latency), lowered, "{latency}");

@@ -138,6 +138,12 @@ fn rate(
             "with `{name}` the bounds are rates, and `{0}` names no window; write for example `{0}/s`, or `algorithm: concurrency` for so many requests at once",
             rate.count
         )),
+        (Some(window @ (Window::Month | Window::Year)), _) => Some(format!(
+            "a {window} has no one length, so no rate over it can move; write a span such as `30d`"
+        )),
+        _ if rate.count == 0 => {
+            Some("a rate of 0 would never let anything pass; give 1 or more".to_owned())
+        }
         (_, Some(_)) if !is_max => Some(
             "the burst goes with `max`, because the capacity of the bucket does not move; remove it here".to_owned(),
         ),

@@ -20,6 +20,8 @@ use super::{gate, left, request, send, status, until};
 const TARGET: &str =
     "- {id: up, per: [], algorithm: concurrency, adaptive: {min: 2, max: 200, target: 125ms}}";
 const GRADIENT: &str = "- {id: up, per: [], algorithm: concurrency, adaptive: {min: 2, max: 200}}";
+const RATE: &str =
+    "- {id: up, per: [], limit: 50/s, adaptive: {min: 5/s, max: 500/s burst 20, target: 200ms}}";
 /// How many requests the service works on at once.
 const WORKERS: usize = 16;
 
@@ -78,6 +80,28 @@ async fn the_limit_settles_near_what_the_service_can_bear() {
         let back = limit(&gate);
         assert!((16..=40).contains(&back), "{rule}: {back}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_settles_near_what_the_service_can_do() {
+    let gate = gate(RATE);
+    let workers = Arc::new(Semaphore::new(WORKERS));
+    let app = working(&gate, &workers);
+    // 16 workers do 160 requests in a second.
+    load(&app, 60, 15).await;
+    let settled = limit(&gate);
+    assert!((120..=240).contains(&settled), "{settled}");
+
+    until(async || workers.available_permits() == WORKERS).await;
+    assert_eq!(workers.forget_permits(WORKERS / 2), WORKERS / 2);
+    load(&app, 60, 10).await;
+    let halved = limit(&gate);
+    assert!((50..=120).contains(&halved), "{halved}");
+
+    workers.add_permits(WORKERS / 2);
+    load(&app, 60, 10).await;
+    let back = limit(&gate);
+    assert!((120..=240).contains(&back), "{back}");
 }
 
 #[tokio::test(start_paused = true)]
