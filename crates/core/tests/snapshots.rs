@@ -178,6 +178,12 @@ proptest! {
         let restart = before.len();
         let acts = before.into_iter().chain([Act::Restart { max_keys: 500 }]).chain(after);
         for (number, act) in acts.enumerate() {
+            let gives_back = matches!(act, Act::GiveBack | Act::Release | Act::Settle { .. } | Act::Forget { .. });
+            if back > 0 && gives_back {
+                // A state of which nothing is used any more is like a fresh one, but for the time of its
+                // last change. It is left out, and so forgets that a clock was ahead.
+                continue;
+            }
             match act {
                 Act::Pause(span) => clock.advance(Micros::new(span)),
                 Act::Charge { keys, cost } => {

@@ -348,19 +348,37 @@ fn a_snapshot_of_more_keys_than_the_store_may_hold_is_read() {
 const MOST: u64 = 100_000_000;
 const OTHERS: u32 = 5_000;
 
-/// How many charges were acknowledged at which time, and how many were begun in all.
+/// What was charged until the server was killed.
 struct Charged {
+    /// How many charges were acknowledged, and when.
     acknowledged: Vec<(Instant, u64)>,
+    /// How many snapshots were written when so many charges had been acknowledged.
+    snapshots: Vec<(u64, u64)>,
+    /// How many charges were begun.
     begun: u64,
+    killed_at: Instant,
+}
+
+impl Charged {
+    /// What a snapshot must have that was begun so long before the end, or later.
+    fn least_of_the_last(&self, span: Duration) -> u64 {
+        let mut acknowledged = self.acknowledged.iter().rev();
+        let before = acknowledged.find(|(at, _)| *at + span <= self.killed_at);
+        before.map_or(self.acknowledged[0].1, |(_, count)| *count)
+    }
+
+    /// What the last snapshot that was seen must have, however late it was written: it was begun after
+    /// the one before it was done.
+    fn least_of_the_seen(&self) -> u64 {
+        let last = self.snapshots.last().map_or(0, |(number, _)| *number);
+        let mut earlier = self.snapshots.iter().rev();
+        let before = earlier.find(|(number, _)| number + 2 <= last);
+        before.map_or(self.acknowledged[0].1, |(_, count)| *count)
+    }
 }
 
 /// Charges until the server is killed, which is at a moment that no one chose.
-fn charge_until_killed(
-    server: &Server,
-    path: &str,
-    used: u64,
-    after: Duration,
-) -> (Charged, Instant) {
+fn charge_until_killed(server: &Server, path: &str, used: u64, after: Duration) -> Charged {
     let pid = server.pid();
     let killer = thread::spawn(move || {
         thread::sleep(after);
@@ -370,22 +388,30 @@ fn charge_until_killed(
     });
     let mut client = server.client();
     let (mut acknowledged, mut begun) = (vec![(now(), used)], used);
+    let mut snapshots = Vec::new();
     let body = body(path, 1);
     loop {
-        begun += 1;
-        match client.try_ask("POST /v1/check", &[], &body) {
-            Ok(reply) => {
-                reply.with_status(200);
-                acknowledged.push((now(), begun));
-            }
-            Err(_) => break,
+        if begun % 50 == 0 {
+            let Ok(reply) = client.try_ask("GET /metrics", &[], "") else {
+                break;
+            };
+            let written = |line: &str| line.strip_prefix("tidegate_snapshots_total ")?.parse().ok();
+            let written = reply.body.lines().find_map(written);
+            snapshots.push((written.unwrap(), begun));
         }
+        begun += 1;
+        let Ok(reply) = client.try_ask("POST /v1/check", &[], &body) else {
+            break;
+        };
+        reply.with_status(200);
+        acknowledged.push((now(), begun));
     }
-    let charged = Charged {
+    Charged {
         acknowledged,
+        snapshots,
         begun,
-    };
-    (charged, killer.join().unwrap())
+        killed_at: killer.join().unwrap(),
+    }
 }
 
 /// `scripts/kills` does it more often, on a machine that has time for nothing else.
@@ -429,16 +455,15 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
         let path = ["/month", "/log"][usize::from(kill % 2 == 1)];
         let server = serve();
         let used = MOST - remaining(&server, path);
-        let after = Duration::from_millis(random.below(2_500));
-        let (charged, killed_at) = charge_until_killed(&server, path, used, after);
+        let after = Duration::from_millis(random.below(3_500));
+        let charged = charge_until_killed(&server, path, used, after);
         server.kill();
 
         let server = serve();
         let used = MOST - remaining(&server, path);
-        let mut acknowledged = charged.acknowledged.iter().rev();
-        let snapshot_at = |at: &Instant| *at + Duration::from_secs(1) + late <= killed_at;
-        let least = acknowledged.find(|(at, _)| snapshot_at(at));
-        let least = least.map_or(charged.acknowledged[0].1, |(_, count)| *count);
+        let least = charged
+            .least_of_the_last(Duration::from_secs(1) + late)
+            .max(charged.least_of_the_seen());
         assert!(
             (least..=charged.begun).contains(&used),
             "{path} after {after:?}: {used} used of {least} to {}",

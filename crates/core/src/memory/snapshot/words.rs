@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_from_damage() {
+    fn another_version_is_not_damage() {
         let stream = stream(1);
         let error = WordReader::new(&stream[..], 8).err().unwrap();
         assert!(matches!(error, SnapshotError::OtherVersion { found: 7 }));
