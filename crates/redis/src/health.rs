@@ -27,14 +27,26 @@ impl RedisStore {
         let is_any = asked.iter().any(Result::is_ok);
         let error = asked.into_iter().find_map(Result::err);
         let problem = match error {
-            Some(error) => self.problem().unwrap_or_else(|| error.to_string()),
-            None if !is_covered => "some of its slots have no master".to_owned(),
+            Some(error) => self.problem().unwrap_or_else(|| {
+                // It has just been lost.
+                let is_part = self.router().is_cluster();
+                let what = if is_part {
+                    "one of its masters is away: "
+                } else {
+                    ""
+                };
+                format!("{what}{error}")
+            }),
+            None if !is_covered => {
+                let uncovered = || "some of its slots have no master".to_owned();
+                self.problem().unwrap_or_else(uncovered)
+            }
             None => return Health::Whole,
         };
         if is_any {
             return Health::Part(problem);
         }
-        Health::Down(self.problem().unwrap_or(problem))
+        Health::Down(problem)
     }
 
     /// Asks for a counter in this slot, which is left as it is.

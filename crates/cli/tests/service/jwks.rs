@@ -2,7 +2,7 @@
 
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use rcgen::{KeyPair, PKCS_ED25519};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustix::process::Signal;
 use serde_json::json;
 use tidegate_testkit::{HttpAnswer, HttpServer, wait_until};
@@ -19,13 +19,13 @@ fn status(server: &Server, token: &str) -> u16 {
 
 #[test]
 fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
-    let pair = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-    let key = EncodingKey::from_ed_pem(pair.serialize_pem().as_bytes()).unwrap();
-    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::EdDSA).unwrap();
+    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
     jwk.common.key_id = Some("a".to_owned());
     let header = Header {
         kid: Some("a".to_owned()),
-        ..Header::new(Algorithm::EdDSA)
+        ..Header::new(Algorithm::ES256)
     };
     // The end of what a time of day can be here, so that no clock is needed.
     let claims = json!({"sub": "alice", "exp": 4_102_444_800_u64});

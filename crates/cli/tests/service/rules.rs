@@ -215,7 +215,7 @@ fn a_whole_set_is_replaced_or_nothing_is() {
         ),
         (json!({ "rules": twice }), 409),
         (json!({"rules": [rule("c", "1/second")], "rule": []}), 422),
-        (json!([rule("c", "1/second")]), 422),
+        (json!([rule("c", "1/second")]), 400),
     ] {
         server
             .ask("PUT /v1/rules", &bad.to_string())

@@ -13,7 +13,7 @@ use tidegate::Timestamp;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
-use super::conditional::not_modified;
+use super::conditional::unless_known;
 use super::number::whole;
 use super::problem::{Problem, Reply};
 use super::{body, json};
@@ -23,8 +23,7 @@ use crate::server::Server;
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
-    let tag = etag(&server.gate.rules().written());
-    Ok(not_modified(&parts.headers, &tag).unwrap_or_else(|| whole_set(server)))
+    Ok(unless_known(&parts.headers, whole_set(server)))
 }
 
 /// The version that a body says it was made from, so that what was read can be sent back as it is.
@@ -68,8 +67,7 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Pro
     super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    let tag = etag_of(rule);
-    Ok(not_modified(&parts.headers, &tag).unwrap_or_else(|| one(StatusCode::OK, rule)))
+    Ok(unless_known(&parts.headers, one(StatusCode::OK, rule)))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> Reply {
