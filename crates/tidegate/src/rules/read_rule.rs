@@ -86,16 +86,7 @@ pub(super) fn rule(
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    // With what it counts by, so that a rule that counts by something else begins anew.
-    let counted_by = per.iter().map(|name| format!("@{name}"));
-    let mut scope = Scope::new(
-        &std::iter::once(id.clone())
-            .chain(counted_by)
-            .collect::<String>(),
-    );
-    if per.iter().any(|name| settings.is_secret(name)) {
-        scope = scope.with_secret_keys();
-    }
+    let mut scope = scope_of(&id, &per, settings);
     // Who only counts has no need to decide fast.
     if sync == Sync::Leased && mode == Mode::Enforce {
         scope = scope.leased();
@@ -308,6 +299,20 @@ impl<'c> Grants<'c> {
             }
         }
         named
+    }
+}
+
+/// The scope of a rule's counters. It names what the rule counts by, so that a rule that counts by
+/// something else begins anew.
+fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
+    let name = per
+        .iter()
+        .fold(id.to_owned(), |scope, name| scope + "@" + name);
+    let scope = Scope::new(&name);
+    if per.iter().any(|name| settings.is_secret(name)) {
+        scope.with_secret_keys()
+    } else {
+        scope
     }
 }
 
