@@ -434,8 +434,8 @@ mod tests {
         // Names that each hold the one before are as deep as they are many.
         let chain = |names: usize| {
             let link = |name: usize| format!("- &n{name} [*n{}]", name - 1);
-            let links: Vec<String> = (1..names).map(link).collect();
-            document(&format!("- &n0 []\n{}\n", links.join("\n")))
+            let chained: Vec<String> = (1..names).map(link).collect();
+            document(&format!("- &n0 []\n{}\n", chained.join("\n")))
         };
         assert!(chain(31).is_ok());
         assert!(chain(32).unwrap_err().contains("nested"));

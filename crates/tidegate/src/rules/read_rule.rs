@@ -341,6 +341,20 @@ impl<'c> Grants<'c> {
     }
 }
 
+/// The scope of a rule's counters. It names what the rule counts by, so that a rule that counts by
+/// something else begins anew.
+fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
+    let name = per
+        .iter()
+        .fold(id.to_owned(), |scope, name| scope + "@" + name);
+    let scope = Scope::new(&name);
+    if per.iter().any(|name| settings.is_secret(name)) {
+        scope.with_secret_keys()
+    } else {
+        scope
+    }
+}
+
 /// The limit of a rule that moves by itself.
 fn moving(bounds: Bounds, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
     let Some(Grant::Limits(limits)) = grants.first() else {
