@@ -1,8 +1,9 @@
-//! How many rules a request has to ask, however many there are. The rest is in `tests/gate`.
+//! How many rules a request has to ask, however many there are, and what stores see of a limit that comes
+//! with a request. The rest is in `tests/gate`.
 
 use crate::attributes::Attributes;
 use crate::document::Source;
-use crate::rules::{Facts, RuleSet, RuleSettings};
+use crate::rules::{Facts, Grant, Rule, RuleSet, RuleSettings};
 
 const RULES: usize = 1_000;
 
@@ -68,4 +69,10 @@ fn a_request_asks_few_of_many_rules() {
             candidates.len()
         );
     }
+}
+
+#[test]
+fn a_limit_that_comes_with_a_request_has_hashed_keys() {
+    let rule = Rule::brought(Grant::Blocked);
+    assert!(rule.scope().has_secret_keys());
 }

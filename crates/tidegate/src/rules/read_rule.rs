@@ -144,17 +144,6 @@ fn read_sync(
     sync
 }
 
-/// Names the states of a rule: with what it counts by, so that one that counts by something else begins anew.
-fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
-    let counted_by = per.iter().map(|name| format!("@{name}"));
-    let name: String = std::iter::once(id.to_owned()).chain(counted_by).collect();
-    let scope = Scope::new(&name);
-    if per.iter().any(|name| settings.is_secret(name)) {
-        return scope.with_secret_keys();
-    }
-    scope
-}
-
 const MISSING: [(&str, Missing); 3] = [
     ("skip", Missing::Skip),
     ("share", Missing::Share),

@@ -239,8 +239,8 @@ impl Rule {
     pub(crate) fn brought(grant: Grant) -> Self {
         Self {
             id: "limit".to_owned(),
-            // No rule's id begins like this.
-            scope: Scope::new("@limit"),
+            // No rule's id begins like this. Its key has every entry of a descriptor, and any may be a secret.
+            scope: Scope::new("@limit").with_secret_keys(),
             descriptor: Some(Box::default()),
             ..Self::granting(grant)
         }
