@@ -404,3 +404,40 @@ fn what_takes_nothing_makes_no_key() {
     assert_eq!((stats.keys, stats.evicted), (1, 0));
     assert_eq!(fixture.remaining(&kept, "kept"), 9);
 }
+
+#[test]
+fn asking_after_the_clock_was_set_back_lets_no_key_go_before_its_time() {
+    let concurrency = Algorithm::Concurrency {
+        lease_ttl: Micros::MINUTE,
+    };
+    let holders = Rate {
+        count: 10,
+        window: None,
+        burst: None,
+    };
+    let limits = [
+        Limit::new(Rate::per_minute(10), Algorithm::SlidingWindowLog),
+        Limit::new(Rate::per_minute(10), Algorithm::SLIDING_WINDOW_SLOTS),
+        Limit::new(holders, concurrency),
+        Limit::new(Rate::per_minute(10), Algorithm::SlidingWindowCounter),
+    ];
+    for limit in limits.map(Result::unwrap) {
+        let fixture = Fixture::with_room_for(100);
+        let charge = |cost| Charge {
+            scope: &fixture.scope,
+            limit: &limit,
+            key: "key",
+            cost,
+        };
+        let lease = LeaseId::from_u128(1);
+        fixture
+            .store
+            .charge(&Request::new(&[charge(10)]).under(lease));
+        // Further than the limit remembers, and then forward to where it counts as its own time again.
+        fixture.clock.set(NOW - Micros::from_seconds(90));
+        fixture.charge(&limit, "key", 0);
+        fixture.clock.set(NOW - Micros::from_seconds(20));
+        fixture.store.sweep();
+        assert_eq!(fixture.store.stats().keys, 1, "{limit:?}");
+    }
+}

@@ -185,6 +185,11 @@ proptest! {
                 continue;
             }
             match act {
+                // An idle key goes after a second, sooner in one store than in the other, and would count
+                // again once the clock is set back.
+                Act::Pause(span) if back > 0 && number < restart => {
+                    clock.advance(Micros::new(span % 20_000));
+                }
                 Act::Pause(span) => clock.advance(Micros::new(span)),
                 Act::Charge { keys, cost } => {
                     leases += 1;
@@ -283,9 +288,9 @@ fn a_lease_is_renewed_and_released_after_a_restart() {
 fn keys_that_have_become_like_fresh_ones_are_left_out() {
     let mut keys = Keys::new(1_000);
     let (short, long): (Limit, Limit) = ("10/second".parse().unwrap(), "10/day".parse().unwrap());
-    let log = Limit::new(Rate::per_second(10), Algorithm::SlidingWindowLog).unwrap();
+    let short_log = Limit::new(Rate::per_second(10), Algorithm::SlidingWindowLog).unwrap();
     for key in ["a", "b"] {
-        for limit in [&short, &long, &log] {
+        for limit in [&short, &long, &short_log] {
             keys.charge(limit, key, 10, 0);
         }
     }
@@ -435,7 +440,7 @@ fn a_snapshot_among_charges_has_each_counter_as_it_was_meanwhile() {
     let counts: Vec<AtomicU64> = (0..WATCHED).map(|_| AtomicU64::new(0)).collect();
     let begun: Vec<AtomicU64> = (0..WATCHED).map(|_| AtomicU64::new(0)).collect();
     let names: Vec<String> = (0..WATCHED).map(|key| format!("watched-{key}")).collect();
-    let limit_of = |key: usize| if key % 4 == 0 { &log } else { &month };
+    let limit_of = |key: usize| if key.is_multiple_of(4) { &log } else { &month };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..2 {

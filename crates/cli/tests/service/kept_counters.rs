@@ -391,7 +391,7 @@ fn charge_until_killed(server: &Server, path: &str, used: u64, after: Duration) 
     let mut snapshots = Vec::new();
     let body = body(path, 1);
     loop {
-        if begun % 50 == 0 {
+        if begun.is_multiple_of(50) {
             let Ok(reply) = client.try_ask("GET /metrics", &[], "") else {
                 break;
             };

@@ -319,8 +319,17 @@ impl Stripe {
             self.note_change();
         }
         let after = form.decide(self.spill(task.hash), 0, task.now);
+        // In the terms of the state itself. What only asks after a clock was set back sees the state moved
+        // to the present, but leaves it where it is.
+        let fresh_at = match self.spill(task.hash) {
+            Some(Spill::Leases(leases)) => leases.last_end(),
+            _ if step == Step::Charge && asked.allowed && !task.takes() => {
+                self.table.get(place).fresh_at().max(after.reset_at)
+            }
+            _ => after.reset_at,
+        };
         let slot = self.table.get_mut(place);
-        slot.set_fresh_at(after.reset_at);
+        slot.set_fresh_at(fresh_at);
         if asked.allowed {
             slot.clear_denied();
         } else {

@@ -72,10 +72,10 @@ fn use_all(store: &MemoryStore, scope: &Scope, limit: &Limit, cost: u64) {
             cost,
         }];
         let request = Request::new(&charges).under(LeaseId::from_u128(1));
-        let charged = store.charge(&request);
+        let outcomes = store.charge(&request);
         store.peek(&request);
         store.settle(&request);
-        store.give_back(&request, &charged);
+        store.give_back(&request, &outcomes);
     }
     store.renew(LeaseId::from_u128(1));
     store.release(LeaseId::from_u128(1));
