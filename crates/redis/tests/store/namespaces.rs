@@ -52,7 +52,7 @@ async fn share_nothing(url: &str) {
     let open = Asked::new(Scope::new("per-user"), &limit, "user_42");
     let leased = Asked::new(Scope::new("leased").leased(), &limit, "user_42");
     let secret = Asked::new(Scope::new("secret").with_secret_keys(), &limit, "user_42");
-    let mut leases = Vec::new();
+    let mut permits = Vec::new();
     let mut stores = Vec::new();
     for name in names {
         let store = store(url, name).await;
@@ -61,7 +61,7 @@ async fn share_nothing(url: &str) {
             let scope = asked.scope.name();
             assert_eq!(outcome.remaining, 4, "{name:?}: {scope}");
         }
-        leases.push(take_permit(&store).await);
+        permits.push(take_permit(&store).await);
         assert_eq!(store.rules_version().await.unwrap(), 0, "{name:?}");
         assert_eq!(
             write_rules(&store, name.unwrap_or("none")).await,
@@ -82,9 +82,9 @@ async fn share_nothing(url: &str) {
         assert_eq!(store.instances(), Some(1), "{name:?}");
     }
     // A lease is known where it was taken, and nowhere else.
-    assert!(!stores[0].release(leases[1]).await.unwrap());
-    assert!(!stores[1].renew(leases[0]).await.unwrap());
-    for (store, lease) in stores.iter().zip(&leases) {
+    assert!(!stores[0].release(permits[1]).await.unwrap());
+    assert!(!stores[1].renew(permits[0]).await.unwrap());
+    for (store, lease) in stores.iter().zip(&permits) {
         assert!(store.release(*lease).await.unwrap());
     }
     // A reset is one here, too.

@@ -130,13 +130,12 @@ mod tests {
             let found = url
                 .as_ref()
                 .map(|url| format!("{}:{} {}", url.host, url.port, url.path));
-            match expected {
-                Some(expected) => assert_eq!(found.as_deref(), Ok(expected), "{text}"),
-                None => {
-                    let error = url.unwrap_err();
-                    assert!(error.contains("`https://` URL"), "{text}: {error}");
-                    assert!(!error.contains("secret"), "{error}");
-                }
+            if let Some(expected) = expected {
+                assert_eq!(found.as_deref(), Ok(expected), "{text}");
+            } else {
+                let error = url.unwrap_err();
+                assert!(error.contains("`https://` URL"), "{text}: {error}");
+                assert!(!error.contains("secret"), "{error}");
             }
         }
     }

@@ -134,11 +134,10 @@ async fn sets_are_fetched_every_10_minutes_and_the_last_good_one_stays() {
         ),
         HttpAnswer::body(vec![b' '; (1 << 20) + 1]),
     ];
-    let mut failed = 0;
-    for (answer, wait) in bad.into_iter().zip([10, 1, 1, 1, 1, 1]) {
+    let waits = [10, 1, 1, 1, 1, 1].into_iter().zip(1_u64..);
+    for (answer, (wait, failed)) in bad.into_iter().zip(waits) {
         issuer.answer(PATH, answer);
         pass(Duration::from_mins(wait)).await;
-        failed += 1;
         until("it has failed", || identity.fetches() == Some((1, failed))).await;
         assert!(is_believed(&identity, &first));
         let warning = identity.warnings().unwrap();
