@@ -13,7 +13,7 @@ use tidegate::gate::{Answer, Decision};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Algorithm, Anchor, Attributes, Gate, Limit, MemoryStore, Micros, Outcome};
-use tidegate::{LeaseId, Rate, Timestamp, Window};
+use tidegate::{LeaseId, Rate, Reason, Timestamp, Window};
 use tidegate_testkit::block_on;
 use tidegate_testkit::timeline::{OneKey, START, any_limit, steps_for};
 
@@ -162,6 +162,8 @@ struct Answered {
     degraded: Option<bool>,
     lease: Option<String>,
     limits: Vec<AnsweredLimit>,
+    reason: Option<String>,
+    missing: Option<Vec<String>>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -178,6 +180,8 @@ struct AnsweredLimit {
     delay: Seconds,
     shadow: bool,
     degraded: bool,
+    reason: Option<String>,
+    missing: Option<Vec<String>>,
 }
 
 /// A number of seconds, read as text to the microsecond and never through a float.
@@ -212,6 +216,8 @@ impl Answered {
             degraded: outcome.map(|_| false),
             lease,
             limits: decision.answers().map(|answer| limit(&answer)).collect(),
+            reason: decision.reason().map(name),
+            missing: headline.as_ref().and_then(missing),
         }
     }
 }
@@ -241,7 +247,18 @@ fn limit(answer: &Answer<'_>) -> AnsweredLimit {
         delay: Seconds(outcome.delay.get()),
         shadow: answer.is_shadow,
         degraded: false,
+        reason: answer.reason.map(name),
+        missing: missing(answer),
     }
+}
+
+fn name(reason: Reason) -> String {
+    reason.name().to_owned()
+}
+
+fn missing(answer: &Answer<'_>) -> Option<Vec<String>> {
+    let is_missing = answer.reason == Some(Reason::MissingAttribute);
+    is_missing.then(|| answer.missing().map(str::to_owned).collect())
 }
 
 fn wait(outcome: &Outcome) -> Option<Seconds> {
