@@ -109,22 +109,24 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
             list.len()
         )));
     }
-    let report = |(index, report): (usize, &&RawValue)| {
-        // Serde would take a list for a report by position.
-        let is_object = report.get().starts_with('{');
-        let read = is_object.then(|| serde_json::from_str(report.get()));
-        match read {
-            Some(Ok(report)) => Ok(report),
-            Some(Err(error)) => Err(Problem::bad_request(format!(
-                "feedback[{index}] is not as it should be: {error}"
-            ))),
-            None => Err(Problem::bad_request(format!(
-                "feedback[{index}] must be an object such as {{\"rule\": \"upstream\", \"latency\": 0.12}}"
-            ))),
-        }
-    };
-    let reports: Result<Vec<Report<'_>>, Problem> = list.iter().enumerate().map(report).collect();
+    let reports = list.into_iter().enumerate();
+    let reports: Result<Vec<Report<'_>>, Problem> = reports
+        .map(|(index, report)| read_one(index, report))
+        .collect();
     Ok((reports?, true))
+}
+
+/// One report of a list.
+fn read_one(index: usize, report: &RawValue) -> Result<Report<'_>, Problem> {
+    // Serde would take a list for a report by position.
+    if !report.get().starts_with('{') {
+        return Err(Problem::bad_request(format!(
+            "feedback[{index}] must be an object such as {{\"rule\": \"upstream\", \"latency\": 0.12}}"
+        )));
+    }
+    serde_json::from_str(report.get()).map_err(|error| {
+        Problem::bad_request(format!("feedback[{index}] is not as it should be: {error}"))
+    })
 }
 
 impl Report<'_> {
