@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
@@ -163,6 +164,9 @@ proptest! {
         back in prop_oneof![Just(0), 1_000_000..8_000_000_u64],
         after in prop::collection::vec(any_act(), 1..40),
     ) {
+        // Limits of one shape share a state, which is idle sooner by one of them than by another.
+        let shapes: HashSet<u64> = limits.iter().map(Limit::shape).collect();
+        prop_assume!(shapes.len() == limits.len());
         let scope = Scope::new("acts");
         let clock = ManualClock::new(START);
         let new = || MemoryStore::builder().max_keys(100).clock(clock.clone()).build();
@@ -207,6 +211,8 @@ proptest! {
                     with.give_back(&request, &[outcome]);
                     without.give_back(&request, &[outcome]);
                 },
+                // It has nothing to settle.
+                Act::Settle { key, .. } if charge(key, 0).limit.window().is_none() => {}
                 Act::Settle { key, cost } => {
                     let charges = [charge(key, cost)];
                     let request = Request::new(&charges);
