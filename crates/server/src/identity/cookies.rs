@@ -141,7 +141,7 @@ mod tests {
             (b"",                               &[]),
         ];
         for (piece, expected) in table {
-            let found = values(piece, b"session").map(|value| value.into_owned());
+            let found = values(piece, b"session").map(std::borrow::Cow::into_owned);
             let found: Vec<String> = found
                 .map(|value| String::from_utf8(value).unwrap())
                 .collect();
