@@ -215,15 +215,15 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Writes a file that is not there yet, only for the user of this process, and waits until it is on the
 /// disk.
-fn write_new<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+fn write_new<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let filled = fill(&mut file)?;
+    let written = write(&mut file)?;
     file.sync_all()?;
-    Ok(filled)
+    Ok(written)
 }
 
 /// Writes a file that is not there yet under its own name. If that fails half way, it is gone again.
