@@ -1,4 +1,4 @@
-//! A concurrency limit that is used up: what its clients are told, at every front end over HTTP.
+//! A concurrency limit that is used up: what its clients get, at every front end over HTTP.
 
 use serde_json::json;
 

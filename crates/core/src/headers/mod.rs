@@ -237,7 +237,7 @@ impl<'a> Item<'a> {
 /// Whole seconds after which a request may come again that these limits were charged for: the largest over
 /// those that deny it. Nothing if none does, or if waiting cannot help.
 ///
-/// At least 1: a client that is told 0 comes back at once, and is denied again. A concurrency limit counts 1,
+/// At least 1: a client that gets 0 comes back immediately, and is denied again. A concurrency limit counts 1,
 /// because a permit may come free at any moment: its `retry` is when the first one ends by itself.
 pub fn seconds_to_retry<'a>(
     charged: impl IntoIterator<Item = (Option<&'a Limit>, &'a Outcome)>,
