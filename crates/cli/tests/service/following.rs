@@ -123,8 +123,8 @@ fn admitted_traffic_follows_a_server_that_slows_down_and_recovers() {
         }
         let stop = Stop(&stop);
         let mut shown = Vec::new();
-        for per_second in [200, 50, 200] {
-            upstream.set_per_second(per_second);
+        for per_second in [200_u32, 50, 200] {
+            upstream.set_per_second(per_second.into());
             let ends = Instant::now() + FOLLOWS + SHOWN;
             while Instant::now() < ends {
                 thread::sleep(Duration::from_millis(100));
@@ -141,13 +141,13 @@ fn admitted_traffic_follows_a_server_that_slows_down_and_recovers() {
                 .map(|(_, latency)| latency)
                 .collect();
             latencies.sort();
-            let admitted = latencies.len() as f64 / SHOWN.as_secs_f64();
+            let admitted = f64::from(u32::try_from(latencies.len()).unwrap()) / SHOWN.as_secs_f64();
             let median = latencies.get(latencies.len() / 2).copied();
             shown.push((per_second, admitted, median.unwrap_or_default()));
         }
         drop(stop);
         for (per_second, admitted, median) in &shown {
-            let part = admitted / *per_second as f64;
+            let part = admitted / f64::from(*per_second);
             assert!((0.7..=1.3).contains(&part), "{shown:?}");
             assert!(*median <= 2 * TARGET, "{shown:?}");
         }

@@ -454,19 +454,19 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
     for kill in 0..kills {
         let path = ["/month", "/log"][usize::from(kill % 2 == 1)];
         let server = serve();
-        let used = MOST - remaining(&server, path);
+        let count = MOST - remaining(&server, path);
         let after = Duration::from_millis(random.below(3_500));
-        let charged = charge_until_killed(&server, path, used, after);
+        let charged = charge_until_killed(&server, path, count, after);
         server.kill();
 
         let server = serve();
-        let used = MOST - remaining(&server, path);
+        let count = MOST - remaining(&server, path);
         let least = charged
             .least_of_the_last(Duration::from_secs(1) + late)
             .max(charged.least_of_the_seen());
         assert!(
-            (least..=charged.begun).contains(&used),
-            "{path} after {after:?}: {used} used of {least} to {}",
+            (least..=charged.begun).contains(&count),
+            "{path} after {after:?}: {count} used of {least} to {}",
             charged.begun
         );
         for _ in 0..10 {

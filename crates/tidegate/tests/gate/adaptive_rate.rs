@@ -63,10 +63,10 @@ struct Second {
 impl Second {
     fn median(&mut self) -> u64 {
         let middle = self.latencies.len() / 2;
-        match self.latencies.is_empty() {
-            true => 0,
-            false => *self.latencies.select_nth_unstable(middle).1,
+        if self.latencies.is_empty() {
+            return 0;
         }
+        *self.latencies.select_nth_unstable(middle).1
     }
 }
 
