@@ -335,14 +335,21 @@ fn noisy_work_is_followed_within_its_noise() {
     };
     let rule = rule("min: 10/s, max: 400/s, target: 200ms");
     let mut world = World::new(&rule, noisy(24));
-    // With those that take long, 24 workers do 203 in a second.
-    check(
-        "noisy",
-        &mut world,
-        [noisy(24), noisy(6), noisy(24)],
-        20,
-        500_000,
-    );
+    // With those that take long, 24 workers do 203 in a second. One second of 6 workers may be anything:
+    // the median of all seconds counts.
+    for (number, capacity) in [(24, 200), (6, 50), (24, 200)] {
+        world.set_upstream(noisy(number));
+        let mut all = Second::default();
+        for second in world.run(25).drain(10..) {
+            all.admitted += second.admitted;
+            all.latencies.extend(second.latencies);
+        }
+        let admitted = all.admitted / 15;
+        let near = capacity * 8 / 10..=capacity * 12 / 10;
+        assert!(near.contains(&admitted), "{admitted} of {capacity}");
+        let median = all.median();
+        assert!(median <= 400_000, "{median} µs at {capacity}");
+    }
 }
 
 #[test]
