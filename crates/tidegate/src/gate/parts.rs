@@ -303,13 +303,12 @@ impl<S: Store> Gate<S> {
         if asking.rules.at(slot.rule).on_store_failure() != OnStoreFailure::Local {
             return;
         }
-        let share = match &slot.moved {
-            Some(limit) => Some(Share::of(charge.scope, limit, self.instances())),
-            None => {
-                let shares = asking.rules.shares(self.instances());
-                let limits = shares.limits(slot.rule, slot.grant);
-                limits.get(slot.limit).map(Arc::clone)
-            }
+        let share = if let Some(limit) = &slot.moved {
+            Some(Share::of(charge.scope, limit, self.instances()))
+        } else {
+            let shares = asking.rules.shares(self.instances());
+            let limits = shares.limits(slot.rule, slot.grant);
+            limits.get(slot.limit).map(Arc::clone)
         };
         if let Some(share) = &share {
             let (key, cost) = (charge.key, charge.cost);
