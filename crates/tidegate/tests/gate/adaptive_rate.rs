@@ -202,10 +202,12 @@ impl World {
 
     fn takes(&mut self) -> u64 {
         let (random, micros) = (self.random() >> 16, self.upstream.micros);
-        match self.upstream.is_noisy {
-            false => micros,
-            true if random.is_multiple_of(50) => micros * 10,
-            true => micros / 2 + random / 50 % micros,
+        if !self.upstream.is_noisy {
+            micros
+        } else if random.is_multiple_of(50) {
+            micros * 10
+        } else {
+            micros / 2 + random / 50 % micros
         }
     }
 
@@ -215,9 +217,10 @@ impl World {
         let random = self.random() >> 16;
         let (place, began, is_dropped, decision) = &self.requests[usize::try_from(number).unwrap()];
         let latency = self.now - began;
-        let ended = match is_dropped {
-            true => Ended::Dropped,
-            false => Ended::Answered(Micros::new(latency)),
+        let ended = if *is_dropped {
+            Ended::Dropped
+        } else {
+            Ended::Answered(Micros::new(latency))
         };
         match self.reports {
             Reports::Observed => decision.observe(ended),
