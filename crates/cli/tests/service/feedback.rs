@@ -104,7 +104,7 @@ fn one_bad_report_and_nothing_counts() {
         (json!({"rule": "rate", "latency": -1}),               400,     "feedback[20]"),
         (json!({"rule": "rate"}),                              400,     "feedback[20]: `latency` is missing"),
         (json!({"rule": "rate", "latency": 1, "cost": 2}),     400,     "`cost`"),
-        (json!(["rate", 1]),                                   400,     "feedback[20] must be an object"),
+        (json!(["rate", 1]),                                   400,     "feedback[20] must be a JSON object"),
     ];
     for _ in 0..3 {
         for (bad, status, detail) in &table {

@@ -178,9 +178,9 @@ mod tests {
             (r#"{"rule": "a", "latency": 1, "dropped": 1}"#,          Err("expected a boolean")),
             (r#"{"rule": "a", "latncy": 1}"#,                         Err("unknown field `latncy`")),
             (r#"{"rule": "a", "feedback": []}"#,                      Err("not both")),
-            (r#"{"feedback": [["a", 1]]}"#,                           Err("feedback[0] must be an object")),
+            (r#"{"feedback": [["a", 1]]}"#,                           Err("feedback[0] must be a JSON object")),
             (r#"{"feedback": [{"rule": "a", "latency": 1}, {}]}"#,    Err("feedback[1] is not as it should be: missing field `rule`")),
-            (r#"[null, "a", 1, false]"#,                              Err("must be an object")),
+            (r#"[null, "a", 1, false]"#,                              Err("must be a JSON object")),
             (r#"{"feedback": {}}"#,                                   Err("expected a sequence")),
         ];
         for (body, expected) in table {

@@ -166,7 +166,7 @@ fn numbers_that_no_state_has_are_refused() {
         "99999999999999999999",
     ];
     for number in numbers {
-        let expected = if number.starts_with("-1") {
+        let expected = if number.starts_with('-') {
             "NEGATIVE"
         } else {
             "UNREADABLE"
