@@ -80,7 +80,10 @@ local function heal_leases(key, companion)
     call('HSET', companion, 'at', 0)
     found = NEGATIVE
   end
-  local held = known[2] and match(known[2], '^%-?%d+$') and tonumber(known[2])
+  local held = known[2] and match(known[2], '^%d+$') and tonumber(known[2])
+  if is_negative(known[2]) then
+    held = -1
+  end
   if held and (is_shorter or held < call('ZCARD', key)) then
     call('HSET', companion, 'held', held_by_all(key, companion))
     found = NEGATIVE

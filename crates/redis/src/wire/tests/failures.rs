@@ -156,6 +156,7 @@ fn numbers_that_no_state_has_are_refused() {
     let numbers = [
         "-1",
         "-100",
+        "-1.5",
         "1.5",
         "nan",
         "inf",
