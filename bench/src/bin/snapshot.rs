@@ -16,10 +16,20 @@ const TURNS: usize = 7;
 fn main() {
     let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder");
-    println!("{KEYS} keys, medians of {TURNS}; written with fsync, in {}", folder.display());
+    println!(
+        "{KEYS} keys, medians of {TURNS}; written with fsync, in {}",
+        folder.display()
+    );
     println!(
         "{:<28}{:>10}{:>10}{:>10}{:>14}{:>14}{:>14}{:>14}",
-        "state", "MB", "write ms", "load ms", "99.99 % us", "while writing", "slowest us", "while writing"
+        "state",
+        "MB",
+        "write ms",
+        "load ms",
+        "99.99 % us",
+        "while writing",
+        "slowest us",
+        "while writing"
     );
     let rate = Rate::new(100, Micros::DAY);
     for (name, algorithm, charges) in [
@@ -71,7 +81,8 @@ fn measure(name: &str, limit: &Limit, charges: u32, file: &Path) {
         loads.push(start.elapsed().as_secs_f64() * 1e3);
         assert_eq!(restored.1.keys, u64::from(KEYS));
     }
-    let middle = |of: &[[f64; 2]], index: usize| median(of.iter().map(|turn| turn[index]).collect());
+    let middle =
+        |of: &[[f64; 2]], index: usize| median(of.iter().map(|turn| turn[index]).collect());
     println!(
         "{name:<28}{:>10.1}{:>10.0}{:>10.0}{:>14.1}{:>14.1}{:>14.0}{:>14.0}",
         bytes as f64 / 1e6,

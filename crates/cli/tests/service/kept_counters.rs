@@ -154,7 +154,7 @@ fn counters_are_written_at_the_interval_and_only_if_they_have_changed() {
         .unwrap()
         .modified()
         .unwrap();
-    // Nobody takes anything, while the file is found to be current time and again.
+    // No request is made, while the file is found to be current again and again.
     for _ in 0..2 {
         wait_until("the age to grow", PATIENCE, || {
             server
