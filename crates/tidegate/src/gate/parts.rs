@@ -86,7 +86,11 @@ impl Decisions {
         if self.is_allowed() {
             return None;
         }
-        let headlines = || self.list.iter().filter_map(Decision::headline);
+        // A quota that is exceeded did not deny the request if a part without one did.
+        let denied = || self.list.iter().filter(|decision| decision.is_denied());
+        let has_other = denied().any(|decision| !is_quota(decision));
+        let decisive = || denied().filter(|decision| !has_other || !is_quota(decision));
+        let headlines = || decisive().filter_map(Decision::headline);
         let outcomes: SmallVec<[Outcome; 4]> = headlines().map(|answer| *answer.outcome).collect();
         let decisive = headlines().nth(deciding(&outcomes));
         decisive.and_then(|answer| answer.reason)

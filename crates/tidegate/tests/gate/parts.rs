@@ -6,7 +6,7 @@ use tidegate::document::Source;
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{Grant, RuleSet, RuleSettings};
-use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Retry, Store};
+use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Reason, Retry, Store};
 use tidegate_testkit::block_on;
 
 const RULES: &str = "
@@ -344,6 +344,22 @@ fn each_descriptor_is_charged_on_its_own() {
     }
     assert!(gate.rules().is_unlimited(&entry("user=vip").attributes));
     assert!(!gate.rules().is_unlimited(&entry("user=guest").attributes));
+}
+
+#[test]
+fn the_reason_is_that_of_the_part_that_denies_and_not_of_a_quota() {
+    let gate = Gate::new(MemoryStore::new(), descriptors(DESCRIPTORS));
+    let mut large = entry("quota=one");
+    large.attributes = large.attributes.with_cost(5);
+    let decide = |parts: &[Part<'_>]| block_on(gate.decide_parts(&gate.rules(), parts)).reason();
+    assert_eq!(
+        decide(std::slice::from_ref(&large)),
+        Some(Reason::TooExpensive)
+    );
+    let parts = [entry("user=a"), large, entry("quota=two")];
+    assert_eq!([decide(&parts), decide(&parts)], [None, None]);
+    let parts = [parts[0].clone(), parts[1].clone(), entry("quota=three")];
+    assert_eq!(decide(&parts), Some(Reason::OverLimit));
 }
 
 #[test]
