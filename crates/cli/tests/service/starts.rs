@@ -184,6 +184,8 @@ fn a_server_that_was_stopped_for_a_second_blames_nobody() {
         })
         .collect();
     thread::sleep(Duration::from_millis(300));
+    let before = degraded_of(&server);
+    assert_eq!(before, 0, "before any stop: {}", server.log.text());
     for _ in 0..3 {
         server.signal(Signal::STOP);
         thread::sleep(Duration::from_secs(1));
