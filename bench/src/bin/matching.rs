@@ -83,7 +83,7 @@ fn turn(gate: &Gate<MemoryStore>) -> f64 {
     let started = Instant::now();
     for _ in 0..DECISIONS {
         let decision = block_on(gate.decide(black_box(&request())));
-        assert_eq!(decision.answers().len(), 2, "one rule and the one for all");
+        assert_eq!(decision.limits().len(), 2, "one rule and the one for all");
         black_box(decision);
     }
     started.elapsed().as_nanos() as f64 / DECISIONS as f64

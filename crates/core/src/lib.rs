@@ -26,5 +26,5 @@ pub use lease::LeaseId;
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Retry};
-pub use store::{Charge, Outcomes, Request, Scope, Store, StoreError};
+pub use store::{Charge, Outcomes, Request, Scope, SharedStore, Store, StoreError};
 pub use time::{Micros, Timestamp};

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::lease::LeaseId;
 use crate::limit::Limit;
+use crate::memory::MemoryStore;
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 
@@ -65,24 +66,26 @@ pub trait Store: Send + Sync + 'static {
     /// Lets a lease last its whole time again. False if it is unknown or has ended.
     fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Charges one limit within the call, for stores that never wait for anything. Nothing, and nothing
-    /// charged, from those that may.
-    fn charge_at_once(&self, _charge: &Charge<'_>) -> Option<Outcome> {
+    /// The memory store that holds all of this store's state, if one does. A caller may use it directly:
+    /// it answers without waiting and cannot fail.
+    fn memory(&self) -> Option<&MemoryStore> {
         None
     }
 
-    /// Whether nothing is ever waited for: all of the above is done when it is first polled. What a store
-    /// that says so does not finish then may be asked of it a second time.
-    fn answers_at_once(&self) -> bool {
-        false
+    /// What this store knows because several instances share it, if they do.
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        None
     }
+}
 
-    /// A new name for what a request with these charges will hold.
-    fn lease_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
+/// The hooks of a store that several instances share over a network.
+pub trait SharedStore: Send + Sync {
+    /// A new id for the permits that a request with these charges will hold.
+    fn permit_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
         LeaseId::random()
     }
 
-    /// Whether the store would be asked at all just now. False while it is known to be away.
+    /// Whether the store is reachable, as far as is known. While it is not, calls fail immediately.
     fn is_up(&self) -> bool {
         true
     }
@@ -92,14 +95,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// What this store last said that the charge's state has used, as far as that still counts now.
-    /// Told once: for whoever has to go on without the store.
+    /// Usage last reported for this key, decayed to now. Consumed by the call; seeds the local fallback
+    /// when the store is down.
     fn last_used(&self, _charge: &Charge<'_>) -> Option<u64> {
         None
     }
 
-    /// Lets go of what is only remembered here and of what was taken in advance, because the rules
-    /// have changed.
+    /// Drops cached denials and units leased in advance, because the rules have changed.
     fn rules_changed(&self) {}
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn open(server: &Server) -> Result<(), MadeTokenError> {
         Err(wide @ MadeTokenError::Wide { .. }) => return Err(wide),
         Err(error) => tracing::error!("{error}; until then, {CLOSED}"),
     }
-    if server.gate.store().inner().redis().is_some() {
+    if server.gate.store().redis().is_some() {
         tracing::warn!(
             "each server has an `{FILE}` of its own; configure a token that opens all that share this Redis"
         );

@@ -168,10 +168,7 @@ pub(crate) async fn sweep(server: Arc<Server>) {
     loop {
         times.tick().await;
         let server = Arc::clone(&server);
-        let sweeping = move || {
-            server.gate.store().inner().sweep();
-            server.gate.sweep();
-        };
+        let sweeping = move || server.gate.sweep();
         let _ = tokio::task::spawn_blocking(sweeping).await;
     }
 }
@@ -205,7 +202,7 @@ pub(crate) async fn settle(server: Arc<Server>) {
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         times.tick().await;
-        server.gate.settle_back().await;
+        server.gate.reconcile().await;
     }
 }
 

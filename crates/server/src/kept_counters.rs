@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quanta::Instant;
 use tidegate::memory::{MemoryStoreBuilder, Restored, SnapshotError};
-use tidegate::{Clock as _, MemoryStore, Micros, SystemClock, Timestamp};
+use tidegate::{Clock as _, MemoryStore, Micros, Store as _, SystemClock, Timestamp};
 
 use crate::config::Config;
 use crate::data_dir::{DataDirError, LockedDir};
@@ -162,7 +162,7 @@ pub(crate) async fn write(server: &Arc<Server>) -> Duration {
     let server = Arc::clone(server);
     let writing = tokio::task::spawn_blocking(move || {
         let kept = server.counters.as_ref()?;
-        let store = server.gate.store().inner().memory()?;
+        let store = server.gate.store().memory()?;
         Some(kept.write(store))
     });
     writing.await.ok().flatten().unwrap_or_default()

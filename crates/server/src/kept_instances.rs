@@ -48,7 +48,7 @@ pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
 
 /// Writes what is known of the servers: when it changes, and now and then while Redis answers.
 pub(crate) async fn keep(server: Arc<Server>) {
-    let (Some(data), Some(store)) = (&server.data, server.gate.store().inner().redis()) else {
+    let (Some(data), Some(store)) = (&server.data, server.gate.store().redis()) else {
         return;
     };
     if !data.is_writable() {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
-use tidegate::{Clock as _, Store as _, SystemClock};
+use tidegate::store::SharedStore as _;
+use tidegate::{Clock as _, SystemClock};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
@@ -28,7 +29,7 @@ use crate::resp;
 use crate::rulebook::{OpenError, RuleBook};
 use crate::server::Server;
 use crate::shared_rules;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, StoreCalls};
 use crate::token_files;
 use crate::watch::Watch;
 
@@ -311,9 +312,9 @@ impl Service {
 
 /// Leaves things in order for those who share Redis, and in the data directory.
 async fn leave(server: &Server) {
-    if let Some(store) = server.gate.store().inner().redis() {
+    if let Some(store) = server.gate.store().redis() {
         let leaving = async {
-            server.gate.settle_back().await;
+            server.gate.reconcile().await;
             store.leave().await;
         };
         if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
@@ -377,7 +378,7 @@ async fn open_store(
             "Redis does not answer, so each rule does what its `on_store_failure` says until it does"
         ),
     }
-    (AnyStore::Redis(store), None)
+    (AnyStore::Redis(store, StoreCalls::new()), None)
 }
 
 /// The data directory. A server whose rules come from a file does without it if it must; one that can
@@ -434,7 +435,7 @@ fn open_rules(
     } else {
         let data_dir = open_versions(config, data)?;
         match store {
-            AnyStore::Redis(store) => {
+            AnyStore::Redis(store, _) => {
                 RuleBook::of_redis(store.clone(), data_dir, config.history, settings)
             }
             AnyStore::Memory(_) => {

@@ -1,15 +1,14 @@
 //! The server's own state, shared by everything that answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use quanta::Instant;
-use tidegate::gate::Decision;
+use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
-use tidegate::{Attributes, Gate, Timestamp};
+use tidegate::{Attributes, Decision, Gate};
 use tidegate_redis::Health;
 
 use crate::config::Config;
@@ -20,11 +19,11 @@ use crate::identity::Identity;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
-use crate::telemetry::{DenialLog, Measured, Metrics};
+use crate::telemetry::{DecisionObserver, Metrics};
 
 /// What every reply is made from.
 pub(crate) struct Server {
-    pub(crate) gate: Arc<Gate<Measured<AnyStore>>>,
+    pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
     /// Who the clients of others are.
@@ -46,18 +45,21 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// How the counters of the in-memory store are kept over restarts, if they are.
     pub(crate) counters: Option<KeptCounters>,
-    denials: DenialLog,
-    /// The latest time that a request brought, in microseconds; zero if none has.
-    latest_time: AtomicU64,
+    /// Sees every decision of the gate.
+    pub(crate) observer: Arc<DecisionObserver>,
     is_draining: AtomicBool,
 }
 
 impl Server {
     pub(crate) fn new(config: &Config, store: AnyStore, book: RuleBook, rules: RuleSet) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let store = Measured::new(store, Arc::clone(&metrics));
+        let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
+        let observer = Arc::new(observer);
+        let gate = Gate::new(store, rules)
+            .with_instances(config.instances)
+            .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
         Self {
-            gate: Arc::new(Gate::new(store, rules).with_instances(config.instances)),
+            gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
             identity: Identity::default(),
@@ -71,8 +73,7 @@ impl Server {
             gateway: None,
             data: None,
             counters: None,
-            denials: DenialLog::new(config.key_secret.as_ref()),
-            latest_time: AtomicU64::new(0),
+            observer,
             is_draining: AtomicBool::new(false),
         }
     }
@@ -82,53 +83,26 @@ impl Server {
         Self { identity, ..self }
     }
 
-    /// Counts and logs what the middleware has decided, but for what it counts itself.
-    pub(crate) fn observe(&self, decision: &Decision, attributes: &Attributes<'_>) {
-        if decision.answers().len() == 0 {
-            self.metrics.unmatched();
-        }
-        if decision.is_denied() {
-            self.denials.denied(decision, attributes);
-        }
-    }
-
-    /// Decides one request of a front end, and counts and logs what was decided.
+    /// Decides one request of a front end.
     pub(crate) async fn decide(
         &self,
         attributes: &Attributes<'_>,
         front_end: FrontEnd,
     ) -> Decision {
-        if let Some(at) = attributes.time() {
-            let at = at.as_micros();
-            self.latest_time.fetch_max(at, Ordering::Relaxed);
-        }
-        let start = Instant::now();
-        let decision = self.gate.decide(attributes).await;
-        self.metrics.decided(start.elapsed());
-        decision.count(front_end);
-        self.observe(&decision, attributes);
-        decision
-    }
-
-    /// The latest time that a request brought: the present of a replay.
-    pub(crate) fn latest_time(&self) -> Option<Timestamp> {
-        let micros = self.latest_time.load(Ordering::Relaxed);
-        (micros > 0).then(|| Timestamp::from_micros(micros))
-    }
-
-    /// A key as it is logged.
-    pub(crate) fn hashed(&self, key: &str) -> String {
-        self.denials.hashed(key)
+        let deciding = self
+            .gate
+            .decide_by(self.gate.rules(), front_end, attributes);
+        deciding.wait().await.into_decision()
     }
 
     /// How much of the store answers.
     pub(crate) async fn store_health(&self) -> Health {
-        self.gate.store().inner().health().await
+        self.gate.store().health().await
     }
 
     /// What is wrong although requests can be decided.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.gate.store().inner().warnings();
+        let mut warnings = self.gate.store().warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
         warnings.extend(self.identity.warnings());
         warnings
@@ -171,7 +145,7 @@ fn front_ends(config: &Config) -> Vec<FrontEnd> {
 mod tests {
     use super::*;
 
-    /// What is decided in memory is moved about with each request, on its way to a task of its own.
+    /// A decision is moved about with each request, on its way to a task of its own.
     #[test]
     fn a_decision_under_way_is_small() {
         async fn decide(server: &Server, attributes: &Attributes<'_>) {

@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the rules in Redis until it is given up. Ends at once if they are not there.
 pub(crate) async fn keep_following(server: Arc<Server>) {
-    let Some(store) = server.gate.store().inner().redis().cloned() else {
+    let Some(store) = server.gate.store().redis().cloned() else {
         return;
     };
     if !server.book.is_shared() {

@@ -1,8 +1,15 @@
 //! The store of a server: in memory, or in Redis.
 
-use tidegate::store::{Charge, Outcomes, Request, Scope};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::registry::{Registry, Unit};
+use quanta::Instant;
+use tidegate::store::{Outcomes, Request, Scope, SharedStore};
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
 use tidegate_redis::{Damage, Health, RedisStore};
+
+use crate::telemetry::{BOUNDS, Timing, register_counter};
 
 /// Whichever store the configuration names.
 #[expect(
@@ -11,29 +18,60 @@ use tidegate_redis::{Damage, Health, RedisStore};
 )]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
-    Redis(RedisStore),
+    Redis(RedisStore, StoreCalls),
+}
+
+/// How long calls to Redis take, and how many fail. Calls in memory are not measured: that would take
+/// longer than they do.
+pub(crate) struct StoreCalls {
+    seconds: Timing,
+    errors: AtomicU64,
+}
+
+impl StoreCalls {
+    pub(crate) fn new() -> Self {
+        Self {
+            seconds: Timing::new(&BOUNDS),
+            errors: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self, took: Duration, is_error: bool) {
+        self.seconds.note(took);
+        if is_error {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "store",
+            "Time for one question to Redis",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+        register_counter(
+            registry,
+            "store_errors",
+            "Questions that the store could not answer",
+            &self.errors,
+        );
+    }
 }
 
 impl AnyStore {
     pub(crate) fn redis(&self) -> Option<&RedisStore> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis(store) => Some(store),
+            Self::Redis(store, _) => Some(store),
         }
     }
 
-    pub(crate) fn memory(&self) -> Option<&MemoryStore> {
+    /// Registers the metrics of calls; in memory there are none, and they stay at zero.
+    pub(crate) fn register_calls(&self, registry: &mut Registry) {
         match self {
-            Self::Memory(store) => Some(store),
-            Self::Redis(_) => None,
-        }
-    }
-
-    /// Looks for keys that are as good as new, where that is not done by itself.
-    pub(crate) fn sweep(&self) {
-        match self {
-            Self::Memory(store) => store.sweep(),
-            Self::Redis(_) => {}
+            Self::Memory(_) => StoreCalls::new().register(registry),
+            Self::Redis(_, calls) => calls.register(registry),
         }
     }
 
@@ -48,18 +86,23 @@ impl AnyStore {
     pub(crate) async fn health(&self) -> Health {
         match self {
             Self::Memory(_) => Health::Whole,
-            Self::Redis(store) => store.health().await,
+            Self::Redis(store, _) => store.health().await,
         }
     }
 }
 
-/// Asks the store that is there. What it takes to ask Redis is large, and is not to be moved about with
-/// every request that is decided in memory.
+/// Calls the store that is there, and measures calls to Redis. A macro, because a function would hold the
+/// future twice.
 macro_rules! ask {
     ($store:expr, $question:ident($($argument:expr),*)) => {
         match $store {
             AnyStore::Memory(store) => Store::$question(store, $($argument),*).await,
-            AnyStore::Redis(store) => Box::pin(Store::$question(store, $($argument),*)).await,
+            AnyStore::Redis(store, calls) => {
+                let start = Instant::now();
+                let answer = Store::$question(store, $($argument),*).await;
+                calls.note(start.elapsed(), answer.is_err());
+                answer
+            }
         }
     };
 }
@@ -97,53 +140,14 @@ impl Store for AnyStore {
         ask!(self, renew(lease))
     }
 
-    #[inline]
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Outcome> {
+    fn memory(&self) -> Option<&MemoryStore> {
         match self {
-            Self::Memory(store) => store.charge_at_once(charge),
-            Self::Redis(store) => store.charge_at_once(charge),
+            Self::Memory(store) => Some(store),
+            Self::Redis(..) => None,
         }
     }
 
-    fn answers_at_once(&self) -> bool {
-        match self {
-            Self::Memory(store) => store.answers_at_once(),
-            Self::Redis(store) => store.answers_at_once(),
-        }
-    }
-
-    fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
-        match self {
-            Self::Memory(store) => store.lease_for(charges),
-            Self::Redis(store) => store.lease_for(charges),
-        }
-    }
-
-    fn is_up(&self) -> bool {
-        match self {
-            Self::Memory(store) => store.is_up(),
-            Self::Redis(store) => store.is_up(),
-        }
-    }
-
-    fn instances(&self) -> Option<u64> {
-        match self {
-            Self::Memory(store) => store.instances(),
-            Self::Redis(store) => store.instances(),
-        }
-    }
-
-    fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
-        match self {
-            Self::Memory(store) => store.last_used(charge),
-            Self::Redis(store) => store.last_used(charge),
-        }
-    }
-
-    fn rules_changed(&self) {
-        match self {
-            Self::Memory(store) => store.rules_changed(),
-            Self::Redis(store) => store.rules_changed(),
-        }
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        self.redis().and_then(Store::shared)
     }
 }

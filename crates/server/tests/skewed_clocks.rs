@@ -85,7 +85,7 @@ async fn everyone_asks(
                     let decision = gate.decide(&attributes).await;
                     assert!(!decision.is_degraded(), "Redis has answered all the time");
                     if decision.is_allowed() {
-                        let answer = decision.answers().next().unwrap();
+                        let answer = decision.limits().next().unwrap();
                         granted.push(answer.outcome.reset_at);
                     }
                     if is_enough(decision.is_allowed()) {

@@ -5,20 +5,20 @@ use std::time::Duration;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry};
 
-use crate::decision::Decision;
 use crate::limiter::Limiter;
+use crate::limiter_decision::LimiterDecision;
 
 /// Leave to go on. Under a concurrency limit it holds its place until it is dropped.
 #[derive(Debug)]
 #[must_use = "a place under a concurrency limit is held only as long as the permit"]
 pub struct Permit {
     limiter: Limiter,
-    decision: Decision,
+    decision: LimiterDecision,
 }
 
 impl Permit {
     /// What the limits answered.
-    pub fn decision(&self) -> &Decision {
+    pub fn decision(&self) -> &LimiterDecision {
         &self.decision
     }
 
@@ -51,16 +51,16 @@ pub enum AcquireError {
         /// How long it would take, if nobody else came.
         wait: Duration,
         /// What the limits say of the request now.
-        decision: Decision,
+        decision: LimiterDecision,
     },
     /// The cost is above what the limit can ever grant.
     #[error("the cost is above the limit of {limit}, so waiting cannot help", limit = .0.limit())]
-    Never(Decision),
+    Never(LimiterDecision),
 }
 
 impl AcquireError {
     /// What the limits say of the request now.
-    pub fn decision(&self) -> &Decision {
+    pub fn decision(&self) -> &LimiterDecision {
         match self {
             Self::TooLong { decision, .. } | Self::Never(decision) => decision,
         }
@@ -189,7 +189,7 @@ impl<'a> Reservation<'a> {
 
     fn into_permit(mut self) -> Permit {
         self.is_kept = true;
-        let decision = Decision::new(self.outcomes.clone(), self.lease);
+        let decision = LimiterDecision::new(self.outcomes.clone(), self.lease);
         Permit {
             limiter: self.limiter.clone(),
             decision,

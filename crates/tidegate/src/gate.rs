@@ -1,45 +1,54 @@
-//! The gate: the story of a request, from its attributes to the decision.
+//! The gate: decides requests by rules, over a store.
 //!
-//! [`Gate::decide`] is the only door for requests that rules are about. It does not fail: when the
-//! store does, each rule says what happens, and the decision says so. Who brings a limit of his own
-//! enters half way, at [`Gate::charge`].
+//! One decision, whatever front end asks: `matching.rs` finds the rules that apply, `pipeline.rs` groups
+//! their charges and turns outcomes into decisions, `deciding.rs` calls the store, `fallback.rs` decides
+//! while the store is unavailable, `observer.rs` sees the result. A gate does not fail: when the store
+//! does, each rule says what happens, and the decision reports it.
+//!
+//! Callers with a limit of their own use [`Gate::charge`], which skips rule matching.
 
 mod charge;
+mod deciding;
 mod decision;
-mod failure;
+mod decisions;
+mod fallback;
+mod feedback;
+mod group;
 mod local;
-mod observe;
+mod matching;
+mod observer;
 mod owed;
 mod parts;
+mod pipeline;
 mod receipt;
+mod reconcile;
 mod reset;
-mod settle;
+mod spent;
 
-pub use charge::Charged;
-pub use decision::{Answer, Decision};
-pub use observe::{Feedback, FeedbackError};
-pub use parts::{Decisions, Part};
+pub use charge::{Charged, Charging};
+pub use deciding::Deciding;
+pub use decision::{Decision, LimitOutcome};
+pub use decisions::Decisions;
+pub use feedback::{Feedback, FeedbackError};
+pub use observer::{Observed, Observer};
+pub use parts::{Asked, Part};
 pub use receipt::Receipt;
+pub use reconcile::Unreconciled;
 pub use reset::{Reset, ResetCounter, ResetError};
-pub use settle::Unsettled;
 
-use std::borrow::Cow;
-use std::pin::pin;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, Clock, LeaseId, Limit, Outcome, Outcomes, Request, Retry, Store, StoreError,
-    SystemClock, Timestamp,
+    Charge, Clock, LeaseId, SharedStore, Store, StoreError, SystemClock, Timestamp,
 };
 
-use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{Facts, Grant, Key, MissingNames, Mode, RuleSet, add_one};
-use decision::Slot;
+use crate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use local::{Local, is_concurrency};
+use matching::MatchedRules;
 
 /// Decides requests by rules, over a store.
 ///
@@ -66,65 +75,26 @@ use local::{Local, is_concurrency};
 /// ```
 pub struct Gate<S> {
     store: S,
-    /// Counts for rules that go on by themselves while the store cannot answer.
+    /// Counts for rules that decide locally while the store is unavailable.
     local: Local,
     rules: ArcSwap<RuleSet>,
     clock: Arc<dyn Clock>,
     instances: u64,
+    observer: Option<Arc<dyn Observer>>,
 }
 
-/// What one rule asks of a request.
-struct Claim<'a> {
-    /// Which rule, and which of its grants.
-    rule: usize,
-    grant: usize,
-    demand: Demand<'a>,
-    is_shadow: bool,
-    /// The limit of the moment, of a rule whose limit moves.
-    moved: Option<Arc<Limit>>,
-    /// Which part of the request it is about.
-    part: usize,
-    /// Whether it is only asked, and takes nothing.
-    is_asked: bool,
-    /// The attributes for lack of which it is denied.
-    missing: MissingNames,
-}
+/// The rules in force when they were [asked for](Gate::rules). A request is decided by one set from beginning
+/// to end: the front end that reads its headers by them passes them on to [`Gate::decide_by`].
+#[derive(Debug, Clone)]
+pub struct RulesInForce(Arc<RuleSet>);
 
-enum Demand<'a> {
-    /// To be charged on the state with this key.
-    Charge { key: Cow<'a, str>, cost: u64 },
-    /// To be denied, whatever was used.
-    Nothing,
-}
+impl Deref for RulesInForce {
+    type Target = RuleSet;
 
-/// What the store is asked for one request.
-#[derive(Clone, Copy)]
-struct Asking<'r, 'a> {
-    rules: &'r RuleSet,
-    claims: &'r Claims<'a>,
-    at: Option<Timestamp>,
-    lease: Option<LeaseId>,
-}
-
-impl<'r, 'a> Asking<'r, 'a> {
-    fn request<'c>(&self, charges: &'c [Charge<'c>]) -> Request<'c> {
-        Request {
-            charges,
-            at: self.at,
-            lease: self.lease,
-        }
-    }
-
-    /// The claim that a slot answers.
-    fn of(&self, slot: &Slot) -> &'r Claim<'a> {
-        &self.claims[slot.claim]
+    fn deref(&self) -> &RuleSet {
+        &self.0
     }
 }
-
-// Most requests meet one limit or two, and what they carry is moved with each step.
-type Claims<'a> = SmallVec<[Claim<'a>; 2]>;
-type Slots = SmallVec<[Slot; 2]>;
-type Charges<'a> = SmallVec<[Charge<'a>; 2]>;
 
 impl<S: Store> Gate<S> {
     /// A gate that asks `store` by `rules`.
@@ -142,6 +112,16 @@ impl<S: Store> Gate<S> {
             rules: ArcSwap::from_pointee(rules),
             clock,
             instances: 1,
+            observer: None,
+        }
+    }
+
+    /// The same gate, with an observer that sees every decision.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..self
         }
     }
 
@@ -155,152 +135,97 @@ impl<S: Store> Gate<S> {
 
     /// Decides a request: charges every limit that applies to it, or none.
     pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
-        let rules = self.rules.load_full();
-        let now = self.time_of(attributes);
-        let claims = claims(&rules, attributes, now);
-        self.decide_claims(rules, &claims, attributes, now).await
+        let deciding = self.decide_by(self.rules(), FrontEnd::Library, attributes);
+        deciding.wait().await.into_decision()
     }
 
-    /// [Decides](Self::decide) a request, and keeps what it takes to give back or settle afterwards what
-    /// it was charged.
-    pub async fn decide_with_receipt(&self, attributes: &Attributes<'_>) -> Receipt {
-        self.decide_by(self.rules.load_full(), attributes).await
-    }
-
-    /// [Decides](Self::decide_with_receipt) a request within the call, by [rules](Self::rules) that were just
-    /// asked for, if the store never waits for anything. Nothing, and nothing charged, with one that may.
-    pub fn decide_at_once(
+    /// Begins to decide a request of a front end by [rules](Self::rules) that were loaded for it:
+    /// [`now`](Deciding::now) or [`wait`](Deciding::wait) decides it. The receipt can be given back or
+    /// settled later.
+    pub fn decide_by<'a, 'b>(
         &self,
-        rules: Arc<RuleSet>,
-        attributes: &Attributes<'_>,
-    ) -> Option<Receipt> {
-        if !self.store.answers_at_once() {
-            return None;
-        }
-        let deciding = pin!(self.decide_by(rules, attributes));
-        match deciding.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(receipt) => Some(receipt),
-            Poll::Pending => None,
+        rules: RulesInForce,
+        front_end: FrontEnd,
+        asked: impl Into<Asked<'a, 'b>>,
+    ) -> Deciding<'_, 'a, 'b, S> {
+        Deciding {
+            gate: self,
+            rules,
+            front_end,
+            asked: asked.into(),
         }
     }
 
-    async fn decide_by(&self, rules: Arc<RuleSet>, attributes: &Attributes<'_>) -> Receipt {
-        let now = self.time_of(attributes);
-        let claims = claims(&rules, attributes, now);
-        let decision = self.decide_claims(rules, &claims, attributes, now).await;
-        Receipt::new(decision, &claims, attributes)
+    /// Begins to charge one limit that the caller brings. When the store is unavailable, `on_store_failure`
+    /// says what happens.
+    #[inline]
+    pub fn charge<'c>(
+        &self,
+        charge: &Charge<'c>,
+        on_store_failure: OnStoreFailure,
+    ) -> Charging<'_, 'c, S> {
+        Charging {
+            gate: self,
+            charge: *charge,
+            on_store_failure,
+        }
+    }
+
+    /// Whether everything is decided without waiting, because the store keeps all state in memory.
+    pub fn is_immediate(&self) -> bool {
+        self.store.memory().is_some()
     }
 
     fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {
         attributes.time().unwrap_or_else(|| self.clock.now())
     }
 
-    async fn decide_claims(
-        &self,
-        rules: Arc<RuleSet>,
-        claims: &Claims<'_>,
-        attributes: &Attributes<'_>,
-        now: Timestamp,
-    ) -> Decision {
-        let lease = self.new_lease(&rules, claims);
-        let mut slots = open_slots(&rules, claims, now);
-        let asking = Asking {
-            rules: &rules,
-            claims,
-            at: attributes.time(),
-            lease,
-        };
-        self.ask_enforced(&asking, &mut slots, false).await;
-        let asking = Asking {
-            lease: lease.filter(|_| is_allowed(&slots)),
-            ..asking
-        };
-        self.ask_shadows(&asking, &mut slots).await;
-        observe::note_use(&rules, &slots);
-
-        Decision::new(rules, slots, lease)
-    }
-
-    /// Charges all enforced rules together. If one denies whatever was used, or the request is denied
-    /// already, the others are asked and not charged.
-    async fn ask_enforced(&self, asking: &Asking<'_, '_>, slots: &mut Slots, is_denied: bool) {
-        let is_mine = |claim: &Claim<'_>| !claim.is_shadow && !claim.is_asked;
-        let charges = charges(asking.rules, asking.claims, is_mine);
-        if charges.is_empty() {
-            return;
-        }
-        let request = asking.request(&charges);
-        let grants_nothing =
-            |claim: &Claim<'_>| !claim.is_shadow && matches!(claim.demand, Demand::Nothing);
-        let is_denied = is_denied || asking.claims.iter().any(grants_nothing);
-        let answered = match self.settle_before(&request).await {
-            Ok(()) if is_denied => self.store.peek(&request).await,
-            Ok(()) => self.store.charge(&request).await,
-            Err(error) => Err(error),
-        };
-        match answered {
-            Ok(outcomes) => fill(slots, |slot| is_mine(asking.of(slot)), &outcomes),
-            Err(_) => self.go_on(asking, is_mine, slots, is_denied),
-        }
-    }
-
-    /// Charges each shadow rule on its own. Nobody holds a lease for a request that does not go on.
-    async fn ask_shadows(&self, asking: &Asking<'_, '_>, slots: &mut Slots) {
-        let is_mine = |claim: &Claim<'_>| claim.is_shadow && !claim.is_asked;
-        if !asking.claims.iter().any(is_mine) {
-            return;
-        }
-        // All at the same time, so that many of them take no longer than one.
-        let shadows = asking.claims.iter().enumerate();
-        let shadows = shadows.filter(|(_, claim)| is_mine(claim));
-        let questions = shadows.map(|(place, claim)| async move {
-            let charges = charges(asking.rules, asking.claims, |other| {
-                std::ptr::eq(other, claim)
-            });
-            if charges.is_empty() {
-                return None;
-            }
-            let request = asking.request(&charges);
-            let answered = match self.settle_before(&request).await {
-                Ok(()) => self.store.charge(&request).await,
-                Err(error) => Err(error),
-            };
-            Some((place, answered))
-        });
-        for (place, answered) in settle::all(questions).await.into_iter().flatten() {
-            if let Ok(outcomes) = answered {
-                fill(slots, |slot| slot.claim == place, &outcomes);
-            } else {
-                let asked: &Claim<'_> = &asking.claims[place];
-                let is_mine = |claim: &Claim<'_>| std::ptr::eq(claim, asked);
-                self.go_on(asking, is_mine, slots, false);
+    /// An id for the permits that a request will hold, if a concurrency limit is charged.
+    fn new_permit(&self, rules: &RuleSet, matched: &MatchedRules<'_>) -> Option<LeaseId> {
+        let mut held: SmallVec<[Charge<'_>; 1]> = SmallVec::new();
+        for rule in matched.iter().filter(|rule| rule.cost > 0 && !rule.is_peek) {
+            let limits = rule.limits(rules).iter();
+            for limit in limits.filter(|limit| is_concurrency(limit)) {
+                held.push(Charge {
+                    scope: rules.at(rule.rule).scope(),
+                    limit,
+                    key: rule.key.as_deref().unwrap_or_default(),
+                    cost: rule.cost,
+                });
             }
         }
+        let new = || match self.store.shared() {
+            Some(shared) => shared.permit_for(&held),
+            None => LeaseId::random(),
+        };
+        (!held.is_empty()).then(new)
     }
 
-    /// A name for what a request will hold, if a limit on holders is to be taken and not only asked.
-    fn new_lease(&self, rules: &RuleSet, claims: &Claims<'_>) -> Option<LeaseId> {
-        let holds = |claim: &Claim<'_>| limits(rules, claim).iter().any(is_concurrency);
-        if !claims.iter().any(holds) {
-            return None;
-        }
-        let mut held = charges(rules, claims, holds);
-        held.retain(|charge| charge.cost > 0 && is_concurrency(charge.limit));
-        (!held.is_empty()).then(|| self.store.lease_for(&held))
+    /// The observer's clock.
+    #[inline]
+    fn begin(&self) -> u64 {
+        let observer = self.observer.as_ref();
+        observer.map_or(0, |observer| observer.begin())
+    }
+
+    fn is_store_up(&self) -> bool {
+        self.store.shared().is_none_or(SharedStore::is_up)
     }
 
     /// The rules in force.
-    pub fn rules(&self) -> Arc<RuleSet> {
-        self.rules.load_full()
+    pub fn rules(&self) -> RulesInForce {
+        RulesInForce(self.rules.load_full())
     }
 
     /// Puts other rules in force, at once and whole. What was used stays used, and what was counted by
     /// rules that stay goes on being counted.
     pub fn replace_rules(&self, rules: RuleSet) {
-        let rules = rules.counting_on(&self.rules.load());
+        let rules = rules.inherit_counters(&self.rules.load());
         rules.set_clock(&self.clock);
         self.rules.store(Arc::new(rules));
-        self.store.rules_changed();
+        if let Some(shared) = self.store.shared() {
+            shared.rules_changed();
+        }
     }
 
     /// The store that is asked.
@@ -314,7 +239,7 @@ impl<S: Store> Gate<S> {
     pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
         let is_local = self.local.release(lease);
         // The store may hold it too: for another rule, or because it was charged and could not say so.
-        if is_local && !self.store.is_up() {
+        if is_local && !self.is_store_up() {
             return Ok(true);
         }
         let released = self.store.release(lease).await;
@@ -324,159 +249,20 @@ impl<S: Store> Gate<S> {
     /// Lets a lease last its whole time again. False if it is unknown or has ended.
     pub async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
         let is_local = self.local.renew(lease);
-        if is_local && !self.store.is_up() {
+        if is_local && !self.is_store_up() {
             return Ok(true);
         }
         let renewed = self.store.renew(lease).await;
         if is_local { Ok(true) } else { renewed }
     }
 
-    /// Frees the memory of what this instance counted by itself and nobody needs any more.
+    /// Frees the memory of idle counters in this process. Decisions do this, too, a little at a time; call it
+    /// now and then for times without any.
     pub fn sweep(&self) {
         self.local.sweep();
-    }
-}
-
-/// What the rules that apply to a request ask of it, in their order.
-fn claims<'a>(rules: &RuleSet, attributes: &'a Attributes<'_>, now: Timestamp) -> Claims<'a> {
-    let mut claims = Claims::new();
-    let facts = Facts::of(attributes);
-    for place in rules.candidates(attributes) {
-        let place = place as usize;
-        let rule = rules.at(place);
-        if !rule.is_alive(now) {
-            continue;
+        if let Some(store) = self.store.memory() {
+            store.sweep();
         }
-        match rule.matches(&facts) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(_) => {
-                add_one(&rule.counts().condition_failures);
-                continue;
-            }
-        }
-        if rule.is_excepted(&facts) {
-            continue;
-        }
-        let grant = rule.grant(attributes);
-        let mut missing = MissingNames::default();
-        let demand = match (rule.key(attributes), &rule.grants()[grant]) {
-            (Key::Skipped, _) | (Key::Known(_), Grant::Unlimited) => continue,
-            (Key::Denied, _) => {
-                missing = rule.missing_of(attributes);
-                Demand::Nothing
-            }
-            (Key::Known(_), Grant::Blocked) => Demand::Nothing,
-            (Key::Known(key), Grant::Limits(_)) => {
-                let (cost, is_unread) = rule.cost(attributes);
-                if is_unread {
-                    add_one(&rule.counts().unread_costs);
-                }
-                Demand::Charge { key, cost }
-            }
-        };
-        let is_charged = matches!(demand, Demand::Charge { .. });
-        let adaptive = rule.adaptive().filter(|_| is_charged);
-        claims.push(Claim {
-            rule: place,
-            grant,
-            demand,
-            moved: adaptive.map(AdaptiveLimit::current),
-            is_shadow: rule.mode() == Mode::Shadow,
-            part: 0,
-            is_asked: false,
-            missing,
-        });
-    }
-    claims
-}
-
-/// The limits that a claim is about; none where everything is denied.
-fn limits<'r>(rules: &'r RuleSet, claim: &'r Claim<'_>) -> &'r [Limit] {
-    if let Some(moved) = &claim.moved {
-        return std::slice::from_ref(moved);
-    }
-    match (&claim.demand, &rules.at(claim.rule).grants()[claim.grant]) {
-        (Demand::Charge { .. }, Grant::Limits(limits)) => limits,
-        _ => &[],
-    }
-}
-
-/// A place for the answer of each limit, and the answers of those that deny everything.
-fn open_slots(rules: &RuleSet, claims: &Claims<'_>, now: Timestamp) -> Slots {
-    let mut slots = Slots::new();
-    for (place, claim) in claims.iter().enumerate() {
-        let limits = limits(rules, claim);
-        for limit in 0..limits.len().max(1) {
-            slots.push(Slot {
-                claim: place,
-                rule: claim.rule,
-                grant: claim.grant,
-                limit,
-                outcome: blocked(now),
-                is_charged: !limits.is_empty(),
-                is_shadow: claim.is_shadow,
-                is_degraded: false,
-                failure: None,
-                share: None,
-                moved: claim.moved.clone(),
-                missing: claim.missing,
-            });
-        }
-    }
-    slots
-}
-
-/// The answer of a rule that grants nothing.
-fn blocked(now: Timestamp) -> Outcome {
-    Outcome {
-        allowed: false,
-        limit: 0,
-        remaining: 0,
-        retry: Retry::Never,
-        reset_at: now,
-        delay: tidegate_core::Micros::ZERO,
-        at: now,
-    }
-}
-
-/// The charges of the claims that are chosen, in the order of their slots.
-fn charges<'c>(
-    rules: &'c RuleSet,
-    claims: &'c Claims<'_>,
-    chosen: impl Fn(&Claim<'_>) -> bool,
-) -> Charges<'c> {
-    let mut charges = Charges::new();
-    for claim in claims.iter().filter(|claim| chosen(claim)) {
-        let Demand::Charge { key, cost } = &claim.demand else {
-            continue;
-        };
-        let scope = rules.at(claim.rule).scope();
-        let charge = |limit| Charge {
-            scope,
-            limit,
-            key: key.as_ref(),
-            cost: *cost,
-        };
-        charges.extend(limits(rules, claim).iter().map(charge));
-    }
-    charges
-}
-
-/// Whether no enforced rule denies.
-fn is_allowed(slots: &Slots) -> bool {
-    slots
-        .iter()
-        .all(|slot| slot.is_shadow || slot.outcome.allowed)
-}
-
-/// Writes the outcomes down in the slots that they answer.
-fn fill(slots: &mut Slots, chosen: impl Fn(&Slot) -> bool, outcomes: &Outcomes) {
-    let open = slots
-        .iter_mut()
-        .filter(|slot| slot.is_charged && chosen(slot));
-    for (slot, outcome) in open.zip(outcomes) {
-        slot.outcome = *outcome;
     }
 }
 

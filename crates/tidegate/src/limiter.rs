@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 use tokio::sync::Notify;
 
-use crate::decision::Decision;
+use crate::limiter_decision::LimiterDecision;
 
 /// How long [`Limiter::acquire`] waits at the most when nothing else is said.
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(10);
@@ -182,16 +182,16 @@ impl Limiter {
     }
 
     /// Charges one request to `key`, if all limits allow it.
-    pub fn check(&self, key: &str) -> Decision {
+    pub fn check(&self, key: &str) -> LimiterDecision {
         self.check_cost(key, 1)
     }
 
     /// Charges a request of this cost to `key`, if all limits allow it. Zero asks and takes nothing.
     ///
-    /// Under a concurrency limit the decision names a [lease](Decision::lease), to be
+    /// Under a concurrency limit the decision names a [lease](LimiterDecision::lease), to be
     /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
     /// itself.
-    pub fn check_cost(&self, key: &str, cost: u64) -> Decision {
+    pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
         let lease = self.inner.new_lease();
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = Request {
@@ -199,25 +199,25 @@ impl Limiter {
             at: None,
             lease,
         };
-        Decision::new(self.inner.store.charge(&request), lease)
+        LimiterDecision::new(self.inner.store.charge(&request), lease)
     }
 
     /// What [`check`](Self::check) would say, without charging anything.
-    pub fn peek(&self, key: &str) -> Decision {
+    pub fn peek(&self, key: &str) -> LimiterDecision {
         self.peek_cost(key, 1)
     }
 
     /// What [`check_cost`](Self::check_cost) would say, without charging anything.
-    pub fn peek_cost(&self, key: &str, cost: u64) -> Decision {
+    pub fn peek_cost(&self, key: &str, cost: u64) -> LimiterDecision {
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        Decision::new(self.inner.store.peek(&Request::new(&charges)), None)
+        LimiterDecision::new(self.inner.store.peek(&Request::new(&charges)), None)
     }
 
     /// Charges a cost that is known only afterwards, without asking: as much of it as fits into a
     /// full quota.
-    pub fn settle(&self, key: &str, cost: u64) -> Decision {
+    pub fn settle(&self, key: &str, cost: u64) -> LimiterDecision {
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        Decision::new(self.inner.store.settle(&Request::new(&charges)), None)
+        LimiterDecision::new(self.inner.store.settle(&Request::new(&charges)), None)
     }
 
     /// Forgets what `key` has used.

@@ -66,6 +66,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn reconcile(gate: Arc<Gate<RedisStore>>) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
-        gate.settle_back().await;
+        gate.reconcile().await;
     }
 }

@@ -19,7 +19,7 @@ use crate::hold::Hold;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
-use crate::undo::{Decided, Deciding, Waiting};
+use crate::undo::{Cancellable, Decided, Waiting};
 use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -66,14 +66,8 @@ impl<S: Store> Road<S> {
         R: Body,
         R::Data: From<Bytes>,
     {
-        let (mut parts, body) = request.into_parts();
-        let decided = if let Some(decided) = self.decide_at_once(&mut parts) {
-            decided
-        } else {
-            let decided;
-            (parts, decided) = self.decide(parts).await;
-            decided
-        };
+        let (parts, body) = request.into_parts();
+        let (parts, decided) = self.decide(parts).await;
         let mut receipt = match decided {
             Ok(receipt) => receipt,
             Err(error) => {
@@ -115,39 +109,19 @@ impl<S: Store> Road<S> {
         }
     }
 
-    /// Decides where the store never waits for anything.
-    fn decide_at_once(&self, parts: &mut request::Parts) -> Option<Result<Receipt, RequestError>> {
-        if !self.gate.store().answers_at_once() {
-            return None;
-        }
-        let rules = self.gate.rules();
-        let screened = self.settings.screen(&mut parts.headers, &rules);
-        let attributes = match screened.and_then(|()| question::of(parts, &self.settings, &rules)) {
-            Ok(attributes) => attributes,
-            Err(error) => return Some(Err(error)),
-        };
-        let receipt = self.gate.decide_at_once(rules, &attributes)?;
-        self.settings.note(receipt.decision(), &attributes);
-        Some(Ok(receipt))
-    }
-
-    /// Decides, and gives back what it needed for that.
+    /// Decides. With a store that may have to wait, a client that goes away meanwhile gives back what was
+    /// charged.
     async fn decide(&self, mut parts: request::Parts) -> Decided {
+        if self.gate.is_immediate() {
+            let decided = decide(&self.gate, &self.settings, &mut parts).await;
+            return (parts, decided);
+        }
         let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
         let deciding = async move {
-            let rules = gate.rules();
-            let screened = settings.screen(&mut parts.headers, &rules);
-            let decided = match screened.and_then(|()| question::of(&parts, &settings, &rules)) {
-                Ok(attributes) => {
-                    let receipt = gate.decide_with_receipt(&attributes).await;
-                    settings.note(receipt.decision(), &attributes);
-                    Ok(receipt)
-                }
-                Err(error) => Err(error),
-            };
+            let decided = decide(&gate, &settings, &mut parts).await;
             (parts, decided)
         };
-        Deciding::new(&self.gate, deciding).await
+        Cancellable::new(&self.gate, deciding).await
     }
 
     /// Holds a place under a concurrency limit, or leaves it to whoever gets its name.
@@ -163,7 +137,12 @@ impl<S: Store> Road<S> {
     }
 
     /// Settles what the answer's head tells, and leaves the rest to the end of its body.
-    async fn settle(&self, receipt: Receipt, head: &response::Parts, hold: Option<Hold>) -> Tail {
+    async fn settle(
+        &self,
+        receipt: Receipt<'static>,
+        head: &response::Parts,
+        hold: Option<Hold>,
+    ) -> Tail {
         let cost = self.settings.settle.as_ref().and_then(|cost| cost(head));
         if let Some(cost) = cost {
             let gate = Arc::clone(&self.gate);
@@ -185,6 +164,19 @@ impl<S: Store> Road<S> {
         };
         Tail::new(hold, Some(Box::new(at_the_end)))
     }
+}
+
+/// Decides a request by its head. The rules are loaded once, here.
+async fn decide<S: Store>(
+    gate: &Gate<S>,
+    settings: &Settings,
+    parts: &mut request::Parts,
+) -> Result<Receipt<'static>, RequestError> {
+    let rules = gate.rules();
+    settings.screen(&mut parts.headers, &rules)?;
+    let attributes = question::of(parts, settings, &rules)?;
+    let deciding = gate.decide_by(rules, settings.front_end, &attributes);
+    Ok(deciding.wait().await.into_owned())
 }
 
 fn settled(ended: Result<(), StoreError>) {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use http::{HeaderName, request, response};
 use tidegate::address::TrustedProxies;
-use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
@@ -194,16 +193,6 @@ impl<S> RateLimitLayer<S> {
     #[must_use]
     pub fn leave_leases(self) -> Self {
         self.with(|settings| settings.leaves_leases = true)
-    }
-
-    /// Sees every decision, with what the request was known by: to log or to count it. Called before the
-    /// request goes on, so it should be quick.
-    #[must_use]
-    pub fn on_decision(
-        self,
-        observe: impl Fn(&Decision, &Attributes<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|settings| settings.observe = Some(Arc::new(observe)))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {

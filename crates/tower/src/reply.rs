@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
-use tidegate::gate::{Answer, Decision};
+use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::{self, HeaderSettings};
 use tidegate::{Reason, Retry};
 
@@ -87,7 +87,7 @@ pub fn denied(
     protocol: &Protocol,
 ) -> Response<Bytes> {
     let violated = decision
-        .answers()
+        .limits()
         .filter(|answer| !answer.is_shadow && !answer.outcome.allowed);
     let violated: Vec<_> = violated.map(|answer| answer.name()).collect();
     let detail = detail(decision);
@@ -115,7 +115,7 @@ pub fn denied(
         "violated-policies": violated,
         "reason": decision.reason().map(Reason::name),
     });
-    let missing = headline.iter().flat_map(Answer::missing);
+    let missing = headline.iter().flat_map(LimitOutcome::missing);
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() {
         body["missing"] = json!(missing);

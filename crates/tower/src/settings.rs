@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, request, response};
 use tidegate::address::TrustedProxies;
-use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, RuleSet};
@@ -21,7 +20,6 @@ type Client = dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> 
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
-type Observe = dyn Fn(&Decision, &Attributes<'_>) + Send + Sync;
 type CostOfHead = dyn Fn(&response::Parts) -> Option<u64> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 
@@ -47,7 +45,6 @@ pub(crate) struct Settings {
     pub(crate) protocol: Option<Protocol>,
     /// Whether places under concurrency limits are left to whoever gets the answer.
     pub(crate) leaves_leases: bool,
-    pub(crate) observe: Option<Arc<Observe>>,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
@@ -65,15 +62,7 @@ impl Settings {
         twins::screen(headers, self, rules)
     }
 
-    /// Counts a decision, and shows it to whoever wants to see it.
-    pub(crate) fn note(&self, decision: &Decision, attributes: &Attributes<'_>) {
-        decision.count(self.front_end);
-        if let Some(observe) = &self.observe {
-            observe(decision, attributes);
-        }
-    }
-
-    /// Whether it is told afterwards what requests cost.
+    /// Whether what requests cost is settled afterwards.
     pub(crate) fn is_settled(&self) -> bool {
         self.settle.is_some() || self.settle_bytes.is_some()
     }
@@ -96,7 +85,6 @@ impl Default for Settings {
             front_end: FrontEnd::Library,
             protocol: None,
             leaves_leases: false,
-            observe: None,
             settle: None,
             settle_bytes: None,
         }

@@ -15,18 +15,18 @@ use tokio::time::Sleep;
 use crate::error::RequestError;
 
 /// What was asked about, and what was decided.
-pub(crate) type Decided = (Parts, Result<Receipt, RequestError>);
+pub(crate) type Decided = (Parts, Result<Receipt<'static>, RequestError>);
 
 /// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
 /// store may have charged it already, and only its answer tells what.
-pub(crate) struct Deciding<S: Store> {
+pub(crate) struct Cancellable<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until it is made.
     making: Option<Pin<Box<dyn Future<Output = Decided> + Send>>>,
     runtime: Option<Handle>,
 }
 
-impl<S: Store> Deciding<S> {
+impl<S: Store> Cancellable<S> {
     pub(crate) fn new(
         gate: &Arc<Gate<S>>,
         making: impl Future<Output = Decided> + Send + 'static,
@@ -39,7 +39,7 @@ impl<S: Store> Deciding<S> {
     }
 }
 
-impl<S: Store> Future for Deciding<S> {
+impl<S: Store> Future for Cancellable<S> {
     type Output = Decided;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decided> {
@@ -54,7 +54,7 @@ impl<S: Store> Future for Deciding<S> {
     }
 }
 
-impl<S: Store> Drop for Deciding<S> {
+impl<S: Store> Drop for Cancellable<S> {
     fn drop(&mut self) {
         if let (Some(making), Some(runtime)) = (self.making.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
@@ -71,13 +71,13 @@ impl<S: Store> Drop for Deciding<S> {
 pub(crate) struct Waiting<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until the wait is over.
-    receipt: Option<Receipt>,
+    receipt: Option<Receipt<'static>>,
     sleep: Pin<Box<Sleep>>,
     runtime: Option<Handle>,
 }
 
 impl<S: Store> Waiting<S> {
-    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Receipt, delay: Micros) -> Self {
+    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Receipt<'static>, delay: Micros) -> Self {
         Self {
             gate: Arc::clone(gate),
             receipt: Some(receipt),
@@ -88,9 +88,9 @@ impl<S: Store> Waiting<S> {
 }
 
 impl<S: Store> Future for Waiting<S> {
-    type Output = Receipt;
+    type Output = Receipt<'static>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Receipt> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Receipt<'static>> {
         if self.sleep.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -107,7 +107,7 @@ impl<S: Store> Drop for Waiting<S> {
     }
 }
 
-async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt) {
+async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt<'static>) {
     if let Err(error) = gate.give_back(receipt).await {
         tracing::debug!(%error, "what a request was charged could not be given back");
     }

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tidegate_testkit::redis::RedisServer;
 
+use crate::client::Client;
+use crate::resp;
 use crate::server::{Place, Server};
 
 /// A value that must turn up nowhere.
@@ -116,6 +118,38 @@ fn what_happened_is_counted() {
             "{line} is not in\n{metrics}"
         );
     }
+}
+
+/// Every front end is timed: there is one place where that happens.
+#[test]
+fn decisions_of_every_front_end_are_timed() {
+    let place = Place::new();
+    let behind = place.serve(&[]);
+    let url = behind.url();
+    let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
+    let others = ["--resp", "127.0.0.1:0", "--data-dir", "other"];
+    let server = place.serve(&[arguments, others].concat());
+    let timed = |expected: u64, what: &str| {
+        let metrics = server.ask("GET /metrics", "").body;
+        let line = format!("tidegate_decision_seconds_count {expected}");
+        assert!(
+            metrics.lines().any(|known| known == line),
+            "{what}: {metrics}"
+        );
+    };
+    server.ask("POST /v1/check", "{}").with_status(200);
+    timed(1, "the HTTP API");
+    server.ask("GET /v1/authorize", "").with_status(200);
+    timed(2, "forward-auth");
+    Client::to(server.gateway.unwrap())
+        .ask("GET /healthz", "")
+        .with_status(200);
+    timed(3, "the gateway");
+    let mut redis = resp::Client::to(&server);
+    redis.ask("CL.THROTTLE key 1 1 60");
+    timed(4, "CL.THROTTLE");
+    redis.ask("TG.CHECK path /v1/a");
+    timed(5, "TG.CHECK");
 }
 
 /// An alert on `increase()` does not see a counter that appears with its first event.

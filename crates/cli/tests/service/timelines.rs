@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate::document::Node;
-use tidegate::gate::{Answer, Decision};
+use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Algorithm, Anchor, Attributes, Gate, Limit, MemoryStore, Micros, Outcome};
@@ -215,14 +215,14 @@ impl Answered {
             delay: outcome.map(|_| Seconds(decision.delay().get())),
             degraded: outcome.map(|_| false),
             lease,
-            limits: decision.answers().map(|answer| limit(&answer)).collect(),
+            limits: decision.limits().map(|answer| limit(&answer)).collect(),
             reason: decision.reason().map(name),
             missing: headline.as_ref().and_then(missing),
         }
     }
 }
 
-fn limit(answer: &Answer<'_>) -> AnsweredLimit {
+fn limit(answer: &LimitOutcome<'_>) -> AnsweredLimit {
     let outcome = answer.outcome;
     let window = answer.limit.and_then(Limit::window);
     let length = |window| match window {
@@ -256,7 +256,7 @@ fn name(reason: Reason) -> String {
     reason.name().to_owned()
 }
 
-fn missing(answer: &Answer<'_>) -> Option<Vec<String>> {
+fn missing(answer: &LimitOutcome<'_>) -> Option<Vec<String>> {
     let is_missing = answer.reason == Some(Reason::MissingAttribute);
     is_missing.then(|| answer.missing().map(str::to_owned).collect())
 }
@@ -300,7 +300,7 @@ impl Alone {
         if let Some(key) = self.keys.get_mut(self.last) {
             self.charges[self.last] += 1;
             let outcome = key.charge(step.cost * self.factor, now);
-            let answer = decision.answers().next().unwrap();
+            let answer = decision.limits().next().unwrap();
             prop_assert_eq!(outcome, *answer.outcome);
         }
         Ok(())

@@ -342,12 +342,7 @@ impl Store for MemoryStore {
         Ok(self.renew(lease))
     }
 
-    #[inline]
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Outcome> {
-        Some(self.charge_one(charge))
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
+    fn memory(&self) -> Option<&MemoryStore> {
+        Some(self)
     }
 }

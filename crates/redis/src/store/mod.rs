@@ -12,7 +12,9 @@ mod leased;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, Store, StoreError};
+use tidegate_core::{
+    Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, SharedStore, Store, StoreError,
+};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -285,7 +287,13 @@ impl Store for RedisStore {
         self.inner.renew(lease).await
     }
 
-    fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        Some(self)
+    }
+}
+
+impl SharedStore for RedisStore {
+    fn permit_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         self.inner.lease_for(charges)
     }
 

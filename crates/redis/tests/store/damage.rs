@@ -1,6 +1,7 @@
 //! Values in Redis that are not the states that they should be: repaired where no version can have written
 //! them, reported, and of no concern to other keys.
 
+use tidegate_core::SharedStore as _;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Algorithm, Limit, Rate, Request, Scope, Store as _, StoreError};
 use tidegate_redis::RedisStore;
@@ -20,7 +21,7 @@ fn name_of(server: &RedisServer, key: &str) -> String {
 /// Asks, holding places where the limit is one on holders.
 async fn ask(asked: &Asked, store: &RedisStore) -> Result<tidegate_core::Outcome, StoreError> {
     let charges = [asked.charge(1)];
-    let lease = store.lease_for(&charges);
+    let lease = store.permit_for(&charges);
     let outcomes = store.charge(&Request::new(&charges).under(lease)).await?;
     Ok(outcomes[0])
 }

@@ -1,5 +1,6 @@
 //! What a person finds who looks into Redis.
 
+use tidegate_core::SharedStore as _;
 use tidegate_core::{Algorithm, Charge, LeaseId, Limit, Rate, Request, Scope, Store as _};
 use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::RedisServer;
@@ -13,7 +14,7 @@ async fn every_state_is_readable_and_goes_by_itself() {
     for limit in limits_of(5) {
         let asked = Asked::new(Scope::new("per-user"), &limit, "user_42");
         let charges = [asked.charge(2)];
-        let lease = store.lease_for(&charges);
+        let lease = store.permit_for(&charges);
         let request = Request::new(&charges).under(lease);
         assert!(store.charge(&request).await.unwrap()[0].allowed);
     }
@@ -88,12 +89,12 @@ async fn a_lease_is_released_by_another_instance_and_once() {
         key: "key",
         cost: 1,
     }];
-    let lease: LeaseId = first.lease_for(&charges);
+    let lease: LeaseId = first.permit_for(&charges);
     let request = Request::new(&charges).under(lease);
     assert!(first.charge(&request).await.unwrap()[0].allowed);
     assert!(second.renew(lease).await.unwrap());
     assert!(second.release(lease).await.unwrap());
     assert!(!first.release(lease).await.unwrap());
-    let next = Request::new(&charges).under(first.lease_for(&charges));
+    let next = Request::new(&charges).under(first.permit_for(&charges));
     assert!(first.charge(&next).await.unwrap()[0].allowed);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_core::SharedStore as _;
 use tidegate_core::{Limit, Request, Scope, Store as _};
 use tidegate_redis::{NewRules, RedisSettings, RedisStore, Written};
 use tidegate_testkit::redis::{Cluster, RedisServer};
@@ -35,7 +36,7 @@ async fn write_rules(store: &RedisStore, text: &str) -> Written {
 async fn take_permit(store: &RedisStore) -> tidegate_core::LeaseId {
     let permits = Asked::new(Scope::new("permits"), &Limit::concurrent(1).unwrap(), "key");
     let charges = [permits.charge(1)];
-    let lease = store.lease_for(&charges);
+    let lease = store.permit_for(&charges);
     let request = Request {
         lease: Some(lease),
         ..Request::new(&charges)

@@ -55,7 +55,6 @@ use crate::descriptors::Descriptors;
 use crate::listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
 use crate::server::Server;
 use crate::store::AnyStore;
-use crate::telemetry::Measured;
 use capacity::{Capacity, OpenConnection};
 use connect::Connector;
 use lane::Lane;
@@ -196,8 +195,8 @@ pub(crate) async fn serve(
 }
 
 /// How requests are put to the gate.
-fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<AnyStore>> {
-    let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
+fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<AnyStore> {
+    let [finding, describing] = [(); 2].map(|()| Arc::clone(server));
     let layer = RateLimitLayer::new(Arc::clone(&server.gate));
     server
         .identity
@@ -218,5 +217,4 @@ fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<Any
                 .identity
                 .describe(&request.headers, query, attributes)
         })
-        .on_decision(move |decision, attributes| observing.observe(decision, attributes))
 }

@@ -62,12 +62,12 @@ impl Answer<'_, '_> {
         part: &Part<'_>,
         asked: &RateLimitDescriptor,
     ) -> DescriptorStatus {
-        // A limit that only counts is told where rules are descriptors, as their users know it.
+        // A shadow limit is reported where rules are descriptors, as their users expect it.
         let shadow = || {
             let by_descriptors = self.rules.is_by_descriptors();
-            decision.answers().next().filter(|_| by_descriptors)
+            decision.limits().next().filter(|_| by_descriptors)
         };
-        let Some(answer) = decision.headline().or_else(shadow) else {
+        let Some(decided) = decision.headline().or_else(shadow) else {
             let is_unlimited = part.grant.is_none() && self.rules.is_unlimited(&part.attributes);
             return DescriptorStatus {
                 code: code(true),
@@ -77,9 +77,9 @@ impl Answer<'_, '_> {
         };
         DescriptorStatus {
             code: code(decision.is_allowed()),
-            current_limit: Some(limit(&answer, asked)),
-            limit_remaining: u32::try_from(answer.outcome.remaining).unwrap_or(u32::MAX),
-            duration_until_reset: until_reset(answer.outcome),
+            current_limit: Some(limit(&decided, asked)),
+            limit_remaining: u32::try_from(decided.outcome.remaining).unwrap_or(u32::MAX),
+            duration_until_reset: until_reset(decided.outcome),
             quota: None,
         }
     }
@@ -104,18 +104,18 @@ fn code(is_allowed: bool) -> i32 {
 
 /// The limit as it is written, by the caller or in the rules: so many in a unit of time, if there is a
 /// unit for it.
-fn limit(answer: &gate::Answer<'_>, asked: &RateLimitDescriptor) -> RateLimit {
+fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> RateLimit {
     if let Some(brought) = asked.limit {
         return RateLimit {
             requests_per_unit: brought.requests_per_unit,
             unit: brought.unit,
-            name: answer.rule.limit_name().to_owned(),
+            name: decided.rule.limit_name().to_owned(),
         };
     }
-    let rate = answer.limit.map(tidegate::Limit::rate);
+    let rate = decided.limit.map(tidegate::Limit::rate);
     let count = rate.map_or(0, |rate| rate.count);
     let window = rate.and_then(|rate| rate.window);
-    let window = window.or_else(|| answer.rule.unit());
+    let window = window.or_else(|| decided.rule.unit());
     let units = [
         (Window::Span(Micros::SECOND), Unit::Second),
         (Window::Span(Micros::MINUTE), Unit::Minute),
@@ -129,7 +129,7 @@ fn limit(answer: &gate::Answer<'_>, asked: &RateLimitDescriptor) -> RateLimit {
     RateLimit {
         requests_per_unit: u32::try_from(count).unwrap_or(u32::MAX),
         unit: unit.map_or(Unit::Unknown, |(_, unit)| *unit).into(),
-        name: answer.rule.limit_name().to_owned(),
+        name: decided.rule.limit_name().to_owned(),
     }
 }
 

@@ -63,8 +63,8 @@ fn descriptor(asked: &RateLimitDescriptor, decision: &Decision) -> Json {
 
 /// The metadata of the one limit that a descriptor is under.
 fn metadata_of(decision: &Decision) -> Option<&Json> {
-    let mut answers = decision.answers();
-    answers.next().and_then(|answer| answer.rule.metadata())
+    let mut limits = decision.limits();
+    limits.next().and_then(|limit| limit.rule.metadata())
 }
 
 /// Adds what is not there yet. Maps on both sides become one.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
-use quanta::Instant;
 use tidegate::rules::FrontEnd;
 
 use super::body::GrpcBody;
@@ -20,7 +19,8 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
     access::may_check(server, parts)?;
-    need_rules(server)?;
+    let needed = server.book.need_rules();
+    needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
     let asked = message::decode(message::only(body).await?)?;
     let rules = server.gate.rules();
     let parts = question::parts(&asked, rules.is_by_descriptors())?;
@@ -34,13 +34,10 @@ pub(super) async fn answer(
         }
     }
 
-    let start = Instant::now();
-    let decisions = server.gate.decide_parts(&rules, &parts).await;
-    server.metrics.decided(start.elapsed());
-    decisions.count(FrontEnd::Grpc);
-    for (decision, part) in decisions.iter().zip(&parts) {
-        server.observe(decision, &part.attributes);
-    }
+    let deciding = server
+        .gate
+        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
+    let decisions = deciding.wait().await.into_decisions();
     let answer = answers::Answer {
         asked: &asked,
         rules: &rules,
@@ -48,15 +45,4 @@ pub(super) async fn answer(
         decisions: &decisions,
     };
     Ok(message::reply(&answer.message(server.headers)))
-}
-
-/// Refuses what cannot be answered by a server that does not know which rules there are.
-fn need_rules(server: &Server) -> Result<(), Status> {
-    if server.book.has_rules() {
-        return Ok(());
-    }
-    let problem = server.book.problem();
-    let problem = problem.as_deref().unwrap_or("they were not read yet");
-    let message = format!("the rules are not known: {problem}");
-    Err(Status::new(Code::Unavailable, message))
 }

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use tidegate::gate::{Answer, Decision};
+use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::{Micros, Outcome, Reason};
 
 /// Writes the decision as a JSON object.
@@ -13,7 +13,7 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
             br#"{"allowed":true,"rule":null,"limit":null,"remaining":null,"reset_time":null,"retry_after":null,"delay":null,"degraded":null"#,
         );
         write_lease(out, decision);
-        write_answers(out, decision);
+        write_limits(out, decision);
         write_reason(out, None);
         out.push(b'}');
         return;
@@ -29,12 +29,12 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decision.is_degraded());
     write_lease(out, decision);
-    write_answers(out, decision);
+    write_limits(out, decision);
     write_reason(out, Some(&headline));
     out.push(b'}');
 }
 
-/// Also told where only a rule that counts holds something: otherwise nobody could release it.
+/// Also where only a shadow rule holds a permit: otherwise it could not be released.
 fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
     match decision.lease() {
         Some(lease) => {
@@ -45,43 +45,43 @@ fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
 }
 
 /// Why it is denied, and which attributes are missing if that is why.
-fn write_reason(out: &mut Vec<u8>, answer: Option<&Answer<'_>>) {
-    let Some((answer, reason)) = answer.and_then(|answer| Some((answer, answer.reason?))) else {
+fn write_reason(out: &mut Vec<u8>, headline: Option<&LimitOutcome<'_>>) {
+    let Some((limit, reason)) = headline.and_then(|limit| Some((limit, limit.reason?))) else {
         out.extend_from_slice(br#","reason":null"#);
         return;
     };
     let _ = write!(out, r#","reason":"{}""#, reason.name());
     if reason == Reason::MissingAttribute {
         out.extend_from_slice(br#","missing":"#);
-        let missing: Vec<&str> = answer.missing().collect();
+        let missing: Vec<&str> = limit.missing().collect();
         // Writing text to memory cannot fail.
         let _ = serde_json::to_writer(out, &missing);
     }
 }
 
-/// Every limit's own answer.
-fn write_answers(out: &mut Vec<u8>, decision: &Decision) {
+/// The outcome of every limit.
+fn write_limits(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(br#","limits":["#);
-    for (index, answer) in decision.answers().enumerate() {
+    for (index, limit) in decision.limits().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_answer(out, &answer);
+        write_limit(out, &limit);
     }
     out.push(b']');
 }
 
-fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
-    let outcome = answer.outcome;
-    let algorithm = answer
+fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
+    let outcome = decided.outcome;
+    let algorithm = decided
         .limit
         .map_or("blocked", |limit| limit.algorithm().name());
     let _ = write!(
         out,
         r#"{{"rule":"{}","algorithm":"{algorithm}","window":"#,
-        answer.rule.id()
+        decided.rule.id()
     );
-    match answer.limit.and_then(tidegate::Limit::window) {
+    match decided.limit.and_then(tidegate::Limit::window) {
         Some(window) => {
             let (start, end) = match window {
                 tidegate::Window::Span(span) => (
@@ -100,10 +100,10 @@ fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
     out.extend_from_slice(br#","delay":"#);
     seconds(out, outcome.delay.get());
     out.extend_from_slice(br#","shadow":"#);
-    boolean(out, answer.is_shadow);
+    boolean(out, decided.is_shadow);
     out.extend_from_slice(br#","degraded":"#);
-    boolean(out, answer.is_degraded);
-    write_reason(out, Some(answer));
+    boolean(out, decided.is_degraded);
+    write_reason(out, Some(decided));
     out.push(b'}');
 }
 

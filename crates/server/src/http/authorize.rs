@@ -25,7 +25,6 @@ use crate::identity;
 use crate::listen::Peer;
 use crate::server::Server;
 use crate::store::AnyStore;
-use crate::telemetry::Measured;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
 
@@ -36,7 +35,7 @@ const DISCARDING: Duration = Duration::from_secs(1);
 
 /// Decides requests of others.
 #[derive(Clone)]
-pub(crate) struct Authorize(RateLimit<Measured<AnyStore>, Allowed>);
+pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
 
 /// The service behind the limits: whoever gets here may go on.
 #[derive(Clone)]
@@ -61,7 +60,7 @@ impl Service<Request<()>> for Allowed {
 
 impl Authorize {
     pub(crate) fn new(server: &Arc<Server>) -> Self {
-        let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
+        let [finding, describing] = [(); 2].map(|()| Arc::clone(server));
         let limits = RateLimitLayer::new(Arc::clone(&server.gate));
         let limits = server
             .identity
@@ -82,8 +81,7 @@ impl Authorize {
                 let client = finding.identity.client_address(peer, &request.headers);
                 client.map(Some)
             })
-            .attributes(move |request, attributes| describe(&describing, request, attributes))
-            .on_decision(move |decision, attributes| observing.observe(decision, attributes));
+            .attributes(move |request, attributes| describe(&describing, request, attributes));
         Self(limits.layer(Allowed))
     }
 

@@ -21,7 +21,7 @@ pub(super) async fn reset(
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let reset: Reset<'_> = body::parse(&body)?;
-    let attributes = match server.latest_time() {
+    let attributes = match server.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
         None => &reset.attributes.0,
     };
@@ -31,7 +31,7 @@ pub(super) async fn reset(
         tracing::info!(
             by = caller.name,
             rule = counter.rule.id(),
-            key = server.hashed(&key),
+            key = server.observer.hashed(&key),
             limit = counter.limit,
             used = counter.used,
             "a counter was reset"

@@ -101,19 +101,10 @@ async fn dispatch(
     }
 }
 
-/// Refuses what cannot be answered by a server that does not know which rules there are.
+/// Refuses a request that cannot be decided because the rules are not known.
 pub(crate) fn need_rules(server: &Server) -> Result<(), Problem> {
-    if server.book.has_rules() {
-        return Ok(());
-    }
-    let problem = server.book.problem();
-    Err(Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!(
-            "the rules are not known: {}",
-            problem.as_deref().unwrap_or("they were not read yet")
-        ),
-    ))
+    let needed = server.book.need_rules();
+    needed.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {

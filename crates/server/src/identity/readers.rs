@@ -430,10 +430,9 @@ fn passed_on(
         .screening(RateLimitLayer::new(gate))
         .underscore_headers(mode)
         .attributes(move |request, attributes| {
-            describing.describe(&request.headers, request.uri.query(), attributes)
-        })
-        .on_decision(move |_, attributes| {
+            describing.describe(&request.headers, request.uri.query(), attributes)?;
             *seen.lock().unwrap() = attributes.get(attribute).map(str::to_owned);
+            Ok(())
         });
     let got = Arc::new(Mutex::new(None));
     let getting = Arc::clone(&got);

@@ -1,7 +1,6 @@
 //! Questions that the store is asked: at once where it is in this process, else together with those
 //! that came along with them.
 
-use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tidegate::gate::{Charged, Decision};
 use tidegate::rules::FrontEnd;
@@ -9,9 +8,9 @@ use tidegate::store::{Charge, Scope};
 use tidegate::{Attributes, Limit};
 
 use super::arguments::Command;
+use super::check;
 use super::replies::Replies;
 use super::throttle::{self, Limits};
-use super::{UNDECIDED, check};
 use crate::server::Server;
 use crate::telemetry::Throttled;
 
@@ -23,8 +22,6 @@ pub(super) struct Questions {
     /// Names the states of `CL.THROTTLE`.
     scope: Scope,
     limits: Limits,
-    /// Whether the store answers within the call.
-    is_at_once: bool,
     waiting: Vec<Question>,
     throttled: Throttled,
 }
@@ -55,11 +52,10 @@ enum Answer<'q> {
 }
 
 impl Questions {
-    pub(super) fn new(server: &Server) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             scope: Scope::new("cl.throttle"),
             limits: Limits::default(),
-            is_at_once: server.gate.store().inner().redis().is_none(),
             waiting: Vec::new(),
             throttled: Throttled::default(),
         }
@@ -83,7 +79,8 @@ impl Questions {
             key: &asked.key,
             cost: asked.cost,
         };
-        match server.gate.charge_at_once(&charge) {
+        let charging = server.gate.charge(&charge, server.throttle_on_failure);
+        match charging.now() {
             Some(charged) => {
                 self.throttled.count(&charged);
                 throttle::write(&charged, replies);
@@ -98,25 +95,20 @@ impl Questions {
 
     /// `TG.CHECK`.
     pub(super) fn check(&mut self, command: Command<'_>, server: &Server, replies: &mut Replies) {
-        if !server.book.has_rules() {
-            let problem = server.book.problem();
-            let problem = problem.as_deref().unwrap_or("they were not read yet");
-            return self.refuse_as(
-                "UNAVAILABLE",
-                &format!("the rules are not known: {problem}"),
-                replies,
-            );
+        if let Err(problem) = server.book.need_rules() {
+            return self.refuse_as("UNAVAILABLE", &problem, replies);
         }
         match check::read(command) {
             Err(problem) => self.refuse(&problem, replies),
-            Ok(attributes) if self.is_at_once => {
-                let deciding = server.decide(&attributes, FrontEnd::Resp);
-                match deciding.now_or_never() {
-                    Some(decision) => check::write(&decision, replies),
-                    None => replies.error("UNAVAILABLE", UNDECIDED),
+            Ok(attributes) => {
+                let gate = &server.gate;
+                let deciding = gate.decide_by(gate.rules(), FrontEnd::Resp, &attributes);
+                if let Some(receipt) = deciding.now() {
+                    check::write(receipt.decision(), replies);
+                } else {
+                    self.waiting.push(Question::Check(attributes));
                 }
             }
-            Ok(attributes) => self.waiting.push(Question::Check(attributes)),
         }
     }
 
@@ -126,7 +118,7 @@ impl Questions {
 
     /// In its turn, after the answers to what was asked before.
     fn refuse_as(&mut self, code: &str, problem: &str, replies: &mut Replies) {
-        if self.is_at_once {
+        if self.waiting.is_empty() {
             replies.error(code, problem);
         } else {
             self.waiting
@@ -157,7 +149,7 @@ impl Questions {
                         cost: *cost,
                     };
                     let on_failure = server.throttle_on_failure;
-                    Answer::Throttle(server.gate.charge(&charge, on_failure).await)
+                    Answer::Throttle(server.gate.charge(&charge, on_failure).wait().await)
                 }
                 Question::Check(attributes) => {
                     Answer::Check(server.decide(attributes, FrontEnd::Resp).await)

@@ -37,7 +37,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 impl Session {
     pub(super) fn new(server: Arc<Server>) -> Self {
         Self {
-            questions: Questions::new(&server),
+            questions: Questions::new(),
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             name: Vec::new(),
             may_ask: !server.access.wants_tokens(),

@@ -177,6 +177,16 @@ impl RuleBook {
         self.has_rules.load(Ordering::Acquire)
     }
 
+    /// Why nothing can be decided yet, if it is not known which rules there are.
+    pub fn need_rules(&self) -> Result<(), String> {
+        if self.has_rules() {
+            return Ok(());
+        }
+        let problem = self.problem();
+        let problem = problem.as_deref().unwrap_or("they were not read yet");
+        Err(format!("the rules are not known: {problem}"))
+    }
+
     /// Settings that rules are read with.
     pub fn settings(&self) -> &RuleSettings {
         &self.settings

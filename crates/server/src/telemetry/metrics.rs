@@ -14,38 +14,18 @@ use std::time::Duration;
 use tidegate::MemoryStats;
 use tidegate::rules::FrontEnd;
 
-use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
+use super::{BOUNDS, Timing};
 use super::{gateway_metrics, redis_metrics, rule_metrics, snapshot_metrics};
 use crate::identity::Refusals;
 use crate::server::Server;
 use crate::store::AnyStore;
-
-/// Bounds of the buckets for what takes microseconds when all is well, in seconds.
-const BOUNDS: [f64; 14] = [
-    0.000_001,
-    0.000_002_5,
-    0.000_005,
-    0.000_01,
-    0.000_025,
-    0.000_05,
-    0.000_1,
-    0.000_25,
-    0.000_5,
-    0.001,
-    0.005,
-    0.015,
-    0.05,
-    0.25,
-];
 
 pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What is measured as it happens.
 pub(crate) struct Metrics {
     decision_seconds: Timing,
-    store_seconds: Timing,
-    store_errors: AtomicU64,
     unmatched: AtomicU64,
     throttled: ThrottledCounts,
 }
@@ -54,8 +34,6 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         Self {
             decision_seconds: Timing::new(&BOUNDS),
-            store_seconds: Timing::new(&BOUNDS),
-            store_errors: AtomicU64::new(0),
             unmatched: AtomicU64::new(0),
             throttled: ThrottledCounts::default(),
         }
@@ -64,14 +42,6 @@ impl Metrics {
     /// A decision took so long.
     pub(crate) fn decided(&self, took: Duration) {
         self.decision_seconds.note(took);
-    }
-
-    /// A question to the store took so long.
-    pub(crate) fn asked(&self, took: Duration, is_error: bool) {
-        self.store_seconds.note(took);
-        if is_error {
-            self.store_errors.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// No rule applied to a request.
@@ -118,18 +88,6 @@ impl Metrics {
             Unit::Seconds,
             self.decision_seconds.clone(),
         );
-        registry.register_with_unit(
-            "store",
-            "Time for one question to Redis",
-            Unit::Seconds,
-            self.store_seconds.clone(),
-        );
-        register_counter(
-            registry,
-            "store_errors",
-            "Questions that the store could not answer",
-            &self.store_errors,
-        );
         register_counter(
             registry,
             "unmatched",
@@ -141,7 +99,7 @@ impl Metrics {
     }
 }
 
-pub(super) fn register_counter(registry: &mut Registry, name: &str, help: &str, value: &AtomicU64) {
+pub(crate) fn register_counter(registry: &mut Registry, name: &str, help: &str, value: &AtomicU64) {
     registry.register(name, help, counter(value.load(Ordering::Relaxed)));
 }
 
@@ -210,23 +168,25 @@ fn register_identity(registry: &mut Registry, server: &Server) {
 }
 
 fn register_store(registry: &mut Registry, server: &Server) {
-    match server.gate.store().inner() {
+    let store = server.gate.store();
+    store.register_calls(registry);
+    match store {
         AnyStore::Memory(store) => register_memory(registry, &store.stats()),
-        AnyStore::Redis(store) => redis_metrics::register(registry, store),
+        AnyStore::Redis(store, _) => redis_metrics::register(registry, store),
     }
     if let Some(kept) = &server.counters {
         snapshot_metrics::register(registry, kept);
     }
-    let unsettled = server.gate.unsettled();
+    let unreconciled = server.gate.unreconciled();
     registry.register(
         "unsettled",
         "Counters with something admitted without the store that is still to be settled in it",
-        gauge(unsettled.waiting as u64),
+        gauge(unreconciled.waiting as u64),
     );
     registry.register(
         "unsettled_lost",
         "Counters of which that was forgotten, because too many waited",
-        counter(unsettled.lost),
+        counter(unreconciled.lost),
     );
 }
 

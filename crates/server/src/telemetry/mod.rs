@@ -2,8 +2,8 @@
 
 mod gateway_metrics;
 mod logs;
-mod measured;
 mod metrics;
+mod observer;
 mod plain_text;
 mod redis_metrics;
 mod rule_limits;
@@ -13,11 +13,10 @@ mod throttled;
 mod timing;
 mod token_refusals;
 
-pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
-pub(crate) use measured::Measured;
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Metrics, register_counter};
+pub(crate) use observer::DecisionObserver;
 pub(crate) use plain_text::plain_text;
 pub(crate) use throttled::Throttled;
-pub(crate) use timing::Timing;
+pub(crate) use timing::{BOUNDS, Timing};
 pub(crate) use token_refusals::{TokenRefusal, TokenRefusals};

@@ -1,7 +1,7 @@
 //! What a server tells of the Redis that it shares. Exported only with one.
 
 use prometheus_client::registry::Registry;
-use tidegate::Store as _;
+use tidegate::store::SharedStore as _;
 use tidegate_redis::RedisStore;
 
 use super::metrics::{gauge, register_counter};

@@ -10,6 +10,24 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
+/// Bounds of the buckets for what takes microseconds when all is well, in seconds.
+pub(crate) const BOUNDS: [f64; 14] = [
+    0.000_001,
+    0.000_002_5,
+    0.000_005,
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.005,
+    0.015,
+    0.05,
+    0.25,
+];
+
 /// A histogram of durations. Clones count together.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing(Arc<Counts>);

@@ -1,91 +1,106 @@
-//! The second half of the gate's road, for a caller that brings a limit of its own.
+//! Charges a limit that the caller brings, without rules: the second half of a decision.
 
-use std::sync::Arc;
-
-use tidegate_core::{Charge, Outcome, Request, Store};
+use tidegate_core::{Charge, Outcome, Outcomes, Request, Store, StoreError};
 
 use super::Gate;
-use super::failure::unknown;
+use super::fallback::unknown;
 use super::local::{LocalCharge, LocalRequest};
 use crate::rules::{OnStoreFailure, Share};
 
-/// What a limit that its caller brought has answered.
+/// The outcome of a limit that the caller brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charged {
-    /// The answer.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was done instead of asking, if the store could not answer.
+    /// What was done instead, if the store was unavailable.
     pub without_store: Option<OnStoreFailure>,
 }
 
 impl Charged {
-    /// Whether the store could not answer.
+    /// Whether the store was unavailable.
     pub fn is_degraded(&self) -> bool {
         self.without_store.is_some()
     }
 
-    /// Whether it is denied only because nobody could decide.
+    /// Whether it is denied solely because the store was unavailable.
     pub fn is_failed(&self) -> bool {
         self.without_store == Some(OnStoreFailure::Deny)
     }
 }
 
-impl<S: Store> Gate<S> {
-    /// Charges one limit that no rule is about. Does not fail: when the store does, what is said here
-    /// is done, and the answer says so.
-    pub async fn charge(&self, charge: &Charge<'_>, on_store_failure: OnStoreFailure) -> Charged {
-        let charges = [*charge];
-        let request = Request::new(&charges);
-        let answered = match self.settle_before(&request).await {
-            Ok(()) => self.store.charge(&request).await,
-            Err(error) => Err(error),
-        };
-        match answered.as_deref() {
-            Ok([outcome, ..]) => Charged {
-                outcome: *outcome,
-                without_store: None,
-            },
-            Ok([]) | Err(_) => Charged {
-                outcome: self.charge_without(charge, on_store_failure),
-                without_store: Some(on_store_failure),
-            },
-        }
+/// A limit that is about to be charged.
+#[must_use = "nothing is charged before `now` or `wait` is called"]
+pub struct Charging<'g, 'c, S> {
+    pub(super) gate: &'g Gate<S>,
+    pub(super) charge: Charge<'c>,
+    pub(super) on_store_failure: OnStoreFailure,
+}
+
+impl<S: Store> Charging<'_, '_, S> {
+    /// Charges without waiting, if the store keeps all state in memory. None, and nothing is charged, with
+    /// a store that may have to wait.
+    #[inline]
+    pub fn now(&self) -> Option<Charged> {
+        let store = self.gate.store.memory()?;
+        let began = self.gate.begin();
+        Some(self.end(began, Ok(store.charge_one(&self.charge))))
     }
 
-    /// Charges one limit that no rule is about within the call, if the store never waits for anything.
+    /// Charges, and waits for the store where that is necessary.
+    pub async fn wait(&self) -> Charged {
+        if let Some(charged) = self.now() {
+            return charged;
+        }
+        let began = self.gate.begin();
+        let outcome = self.ask().await.map_err(drop);
+        self.end(began, outcome)
+    }
+
+    async fn ask(&self) -> Result<Outcome, StoreError> {
+        let charges = [self.charge];
+        let request = Request::new(&charges);
+        self.gate.reconcile_keys(&request).await?;
+        let outcomes: Outcomes = self.gate.store.charge(&request).await?;
+        let missing = || StoreError::BadReply("no outcome for the charge".into());
+        outcomes.first().copied().ok_or_else(missing)
+    }
+
     #[inline]
-    pub fn charge_at_once(&self, charge: &Charge<'_>) -> Option<Charged> {
-        let outcome = self.store.charge_at_once(charge)?;
-        Some(Charged {
-            outcome,
-            without_store: None,
-        })
+    fn end(&self, began: u64, outcome: Result<Outcome, ()>) -> Charged {
+        let charged = match outcome {
+            Ok(outcome) => Charged {
+                outcome,
+                without_store: None,
+            },
+            Err(()) => Charged {
+                outcome: self.charge_without_store(),
+                without_store: Some(self.on_store_failure),
+            },
+        };
+        if let Some(observer) = &self.gate.observer {
+            observer.charged(began, &charged);
+        }
+        charged
     }
 
     #[cold]
-    fn charge_without(&self, charge: &Charge<'_>, choice: OnStoreFailure) -> Outcome {
-        let unknown = |allowed| unknown(allowed, charge.limit.capacity(), self.clock.now());
-        match choice {
+    fn charge_without_store(&self) -> Outcome {
+        let (gate, charge) = (self.gate, &self.charge);
+        let unknown = |allowed| unknown(allowed, charge.limit.capacity(), gate.clock.now());
+        match self.on_store_failure {
             OnStoreFailure::Allow => unknown(true),
             OnStoreFailure::Deny => unknown(false),
             OnStoreFailure::Local => {
-                let share = Arc::new(Share {
-                    scope: charge.scope.clone(),
-                    whole: charge.limit.clone(),
-                    part: charge.limit.share(self.instances()),
-                });
-                let local = LocalCharge {
-                    share: &share,
-                    key: charge.key,
-                    cost: charge.cost,
-                };
+                let share = Share::of(charge.scope, charge.limit, gate.instances());
+                let (key, cost) = (charge.key, charge.cost);
+                let share = &share;
                 let request = LocalRequest {
-                    charges: &[local],
+                    charges: &[LocalCharge { share, key, cost }],
                     at: None,
-                    lease: None,
+                    permit: None,
                     is_denied: false,
                 };
-                let outcomes = self.local.charge(&request, &self.store);
+                let outcomes = gate.local.charge(&request, gate.store.shared());
                 outcomes.first().copied().unwrap_or_else(|| unknown(false))
             }
         }

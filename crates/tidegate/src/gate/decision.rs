@@ -5,42 +5,44 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_to_retry};
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome, Retry};
+use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 
-use super::Slots;
+use super::group::DecidedLimits;
 use super::local::is_concurrency;
-use crate::decision::{deciding, is_more_pressing};
+use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
 
-/// The answer of one limit, by its place in the rules.
+/// One limit of a rule that applies, and its outcome.
 #[derive(Debug, Clone)]
-pub(super) struct Slot {
-    /// Which claim it answers.
-    pub(super) claim: usize,
+pub(super) struct DecidedLimit {
+    /// The index of its rule, of what that grants, and of the limit.
     pub(super) rule: usize,
     pub(super) grant: usize,
     pub(super) limit: usize,
     pub(super) outcome: Outcome,
-    /// Whether there is a limit to charge; otherwise the rule denies everything.
+    /// Whether there is a limit to charge; otherwise the rule denies the request outright.
     pub(super) is_charged: bool,
     pub(super) is_shadow: bool,
     pub(super) is_degraded: bool,
-    /// Why it denies, if only because the store could not answer.
+    /// Why it denies, if only because the store is unavailable.
     pub(super) failure: Option<Reason>,
-    /// What this instance granted of the limit by itself, if it did.
+    /// This instance's share of the limit, if it decided locally.
     pub(super) share: Option<Arc<Share>>,
-    /// The limit that was asked, of a rule whose limit moves.
-    pub(super) moved: Option<Arc<Limit>>,
-    /// The attributes for lack of which the rule denies everything.
+    /// The limit that was charged, of an adaptive rule.
+    pub(super) current_limit: Option<Arc<Limit>>,
+    /// The attributes for lack of which the rule denies the request.
     pub(super) missing: MissingNames,
 }
 
-impl Slot {
-    /// The limit that was asked; none if the rule denies everything.
+impl DecidedLimit {
+    /// The limit that was charged; none if the rule denies the request outright.
     pub(super) fn limit<'s>(&'s self, rules: &'s RuleSet) -> Option<&'s Limit> {
-        match (&self.moved, &rules.at(self.rule).grants()[self.grant]) {
-            (Some(moved), _) => Some(moved),
+        match (
+            &self.current_limit,
+            &rules.at(self.rule).grants()[self.grant],
+        ) {
+            (Some(limit), _) => Some(limit),
             (None, Grant::Limits(limits)) if self.is_charged => limits.get(self.limit),
             _ => None,
         }
@@ -72,27 +74,27 @@ impl Slot {
 #[derive(Debug, Clone)]
 pub struct Decision {
     rules: Arc<RuleSet>,
-    slots: Slots,
-    /// Which slot speaks for all that are enforced.
+    limits: DecidedLimits,
+    /// The index of the limit that decided, of those that are enforced.
     headline: Option<usize>,
     lease: Option<LeaseId>,
 }
 
-/// What one limit of one rule answered.
+/// The outcome of one limit of one rule.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'d> {
+pub struct LimitOutcome<'d> {
     /// The rule.
     pub rule: &'d Rule,
-    /// The limit in force, or this instance's share of it if it had to decide by itself; none if the
-    /// rule denies everything to this request.
+    /// The limit in force, or this instance's share of it if it decided locally; none if the rule denies
+    /// the request outright.
     pub limit: Option<&'d Limit>,
     /// Which of the rule's limits it is.
     pub index: usize,
-    /// What it answered.
+    /// Its outcome.
     pub outcome: &'d Outcome,
-    /// Whether the rule only counts.
+    /// Whether the rule is in shadow mode and only counts.
     pub is_shadow: bool,
-    /// Whether the store could not answer.
+    /// Whether the store was unavailable.
     pub is_degraded: bool,
     /// Why it denies the request, if it does.
     pub reason: Option<Reason>,
@@ -100,73 +102,101 @@ pub struct Answer<'d> {
 }
 
 impl Decision {
-    pub(super) fn new(rules: Arc<RuleSet>, slots: Slots, lease: Option<LeaseId>) -> Self {
-        let enforced = || (0..slots.len()).filter(|at| !slots[*at].is_shadow);
-        let outcomes: SmallVec<[Outcome; 2]> = enforced().map(|at| slots[at].outcome).collect();
-        let headline = enforced().nth(deciding(&outcomes));
-        let allowed = outcomes.iter().all(|outcome| outcome.allowed);
+    pub(super) fn new(rules: Arc<RuleSet>, limits: DecidedLimits, permit: Option<LeaseId>) -> Self {
+        let mut headline: Option<usize> = None;
+        for (index, limit) in limits.iter().enumerate() {
+            let is_before =
+                |earlier: usize| !is_more_pressing(&limit.outcome, &limits[earlier].outcome);
+            if !limit.is_shadow && !headline.is_some_and(is_before) {
+                headline = Some(index);
+            }
+        }
         let mut decision = Self {
             rules,
-            slots,
+            limits,
             headline,
             lease: None,
         };
-        decision.lease = lease.filter(|_| allowed && decision.is_held());
+        decision.lease = permit.filter(|_| decision.is_allowed() && decision.holds_permit());
         decision
     }
 
-    /// Whether a limit on holders was taken, by a rule that is enforced or by one that only counts.
-    fn is_held(&self) -> bool {
-        self.answers().any(|answer| {
-            let is_taken =
-                !answer.is_degraded || answer.rule.on_store_failure() == OnStoreFailure::Local;
+    /// Whether a concurrency limit was charged, of an enforced or of a shadow rule.
+    fn holds_permit(&self) -> bool {
+        self.limits().any(|limit| {
+            let is_charged =
+                !limit.is_degraded || limit.rule.on_store_failure() == OnStoreFailure::Local;
             let mut of_rule = self
-                .answers()
-                .filter(|other| std::ptr::eq(other.rule, answer.rule));
-            answer.limit.is_some_and(is_concurrency)
-                && is_taken
+                .limits()
+                .filter(|other| std::ptr::eq(other.rule, limit.rule));
+            limit.limit.is_some_and(is_concurrency)
+                && is_charged
                 && of_rule.all(|other| other.outcome.allowed)
         })
     }
 
     /// Whether the request may go on.
     pub fn is_allowed(&self) -> bool {
-        self.headline().is_none_or(|answer| answer.outcome.allowed)
+        let headline = self.headline.map(|index| &self.limits[index]);
+        headline.is_none_or(|limit| limit.outcome.allowed)
     }
 
-    /// Whether it may not. Then nothing was charged, but for shadow rules.
+    /// Whether the request is denied. Only shadow rules were charged.
     pub fn is_denied(&self) -> bool {
         !self.is_allowed()
     }
 
-    /// Whether it may not only because the store could not answer and the rule says `deny` then.
+    /// Whether it is denied solely because the store is unavailable and the rule's `on_store_failure` is
+    /// `deny`.
     pub fn is_failed(&self) -> bool {
-        self.headline().is_some_and(|answer| {
-            !answer.outcome.allowed
-                && answer.is_degraded
-                && answer.rule.on_store_failure() == OnStoreFailure::Deny
+        self.headline().is_some_and(|limit| {
+            !limit.outcome.allowed
+                && limit.is_degraded
+                && limit.rule.on_store_failure() == OnStoreFailure::Deny
         })
     }
 
-    /// Whether the store could not answer for any rule that is enforced.
+    /// Whether the store was unavailable for any enforced rule.
     pub fn is_degraded(&self) -> bool {
-        self.enforced().any(|answer| answer.is_degraded)
+        self.enforced().any(|limit| limit.is_degraded)
     }
 
-    /// The answer that speaks for all: of those that deny the one with the longest wait, else the one
-    /// with the fewest remaining. None if no rule applies.
-    pub fn headline(&self) -> Option<Answer<'_>> {
-        self.headline.map(|at| self.answer(&self.slots[at]))
+    /// The outcome that decided: of those that deny the one with the longest wait, otherwise the one with
+    /// the fewest remaining. None if no rule applies.
+    pub fn headline(&self) -> Option<LimitOutcome<'_>> {
+        self.headline.map(|index| self.outcome(&self.limits[index]))
     }
 
     /// The id of the rule that decided.
     pub fn rule(&self) -> Option<&str> {
-        self.headline().map(|answer| answer.rule.id())
+        self.headline().map(|limit| limit.rule.id())
+    }
+
+    /// What the limit that decided grants: requests per window, or a bucket's capacity. None if no rule
+    /// applies.
+    pub fn limit(&self) -> Option<u64> {
+        self.headline().map(|limit| limit.outcome.limit)
+    }
+
+    /// The largest cost that would be allowed now, after this request. None if no rule applies.
+    pub fn remaining(&self) -> Option<u64> {
+        self.headline().map(|limit| limit.outcome.remaining)
+    }
+
+    /// How long to wait before this same request would be allowed, if no other came: zero if it was. None
+    /// if no rule applies, or if waiting cannot help.
+    pub fn retry_after(&self) -> Option<Micros> {
+        self.headline().and_then(|limit| limit.outcome.retry.wait())
+    }
+
+    /// When `remaining` is whole again, if no other request came. None if no rule applies.
+    pub fn reset_at(&self) -> Option<Timestamp> {
+        self.headline().map(|limit| limit.outcome.reset_at)
     }
 
     /// Why the request is denied: the reason of the rule that decided. None if it is allowed.
     pub fn reason(&self) -> Option<Reason> {
-        self.headline().and_then(|answer| answer.reason)
+        self.headline().and_then(|limit| limit.reason)
     }
 
     /// How long the caller should hold the request before it goes on. Zero if it is denied.
@@ -174,19 +204,20 @@ impl Decision {
         if self.is_denied() {
             return Micros::ZERO;
         }
-        let delays = self.enforced().map(|answer| answer.outcome.delay);
+        let delays = self.enforced().map(|limit| limit.outcome.delay);
         delays.max().unwrap_or_default()
     }
 
-    /// The lease under which limits on holders are held, to be released when the request is done.
+    /// The id of the permits that the request holds under concurrency limits, to be released when it is
+    /// done.
     pub fn lease(&self) -> Option<LeaseId> {
         self.lease
     }
 
-    /// How long that lease lasts, by the limit that ends it first, unless it is renewed.
+    /// How long these permits last unless they are renewed, by the limit that ends them first.
     pub fn lease_ttl(&self) -> Option<Micros> {
         self.lease?;
-        let limits = self.answers().filter_map(|answer| answer.limit);
+        let limits = self.limits().filter_map(|limit| limit.limit);
         let lasts = limits.filter_map(|limit| match limit.algorithm() {
             Algorithm::Concurrency { lease_ttl } => Some(lease_ttl),
             _ => None,
@@ -198,52 +229,52 @@ impl Decision {
         &self.rules
     }
 
-    pub(super) fn slots(&self) -> &[Slot] {
-        &self.slots
+    pub(super) fn decided_limits(&self) -> &[DecidedLimit] {
+        &self.limits
     }
 
-    /// What each limit answered, in the order of the rules; those of shadow rules among them.
-    pub fn answers(&self) -> impl ExactSizeIterator<Item = Answer<'_>> {
-        self.slots.iter().map(|slot| self.answer(slot))
+    /// The outcome of each limit, in the order of the rules; those of shadow rules among them.
+    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitOutcome<'_>> {
+        self.limits.iter().map(|limit| self.outcome(limit))
     }
 
-    fn enforced(&self) -> impl Iterator<Item = Answer<'_>> {
-        self.answers().filter(|answer| !answer.is_shadow)
+    fn enforced(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
+        self.limits().filter(|limit| !limit.is_shadow)
     }
 
-    fn answer<'d>(&'d self, slot: &'d Slot) -> Answer<'d> {
-        let rule = self.rules.at(slot.rule);
-        let limit = match &slot.share {
+    fn outcome<'d>(&'d self, decided: &'d DecidedLimit) -> LimitOutcome<'d> {
+        let rule = self.rules.at(decided.rule);
+        let limit = match &decided.share {
             Some(share) => Some(&share.part),
-            None => slot.limit(&self.rules),
+            None => decided.limit(&self.rules),
         };
-        Answer {
+        LimitOutcome {
             rule,
             limit,
-            index: slot.limit,
-            outcome: &slot.outcome,
-            is_shadow: slot.is_shadow,
-            is_degraded: slot.is_degraded,
-            reason: slot.reason(rule),
-            missing: slot.missing,
+            index: decided.limit,
+            outcome: &decided.outcome,
+            is_shadow: decided.is_shadow,
+            is_degraded: decided.is_degraded,
+            reason: decided.reason(rule),
+            missing: decided.missing,
         }
     }
 
-    /// The headers that tell a client about it, as names in lower case and values.
+    /// The headers that report it to a client, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
-        let enforced: SmallVec<[Answer<'_>; 2]> = self.enforced().collect();
-        let names: SmallVec<[Cow<'_, str>; 2]> = enforced.iter().map(Answer::name).collect();
+        let enforced: SmallVec<[LimitOutcome<'_>; 2]> = self.enforced().collect();
+        let names: SmallVec<[Cow<'_, str>; 2]> = enforced.iter().map(LimitOutcome::name).collect();
         let items: SmallVec<[Item<'_>; 2]> = enforced
             .iter()
             .zip(&names)
-            .map(|(answer, name)| Item {
+            .map(|(limit, name)| Item {
                 name,
-                limit: answer.limit,
-                outcome: answer.outcome,
+                limit: limit.limit,
+                outcome: limit.outcome,
             })
             .collect();
-        let before = self.slots[..self.headline.unwrap_or(0)].iter();
-        let headline = before.filter(|slot| !slot.is_shadow).count();
+        let before = self.limits[..self.headline.unwrap_or(0)].iter();
+        let headline = before.filter(|limit| !limit.is_shadow).count();
         settings.headers(&items, headline)
     }
 
@@ -252,15 +283,15 @@ impl Decision {
     pub fn seconds_to_retry(&self) -> Option<u64> {
         self.headline()
             .filter(|headline| !headline.outcome.allowed)?;
-        let charged = self.enforced().map(|answer| (answer.limit, answer.outcome));
+        let charged = self.enforced().map(|limit| (limit.limit, limit.outcome));
         seconds_to_retry(charged)
     }
 
-    /// Counts what each rule said to a request of this front end.
+    /// Counts the outcome of each rule for a request of this front end.
     pub fn count(&self, front_end: FrontEnd) {
-        let mut answers = self.answers().peekable();
-        while let Some(mut decisive) = answers.next() {
-            while let Some(next) = answers.next_if(|next| std::ptr::eq(next.rule, decisive.rule)) {
+        let mut limits = self.limits().peekable();
+        while let Some(mut decisive) = limits.next() {
+            while let Some(next) = limits.next_if(|next| std::ptr::eq(next.rule, decisive.rule)) {
                 if is_more_pressing(next.outcome, decisive.outcome) {
                     decisive = next;
                 }
@@ -280,7 +311,7 @@ impl Decision {
     }
 }
 
-impl<'d> Answer<'d> {
+impl<'d> LimitOutcome<'d> {
     /// What clients know the limit by: the rule's id, for its later limits with the window.
     pub fn name(&self) -> Cow<'d, str> {
         match self.limit {

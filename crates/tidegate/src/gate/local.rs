@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
     Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Scope,
-    Store, Timestamp,
+    SharedStore, Timestamp,
 };
 
 use super::owed::{Debt, Owed};
@@ -37,7 +37,7 @@ pub(super) struct LocalCharge<'a> {
 pub(super) struct LocalRequest<'a> {
     pub(super) charges: &'a [LocalCharge<'a>],
     pub(super) at: Option<Timestamp>,
-    pub(super) lease: Option<LeaseId>,
+    pub(super) permit: Option<LeaseId>,
     /// Whether it is denied already, so that nothing is to be taken.
     pub(super) is_denied: bool,
 }
@@ -63,13 +63,17 @@ impl Local {
     }
 
     /// Charges every share or none, and remembers what the store should hear of.
-    pub(super) fn charge(&self, request: &LocalRequest<'_>, store: &impl Store) -> Outcomes {
+    pub(super) fn charge(
+        &self,
+        request: &LocalRequest<'_>,
+        store: Option<&dyn SharedStore>,
+    ) -> Outcomes {
         let of_part = |charge| LocalCharge::of(charge, &charge.share.part);
         let charges: SmallVec<[Charge<'_>; 4]> = request.charges.iter().map(of_part).collect();
         let asked = Request {
             charges: &charges,
             at: request.at,
-            lease: request.lease,
+            lease: request.permit,
         };
         let mut owed = self.owed.lock();
         for charge in request.charges {
@@ -103,7 +107,7 @@ impl Local {
             let taken = Request {
                 charges: &[charge.of(&charge.share.part)],
                 at: request.at,
-                lease: request.lease,
+                lease: request.permit,
             };
             self.counters.give_back(&taken, &[*outcome]);
             let (scope, whole) = (&charge.share.scope, &charge.share.whole);
@@ -136,12 +140,17 @@ impl Local {
     }
 
     /// Raises what a key has used here to its share of what the store last said.
-    fn raise(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>, store: &impl Store) {
+    fn raise(
+        &self,
+        charge: &LocalCharge<'_>,
+        at: Option<Timestamp>,
+        store: Option<&dyn SharedStore>,
+    ) {
         let (whole, part) = (&charge.share.whole, &charge.share.part);
         if is_concurrency(whole) {
             return;
         }
-        let Some(used) = store.last_used(&charge.of(whole)) else {
+        let Some(used) = store.and_then(|store| store.last_used(&charge.of(whole))) else {
             return;
         };
         let used = u128::from(used) * u128::from(part.capacity());

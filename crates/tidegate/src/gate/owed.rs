@@ -1,4 +1,4 @@
-//! What was admitted without the store and is still to be settled in it.
+//! What was admitted without the store and is still to be charged there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

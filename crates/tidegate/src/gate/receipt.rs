@@ -3,122 +3,151 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Outcomes, Request, Store, StoreError, Timestamp};
+use tidegate_core::{Charge, LeaseId, Outcomes, Request, Store, StoreError, Timestamp};
 
-use super::decision::Slot;
+use super::decision::DecidedLimit;
 use super::local::{LocalCharge, LocalRequest, is_concurrency};
-use super::{Claims, Decision, Demand, Gate};
-use crate::attributes::Attributes;
-use crate::rules::{OnStoreFailure, RuleSet, Share};
+use super::matching::{MatchedRule, MatchedRules};
+use super::{Decision, Decisions, Gate};
+use crate::rules::{RuleSet, Share};
 
 /// A decision, and what it takes to change afterwards what was charged by it: once, because both
 /// [`Gate::give_back`] and [`Gate::settle`] use it up.
 #[derive(Debug)]
 #[must_use = "without the receipt nothing can be given back or settled"]
-pub struct Receipt {
-    decision: Decision,
-    bills: SmallVec<[Bill; 1]>,
+pub struct Receipt<'a> {
+    decisions: Decisions,
+    matched: MatchedRules<'a>,
     at: Option<Timestamp>,
-}
-
-/// What one rule charged.
-#[derive(Debug)]
-struct Bill {
-    rule: usize,
-    key: Box<str>,
-    cost: u64,
-    /// What the rule takes for each unit of the request's own cost.
-    unit: u64,
 }
 
 /// What one limit charged.
 #[derive(Clone, Copy)]
 struct Line<'r> {
-    bill: &'r Bill,
-    slot: &'r Slot,
+    matched: &'r MatchedRule<'r>,
+    decided: &'r DecidedLimit,
     charge: Charge<'r>,
+    rules: &'r RuleSet,
 }
 
 /// Lines that were charged together.
 type Lines<'r> = SmallVec<[Line<'r>; 4]>;
 
-/// What is to be done about a line.
+/// How a line changes when it is settled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     More(u64),
     Less(u64),
 }
 
-impl Receipt {
+impl<'a> Receipt<'a> {
     pub(super) fn new(
-        decision: Decision,
-        claims: &Claims<'_>,
-        attributes: &Attributes<'_>,
+        decisions: SmallVec<[Decision; 1]>,
+        matched: MatchedRules<'a>,
+        at: Option<Timestamp>,
     ) -> Self {
-        let rules = decision.rules();
-        let bill = |claim: &super::Claim<'_>| match &claim.demand {
-            Demand::Charge { key, cost } => Some(Bill {
-                rule: claim.rule,
-                key: key.as_ref().into(),
-                cost: *cost,
-                unit: rules.at(claim.rule).unit_cost(attributes),
-            }),
-            Demand::Nothing => None,
-        };
-        let bills = claims.iter().filter_map(bill).collect();
         Self {
-            decision,
-            bills,
-            at: attributes.time(),
+            decisions: Decisions::new(decisions),
+            matched,
+            at,
         }
     }
 
-    /// What was decided.
+    /// The decision; of a request of several parts, that about the first of them.
     pub fn decision(&self) -> &Decision {
-        &self.decision
+        self.decisions.first()
     }
 
-    /// What was charged: that of all enforced rules together, that of each shadow rule by itself.
-    fn groups(&self) -> Vec<Lines<'_>> {
-        let rules = self.decision.rules();
-        let slots = self.decision.slots();
-        let mut groups = Vec::with_capacity(1);
-        let enforced = slots.iter().filter(|slot| !slot.is_shadow);
-        if enforced.clone().all(|slot| slot.outcome.allowed) {
-            groups.push(enforced.filter_map(|slot| self.line(rules, slot)).collect());
+    /// The decision about each part.
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    /// The decision alone. What was charged stays charged.
+    pub fn into_decision(self) -> Decision {
+        self.decisions.into_first()
+    }
+
+    /// The decision about each part alone. What was charged stays charged.
+    pub fn into_decisions(self) -> Decisions {
+        self.decisions
+    }
+
+    /// The same receipt, borrowing nothing from the attributes.
+    pub fn into_owned(self) -> Receipt<'static> {
+        Receipt {
+            decisions: self.decisions,
+            matched: self
+                .matched
+                .into_iter()
+                .map(MatchedRule::into_owned)
+                .collect(),
+            at: self.at,
         }
-        for bill in &self.bills {
-            let own = slots
-                .iter()
-                .filter(|slot| slot.is_shadow && slot.rule == bill.rule);
-            if own.clone().all(|slot| slot.outcome.allowed) {
-                groups.push(own.filter_map(|slot| self.line(rules, slot)).collect());
+    }
+
+    /// What was charged: that of all enforced rules together, that of each shadow rule on its own.
+    fn groups(&self) -> Vec<Lines<'_>> {
+        let mut groups = Vec::with_capacity(1);
+        // By descriptors a part may be charged although another is denied; it then stays charged.
+        let is_charged = self.decisions.iter().all(Decision::is_allowed);
+        for (part, decision) in self.decisions.iter().enumerate() {
+            let rules = || {
+                self.matched
+                    .iter()
+                    .filter(move |rule| rule.part == part && !rule.is_peek)
+            };
+            if is_charged {
+                let enforced = rules().filter(|rule| !rule.is_shadow);
+                groups.push(enforced.flat_map(|rule| lines(decision, rule)).collect());
+            }
+            for rule in rules().filter(|rule| rule.is_shadow) {
+                let lines: Lines<'_> = lines(decision, rule).collect();
+                if lines.iter().all(|line| line.decided.outcome.allowed) {
+                    groups.push(lines);
+                }
             }
         }
         groups.retain(|lines: &Lines<'_>| !lines.is_empty());
         groups
     }
 
-    fn line<'r>(&'r self, rules: &'r RuleSet, slot: &'r Slot) -> Option<Line<'r>> {
-        let rule = rules.at(slot.rule);
-        let bill = self.bills.iter().find(|bill| bill.rule == slot.rule)?;
-        let charge = Charge {
-            scope: rule.scope(),
-            limit: slot.limit(rules)?,
-            key: &bill.key,
-            cost: bill.cost,
-        };
-        Some(Line { bill, slot, charge })
+    fn permit(&self) -> Option<LeaseId> {
+        self.decisions.iter().find_map(Decision::lease)
     }
+}
+
+/// What each limit of a rule charged.
+fn lines<'r>(
+    decision: &'r Decision,
+    matched: &'r MatchedRule<'r>,
+) -> impl Iterator<Item = Line<'r>> {
+    let rules = decision.rules();
+    let limits = decision.decided_limits().iter();
+    let own = limits.filter(|decided| decided.rule == matched.rule);
+    own.filter_map(|decided| {
+        let charge = Charge {
+            scope: rules.at(matched.rule).scope(),
+            limit: decided.limit(rules)?,
+            key: matched.key.as_deref()?,
+            cost: matched.cost,
+        };
+        Some(Line {
+            matched,
+            decided,
+            charge,
+            rules,
+        })
+    })
 }
 
 impl Line<'_> {
     /// What makes `cost` of what was charged for the request.
     fn change_to(&self, cost: u64) -> Change {
-        let wanted = self.bill.unit.saturating_mul(cost);
-        match wanted.checked_sub(self.bill.cost) {
+        let wanted = self.matched.unit_cost.saturating_mul(cost);
+        match wanted.checked_sub(self.matched.cost) {
             Some(more) => Change::More(more),
-            None => Change::Less(self.bill.cost - wanted),
+            None => Change::Less(self.matched.cost - wanted),
         }
     }
 
@@ -136,7 +165,7 @@ impl<S: Store> Gate<S> {
     ///
     /// Of a bucket what has not flowed back since, of a window what is still counted there. What the
     /// store charged without being able to say so stays charged.
-    pub async fn give_back(&self, receipt: Receipt) -> Result<(), StoreError> {
+    pub async fn give_back(&self, receipt: Receipt<'_>) -> Result<(), StoreError> {
         let mut ended = Ok(());
         for lines in receipt.groups() {
             let given = self.give_back_lines(&receipt, &lines, true).await;
@@ -148,9 +177,9 @@ impl<S: Store> Gate<S> {
     /// Charges a request what it turned out to cost, in place of the cost that it came with: what is
     /// more is taken without asking, up to a full quota; what is less is given back.
     ///
-    /// If the store cannot be reached, rules with `on_store_failure: local` count it by themselves, and
-    /// the store hears of it later.
-    pub async fn settle(&self, receipt: Receipt, cost: u64) -> Result<(), StoreError> {
+    /// If the store cannot be reached, rules with `on_store_failure: local` count it locally, and it is
+    /// reconciled with the store later.
+    pub async fn settle(&self, receipt: Receipt<'_>, cost: u64) -> Result<(), StoreError> {
         let mut ended = Ok(());
         for lines in receipt.groups() {
             let (mut more, mut less) = (Lines::new(), Lines::new());
@@ -173,43 +202,48 @@ impl<S: Store> Gate<S> {
 
     async fn give_back_lines(
         &self,
-        receipt: &Receipt,
+        receipt: &Receipt<'_>,
         lines: &Lines<'_>,
-        with_lease: bool,
+        with_permit: bool,
     ) -> Result<(), StoreError> {
-        let lease = receipt.decision.lease().filter(|_| with_lease);
+        let permit = receipt.permit().filter(|_| with_permit);
         for line in lines {
-            if let Some(share) = &line.slot.share {
+            if let Some(share) = &line.decided.share {
                 let request = LocalRequest {
                     charges: &[of_share(line, share)],
                     at: receipt.at,
-                    lease,
+                    permit,
                     is_denied: false,
                 };
-                self.local.give_back(&request, &[line.slot.outcome]);
+                self.local.give_back(&request, &[line.decided.outcome]);
             }
         }
-        let stored = lines.iter().filter(|line| !line.slot.is_degraded);
-        let (charges, outcomes): (SmallVec<[Charge<'_>; 4]>, Outcomes) =
-            stored.map(|line| (line.charge, line.slot.outcome)).unzip();
+        let stored = lines.iter().filter(|line| !line.decided.is_degraded);
+        let (charges, outcomes): (SmallVec<[Charge<'_>; 4]>, Outcomes) = stored
+            .map(|line| (line.charge, line.decided.outcome))
+            .unzip();
         if charges.is_empty() {
             return Ok(());
         }
         let request = Request {
             charges: &charges,
             at: receipt.at,
-            lease,
+            lease: permit,
         };
         self.store.give_back(&request, &outcomes).await
     }
 
-    async fn settle_lines(&self, receipt: &Receipt, lines: &Lines<'_>) -> Result<(), StoreError> {
+    async fn settle_lines(
+        &self,
+        receipt: &Receipt<'_>,
+        lines: &Lines<'_>,
+    ) -> Result<(), StoreError> {
         for line in lines {
-            if let Some(share) = &line.slot.share {
+            if let Some(share) = &line.decided.share {
                 self.local.settle(&of_share(line, share), receipt.at);
             }
         }
-        let stored = || lines.iter().filter(|line| !line.slot.is_degraded);
+        let stored = || lines.iter().filter(|line| !line.decided.is_degraded);
         let charges: SmallVec<[Charge<'_>; 4]> = stored().map(|line| line.charge).collect();
         if charges.is_empty() {
             return Ok(());
@@ -221,14 +255,9 @@ impl<S: Store> Gate<S> {
         };
         let answer = self.store.settle(&request).await;
         if answer.as_ref().is_err_and(StoreError::left_nothing) {
-            let rules = receipt.decision.rules();
-            let shares = rules.shares(self.instances());
-            let is_local = |line: &&Line<'_>| {
-                rules.at(line.slot.rule).on_store_failure() == OnStoreFailure::Local
-            };
-            for line in stored().filter(is_local) {
-                let of_grant = shares.limits(line.slot.rule, line.slot.grant);
-                if let Some(share) = of_grant.get(line.slot.limit) {
+            for line in stored() {
+                let shares = self.shares_of(line.rules, line.matched);
+                if let Some(share) = shares.get(line.decided.limit) {
                     self.local.settle(&of_share(line, share), receipt.at);
                 }
             }

@@ -73,6 +73,6 @@ fn a_request_asks_few_of_many_rules() {
 
 #[test]
 fn a_limit_that_comes_with_a_request_has_hashed_keys() {
-    let rule = Rule::brought(Grant::Blocked);
+    let rule = Rule::ad_hoc(Grant::Blocked);
     assert!(rule.scope().has_secret_keys());
 }

@@ -222,18 +222,18 @@ impl RuleSet {
 
     /// A rule for a limit that comes with a request, and the key of its counter. Under descriptors it
     /// continues the counter of these entries.
-    pub(crate) fn brought(&self, grant: &Grant, attributes: &Attributes<'_>) -> (Rule, String) {
+    pub(crate) fn ad_hoc(&self, grant: &Grant, attributes: &Attributes<'_>) -> (Rule, String) {
         match &self.descriptors {
             Some(descriptors) => {
                 let (scope, key) = descriptors.counter(attributes);
                 let rule = Rule {
                     scope,
                     settles: true,
-                    ..Rule::brought(grant.clone())
+                    ..Rule::ad_hoc(grant.clone())
                 };
                 (rule, key)
             }
-            None => (Rule::brought(grant.clone()), Rule::whole_key(attributes)),
+            None => (Rule::ad_hoc(grant.clone()), Rule::whole_key(attributes)),
         }
     }
 
@@ -252,7 +252,7 @@ impl RuleSet {
     /// The same rules, those that `earlier` has too with what was counted there, and with what their
     /// limits had become if they move within the same bounds.
     #[must_use]
-    pub fn counting_on(mut self, earlier: &Self) -> Self {
+    pub fn inherit_counters(mut self, earlier: &Self) -> Self {
         for rule in &mut self.rules {
             let same = earlier.get(rule.id());
             if let (Some(rule), Some(same)) = (Arc::get_mut(rule), same) {

@@ -235,8 +235,8 @@ impl Rule {
         (!descriptor.metadata.is_null()).then_some(&descriptor.metadata)
     }
 
-    /// A rule for what a caller brings.
-    pub(crate) fn brought(grant: Grant) -> Self {
+    /// A rule for a limit that the caller brings.
+    pub(crate) fn ad_hoc(grant: Grant) -> Self {
         Self {
             id: "limit".to_owned(),
             // No rule's id begins like this. Its key has every entry of a descriptor, and any may be a secret.
@@ -418,18 +418,9 @@ impl Rule {
         by_value.or_else(by_hash).copied()
     }
 
-    /// How much a request takes. The flag says that an attribute should have told and did not.
-    pub(crate) fn cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
-        let (unit, is_unread) = self.own_cost(attributes);
-        (unit.saturating_mul(attributes.cost()), is_unread)
-    }
-
-    /// How much a request takes for each unit of its own cost.
-    pub(crate) fn unit_cost(&self, attributes: &Attributes<'_>) -> u64 {
-        self.own_cost(attributes).0
-    }
-
-    fn own_cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
+    /// What it charges for each unit of a request's own cost. The flag says that an attribute should have
+    /// given it and is not a number.
+    pub(crate) fn unit_cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
         match &self.cost {
             Cost::Fixed(cost) => (*cost, false),
             Cost::Attribute(name) => match attributes.get(name).map(whole_number) {

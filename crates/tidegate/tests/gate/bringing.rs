@@ -21,7 +21,7 @@ fn charge(gate: &Gate<Switched>, limit: &Limit, choice: OnStoreFailure) -> (bool
         key: "k",
         cost: 1,
     };
-    let charged = block_on(gate.charge(&charge, choice));
+    let charged = block_on(gate.charge(&charge, choice).wait());
     let outcome = charged.outcome;
     let (is_degraded, is_failed) = (charged.is_degraded(), charged.is_failed());
     (outcome.allowed, outcome.remaining, is_degraded, is_failed)

@@ -186,7 +186,7 @@ fn a_denied_request_charges_no_rule() {
     let denied = decide(&gate, &request("user_id=v path=/no"));
     assert_eq!((denied.is_denied(), denied.rule()), (true, Some("blocked")));
     let said: Vec<bool> = denied
-        .answers()
+        .limits()
         .map(|answer| answer.outcome.allowed)
         .collect();
     assert_eq!(

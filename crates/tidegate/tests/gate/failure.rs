@@ -57,7 +57,7 @@ fn each_rule_says_what_happens_while_the_store_fails() {
         let admitted = expected.iter().filter(|allowed| **allowed).count() as u64;
         let asked = decide(&gate, &request("z=1").with_cost(0));
         for answer in asked
-            .answers()
+            .limits()
             .filter(|answer| answer.rule.id() != "blocked")
         {
             let settled = if answer.rule.id() == "local" {
@@ -78,7 +78,7 @@ fn a_request_that_is_denied_charges_no_counter_of_this_instance() {
     switch(&gate, true);
     for _ in 0..3 {
         let decision = decide(&gate, &request("z=1"));
-        let local = decision.answers().next().unwrap().outcome.remaining;
+        let local = decision.limits().next().unwrap().outcome.remaining;
         assert_eq!(local, 2);
         let retry = decision.headline().unwrap().outcome.retry;
         assert_eq!(retry, Retry::After(tidegate::Micros::SECOND));
@@ -113,7 +113,7 @@ fn a_shadow_rule_says_what_it_would_have_done_without_the_store() {
         let decision = decide(&gate, &request("z=1"));
         assert!(decision.is_allowed());
         assert_eq!(decision.rule(), Some("open"));
-        assert!(decision.answers().all(|answer| answer.is_degraded));
+        assert!(decision.limits().all(|answer| answer.is_degraded));
         decision.count(FrontEnd::Library);
     }
     let counted = |id: &str, verdict| {

@@ -119,7 +119,7 @@ fn another_number_of_instances_keeps_what_was_used() {
     instances(1);
     assert_eq!(admitted(&gate, 20, Some(NOW)), 6);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), [("u".to_owned(), 10)]);
 }
 
@@ -160,7 +160,7 @@ fn who_is_denied_anyway_still_goes_on_with_what_the_store_said() {
     *gate.store().last_used.lock().unwrap() = Some(9);
     let decision = decide(&gate, &request("user_id=u z=1"));
     assert!(decision.is_failed());
-    assert_eq!(decision.answers().next().unwrap().outcome.remaining, 1);
+    assert_eq!(decision.limits().next().unwrap().outcome.remaining, 1);
     assert_eq!(admitted(&gate, 5, Some(NOW)), 1);
 }
 
@@ -170,7 +170,7 @@ fn holders_are_not_raised_and_not_settled() {
     gate.store().switch(State::Away);
     *gate.store().last_used.lock().unwrap() = Some(4);
     assert_eq!(admitted(&gate, 9, Some(NOW)), 4);
-    assert_eq!(gate.unsettled().waiting, 0);
+    assert_eq!(gate.unreconciled().waiting, 0);
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn two_instances_hear_of_each_other_once_the_store_is_back() {
         gate.store().switch(State::Up);
     }
     for gate in &gates {
-        block_on(gate.settle_back());
+        block_on(gate.reconcile());
         assert_eq!(gate.store().settled(), [("u".to_owned(), 3)]);
-        assert_eq!(gate.unsettled().waiting, 0);
+        assert_eq!(gate.unreconciled().waiting, 0);
     }
     assert_eq!(admitted(&gates[0], 9, Some(NOW)), 4);
 }
@@ -230,15 +230,15 @@ fn what_was_admitted_is_settled_once() {
             if by_request {
                 decide(&gate, &request("user_id=u").with_cost(0));
             } else {
-                block_on(gate.settle_back());
+                block_on(gate.reconcile());
             }
         };
         gate.store().switch(State::Away);
         assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
-        assert_eq!(gate.unsettled().waiting, 2);
+        assert_eq!(gate.unreconciled().waiting, 2);
         settle();
         assert_eq!(gate.store().settled(), [], "nobody heard of it");
-        assert_eq!(gate.unsettled().waiting, 2, "so it waits");
+        assert_eq!(gate.unreconciled().waiting, 2, "so it waits");
         gate.store().switch(State::Up);
         settle();
         let mut settled = gate.store().settled();
@@ -261,11 +261,11 @@ fn what_the_store_may_have_heard_is_not_said_again() {
             let decision = decide(&gate, &request("user_id=u").with_cost(0));
             assert!(decision.is_degraded(), "who cannot settle cannot ask");
         } else {
-            block_on(gate.settle_back());
+            block_on(gate.reconcile());
         }
         assert_eq!(gate.store().settled(), [("u".to_owned(), 3)]);
         gate.store().switch(State::Up);
-        block_on(gate.settle_back());
+        block_on(gate.reconcile());
         assert_eq!(admitted(&gate, 20, Some(NOW)), 7);
         assert_eq!(gate.store().settled(), []);
     }
@@ -278,10 +278,10 @@ fn nothing_is_said_to_a_store_that_is_known_to_be_away() {
     assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
     gate.store().is_down.store(true, Ordering::Relaxed);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), []);
     gate.store().is_down.store(false, Ordering::Relaxed);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(gate.store().settled().len(), 1);
 }
 
@@ -293,16 +293,16 @@ fn what_no_longer_counts_is_not_settled() {
         assert_eq!(admitted(&gate, 8, None), 8);
         clock.advance(Micros::MINUTE);
         gate.store().switch(State::Up);
-        block_on(gate.settle_back());
+        block_on(gate.reconcile());
         assert_eq!(gate.store().settled(), []);
-        assert_eq!(gate.unsettled().waiting, 0);
+        assert_eq!(gate.unreconciled().waiting, 0);
     }
     let (gate, clock) = clocked(BUCKET);
     gate.store().switch(State::Away);
     assert_eq!(admitted(&gate, 8, None), 8);
     clock.advance(Micros::from_seconds(18));
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     let flowed_back = gate.store().settled();
     assert_eq!(flowed_back, [("u".to_owned(), 5)], "3 of them flowed back");
 }
@@ -315,7 +315,7 @@ fn a_window_settles_what_was_admitted_in_it() {
     clock.advance(Micros::MINUTE);
     assert_eq!(admitted(&gate, 2, None), 2);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), [("u".to_owned(), 2)]);
 }
 
@@ -326,7 +326,7 @@ fn what_is_reset_is_not_settled() {
     assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
     gate.store().switch(State::Up);
     block_on(gate.reset(&request("user_id=u"), None)).unwrap();
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), []);
     assert_eq!(admitted(&gate, 20, Some(NOW)), 10);
 }
@@ -349,7 +349,7 @@ fn a_request_that_one_limit_denies_settles_nothing() {
     gate.store().switch(State::Away);
     assert_eq!(admitted(&gate, 5, Some(NOW)), 1);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     let settled: Vec<u64> = gate
         .store()
         .settled()
@@ -366,11 +366,11 @@ fn very_many_keys_are_settled() {
     for user in 0..1_000 {
         assert!(decide(&gate, &request(&format!("user_id=u{user}"))).is_allowed());
     }
-    assert_eq!(gate.unsettled().waiting, 1_000);
+    assert_eq!(gate.unreconciled().waiting, 1_000);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
-    let unsettled = gate.unsettled();
-    assert_eq!((unsettled.waiting, unsettled.lost), (0, 0));
+    block_on(gate.reconcile());
+    let unreconciled = gate.unreconciled();
+    assert_eq!((unreconciled.waiting, unreconciled.lost), (0, 0));
     assert_eq!(gate.store().settled().len(), 1_000);
 }
 
@@ -402,7 +402,7 @@ fn what_was_granted_over_a_damaged_counter_is_reconciled_when_it_is_healed() {
     gate.store().switch(State::Up);
     assert_eq!(admitted(&gate, 20, Some(NOW)), 6, "4 of 10 were used");
     assert_eq!(gate.store().settled(), [("u".to_owned(), 4)]);
-    assert_eq!(gate.unsettled().waiting, 0);
+    assert_eq!(gate.unreconciled().waiting, 0);
 }
 
 /// How many more than its rate and burst a bucket of 50 a second grants at the worst, when three instances
@@ -428,7 +428,7 @@ fn excess(period: u64, away: u64, apart: u64) -> (i64, u64) {
             gate.store()
                 .switch(if is_away { State::Away } else { State::Up });
             if milli % 100 == 30 * index {
-                block_on(gate.settle_back());
+                block_on(gate.reconcile());
             }
             if milli % 20 == 6 * index {
                 all += admitted(gate, 1, None);

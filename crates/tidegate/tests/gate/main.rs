@@ -21,8 +21,8 @@ mod replacing;
 mod switched;
 
 use tidegate::document::Source;
-use tidegate::gate::Decision;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::gate::{Decision, Decisions, Part, Receipt};
+use tidegate::rules::{FrontEnd, RuleSet, RuleSettings};
 use tidegate::{Attributes, Gate, MemoryStore, Store, Timestamp};
 use tidegate_testkit::block_on;
 
@@ -55,11 +55,23 @@ fn decide<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Decision {
     block_on(gate.decide(attributes))
 }
 
+/// Decides a request of several parts.
+fn decide_parts<S: Store>(gate: &Gate<S>, parts: &[Part<'_>]) -> Decisions {
+    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, parts);
+    block_on(deciding.wait()).into_decisions()
+}
+
+/// Decides a request, and keeps what it takes to give it back or to settle it.
+fn decide_with_receipt<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Receipt<'static> {
+    let deciding = gate.decide_by(gate.rules(), FrontEnd::Library, attributes);
+    block_on(deciding.wait()).into_owned()
+}
+
 /// What each limit that applies has left, by a request that takes nothing.
 fn left<S: Store>(gate: &Gate<S>, text: &str) -> Vec<u64> {
     let decision = decide(gate, &request(text).with_cost(0));
     decision
-        .answers()
+        .limits()
         .map(|answer| answer.outcome.remaining)
         .collect()
 }
@@ -67,7 +79,7 @@ fn left<S: Store>(gate: &Gate<S>, text: &str) -> Vec<u64> {
 /// The rules that answered, in their order.
 fn answered(decision: &Decision) -> Vec<String> {
     decision
-        .answers()
+        .limits()
         .map(|answer| answer.rule.id().to_owned())
         .collect()
 }

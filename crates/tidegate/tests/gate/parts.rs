@@ -1,7 +1,7 @@
 //! Requests of several parts, by rules and by descriptors.
 
 use super::switched::{State, Switched};
-use super::{NOW, gate, left, request, rules};
+use super::{NOW, decide_parts, gate, left, request, rules};
 use tidegate::document::Source;
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
@@ -40,7 +40,7 @@ pub(super) fn ask<S: Store>(
     gate: &Gate<S>,
     parts: &[Part<'_>],
 ) -> (bool, Vec<(bool, Option<u64>)>) {
-    let decisions: Decisions = block_on(gate.decide_parts(&gate.rules(), parts));
+    let decisions: Decisions = decide_parts(&gate, parts);
     let one = |decision: &tidegate::gate::Decision| {
         let headline = decision.headline();
         let left = headline.map(|answer| answer.outcome.remaining);
@@ -79,7 +79,7 @@ fn parts_about_one_state_are_charged_the_sum() {
 #[test]
 fn a_shadow_rule_is_charged_once_for_each_part() {
     let gate = gate(RULES);
-    block_on(gate.decide_parts(&gate.rules(), &[part("user=a", 1), part("user=b", 1)]));
+    decide_parts(&gate, &[part("user=a", 1), part("user=b", 1)]);
     assert_eq!(left(&gate, "user=a"), [0]);
     assert_eq!(left(&gate, "user=b"), [0]);
 }
@@ -90,7 +90,7 @@ fn a_part_that_takes_nothing_is_denied_when_nothing_remains() {
     let asks = [part("team=t", 0)];
     assert_eq!(ask(&gate, &asks), (true, vec![(true, Some(5))]));
     assert!(ask(&gate, &[part("team=t", 5)]).0);
-    let decisions = block_on(gate.decide_parts(&gate.rules(), &asks));
+    let decisions = decide_parts(&gate, &asks);
     let headline = decisions.iter().next().unwrap().headline().unwrap();
     assert_eq!(headline.outcome.remaining, 0);
     assert!(matches!(headline.outcome.retry, Retry::After(_)));
@@ -199,7 +199,7 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
     let gate = Gate::new(Switched::default(), rules(list));
     gate.store().switch(State::Away);
     let parts = [part("a=1", 1), part("b=1", 1)];
-    let decisions = block_on(gate.decide_parts(&gate.rules(), &parts));
+    let decisions = decide_parts(&gate, &parts);
     assert!(!decisions.is_allowed() && decisions.is_failed());
     for expected in [true, true, false] {
         assert_eq!(
@@ -224,7 +224,7 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
 fn headers_tell_of_all_parts() {
     let gate = gate(RULES);
     let parts = [part("domain=web user=a", 1), part("team=t", 1)];
-    let decisions = block_on(gate.decide_parts(&gate.rules(), &parts));
+    let decisions = decide_parts(&gate, &parts);
     let headers: Vec<_> = decisions.headers(&HeaderSettings::default()).collect();
     let of = |name: &str| {
         headers
@@ -351,7 +351,7 @@ fn the_reason_is_that_of_the_part_that_denies_and_not_of_a_quota() {
     let gate = Gate::new(MemoryStore::new(), descriptors(DESCRIPTORS));
     let mut large = entry("quota=one");
     large.attributes = large.attributes.with_cost(5);
-    let decide = |parts: &[Part<'_>]| block_on(gate.decide_parts(&gate.rules(), parts)).reason();
+    let decide = |parts: &[Part<'_>]| decide_parts(&gate, parts).reason();
     assert_eq!(
         decide(std::slice::from_ref(&large)),
         Some(Reason::TooExpensive)

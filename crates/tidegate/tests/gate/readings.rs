@@ -39,7 +39,7 @@ fn a_rule_applies_if_any_reading_of_the_path_matches() {
         let decision = decide(&gate, &raw(path, EncodedSlashes::Keep));
         assert_eq!(answered(&decision), applying, "{path}");
         // Each is charged once, however many readings match.
-        let left = decision.answers().map(|answer| answer.outcome.remaining);
+        let left = decision.limits().map(|answer| answer.outcome.remaining);
         assert!(left.eq(applying.iter().map(|_| 999)), "{path}");
     }
 }
@@ -61,7 +61,7 @@ fn every_part_of_a_rule_goes_by_one_reading_at_a_time() {
     let decision = decide(&gate, &raw("/v1/x", EncodedSlashes::Keep));
     assert_eq!(answered(&decision), ["both", "keyed"]);
     let left: Vec<u64> = decision
-        .answers()
+        .limits()
         .map(|answer| answer.outcome.remaining)
         .collect();
     assert_eq!(left, [7, 7]);

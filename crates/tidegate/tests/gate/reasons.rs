@@ -8,7 +8,7 @@ use super::{NOW, decide, gate, request, rules};
 
 /// The reasons of all limits, and what is missing, in the order of the rules.
 fn reasons(decision: &tidegate::gate::Decision) -> Vec<(Option<Reason>, Vec<&str>)> {
-    let answers = decision.answers();
+    let answers = decision.limits();
     answers
         .map(|answer| (answer.reason, answer.missing().collect()))
         .collect()
@@ -90,7 +90,7 @@ fn each_limit_says_its_own_reason_and_the_rule_that_decided_speaks() {
     );
     assert!(decide(&gate, &request("u=1")).is_allowed());
     let denied = decide(&gate, &request("a=b"));
-    let said: Vec<Option<Reason>> = denied.answers().map(|answer| answer.reason).collect();
+    let said: Vec<Option<Reason>> = denied.limits().map(|answer| answer.reason).collect();
     let over = Some(Reason::OverLimit);
     assert_eq!(said, [over, Some(Reason::MissingAttribute), None, over]);
     // Waiting never helps against the second.
@@ -134,7 +134,7 @@ fn of_equal_waits_the_order_of_the_rules_decides_who_speaks() {
 fn a_rule_with_several_limits_counts_one_denial_with_the_longest_wait() {
     let gate = gate("- {id: r, per: [], limit: 2/minute; 3/hour}");
     let denied = decide(&gate, &request("a=b").with_cost(3));
-    let said: Vec<Option<Reason>> = denied.answers().map(|answer| answer.reason).collect();
+    let said: Vec<Option<Reason>> = denied.limits().map(|answer| answer.reason).collect();
     assert_eq!(said, [Some(Reason::TooExpensive), None]);
     denied.count(FrontEnd::Http);
     let rules = gate.rules();

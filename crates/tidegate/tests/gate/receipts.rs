@@ -1,7 +1,7 @@
 //! What was charged, given back or settled when the request is done.
 
 use super::switched::{State, Switched};
-use super::{NOW, gate, left, request, rules};
+use super::{NOW, decide_with_receipt, gate, left, request, rules};
 use tidegate::{Gate, Micros, Store};
 use tidegate_testkit::block_on;
 
@@ -20,12 +20,12 @@ fn by(algorithm: &str) -> String {
 }
 
 fn give_back<S: Store>(gate: &Gate<S>, text: &str, cost: u64) {
-    let receipt = block_on(gate.decide_with_receipt(&request(text).with_cost(cost)));
+    let receipt = decide_with_receipt(&gate, &request(text).with_cost(cost));
     block_on(gate.give_back(receipt)).unwrap();
 }
 
 fn settle<S: Store>(gate: &Gate<S>, text: &str, cost: u64, real: u64) {
-    let receipt = block_on(gate.decide_with_receipt(&request(text).with_cost(cost)));
+    let receipt = decide_with_receipt(&gate, &request(text).with_cost(cost));
     block_on(gate.settle(receipt, real)).unwrap();
 }
 
@@ -95,7 +95,7 @@ fn a_lease_is_given_back_and_not_settled() {
 - {id: places, per: [], limit: 3, algorithm: concurrency, lease_ttl: 20s}
 - {id: others, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, mode: shadow}",
     );
-    let receipt = block_on(gate.decide_with_receipt(&request("")));
+    let receipt = decide_with_receipt(&gate, &request(""));
     assert_eq!(
         receipt.decision().lease_ttl(),
         Some(Micros::from_millis(10_000))
@@ -117,7 +117,7 @@ fn what_was_taken_without_the_store_is_given_back_without_it() {
     give_back(&gate, "user_id=v", 7);
     settle(&gate, "user_id=w", 4, 3);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     for (user, remaining) in [("u", 95), ("v", 100), ("w", 97)] {
         assert_eq!(
             left(&gate, &format!("user_id={user}")),
@@ -131,11 +131,11 @@ fn what_was_taken_without_the_store_is_given_back_without_it() {
 fn what_is_settled_without_the_store_reaches_it_later() {
     let gate = Gate::new(Switched::default(), rules(&by("fixed_window")));
     let attributes = request("user_id=u").at(NOW);
-    let receipt = block_on(gate.decide_with_receipt(&attributes));
+    let receipt = decide_with_receipt(&gate, &attributes);
     gate.store().switch(State::Away);
     assert!(block_on(gate.settle(receipt, 40)).is_err());
-    assert_eq!(gate.unsettled().waiting, 1);
+    assert_eq!(gate.unreconciled().waiting, 1);
     gate.store().switch(State::Up);
-    block_on(gate.settle_back());
+    block_on(gate.reconcile());
     assert_eq!(left(&gate, "user_id=u"), [60]);
 }

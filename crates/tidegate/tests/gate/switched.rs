@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
-use tidegate_core::{Charge, Outcomes, Request, Scope};
+use tidegate_core::{Charge, Outcomes, Request, Scope, SharedStore};
 
 /// What a store that fails says, and does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,13 @@ impl Store for Switched {
         self.ask(|store| store.renew(lease))
     }
 
-    fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        Some(self)
+    }
+}
+
+impl SharedStore for Switched {
+    fn permit_for(&self, charges: &[Charge<'_>]) -> LeaseId {
         self.leases_named.lock().unwrap().push(charges.len());
         LeaseId::random()
     }

@@ -36,7 +36,7 @@ async fn until_left(gate: &Gate<RedisStore>, path: &str, expected: &[u64]) {
     for _ in 0..2_000 {
         let decision = gate.decide(&attributes).await;
         seen = decision
-            .answers()
+            .limits()
             .map(|answer| answer.outcome.remaining)
             .collect();
         if seen == expected {

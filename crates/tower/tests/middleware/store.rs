@@ -130,8 +130,33 @@ async fn a_client_that_goes_while_the_store_is_asked_keeps_nothing() {
     until(async || left(&gate).await == 3).await;
     let decision = gate.decide(&tidegate::Attributes::new().with_cost(0)).await;
     let all: Vec<u64> = decision
-        .answers()
+        .limits()
         .map(|answer| answer.outcome.remaining)
         .collect();
     assert_eq!(all, [3, 10]);
+}
+
+/// Rules that change while a request is described must not decide it: its headers were read by the others.
+#[tokio::test]
+async fn a_request_is_decided_by_the_rules_that_it_was_read_by() {
+    let by_nothing = "- {id: before, per: [], limit: 5/minute}";
+    let by_header = "- {id: after, per: [header.x-client], missing: deny, limit: 5/minute}";
+    let gate = Arc::new(Gate::new(Slow::answering(2), rules(by_nothing)));
+    let changing = Arc::clone(&gate);
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).attributes(move |_, _| {
+        changing.replace_rules(rules(by_header));
+        Ok(())
+    });
+    let app = app(layer);
+    let client = || {
+        let mut request = request("/");
+        let headers = request.headers_mut();
+        headers.insert("x-client", "c".parse().unwrap());
+        request
+    };
+    let first = send(&app, client()).await;
+    assert_eq!(first.status(), 200);
+    assert_eq!(first.headers()["ratelimit"], "\"before\";r=4;t=12");
+    let second = send(&app, client()).await;
+    assert_eq!(second.headers()["ratelimit"], "\"after\";r=4;t=12");
 }

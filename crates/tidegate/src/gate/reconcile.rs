@@ -1,66 +1,62 @@
-//! Tells the store, once it is back, what was admitted without it.
+//! Charges the store, once it is reachable again, for what was admitted without it.
 //!
-//! What is told is forgotten here first, so that it is told once at the most. Only if the store says
-//! that it heard nothing is it remembered again; and so is what did not fit into a bucket, until it has
-//! flowed back.
+//! A debt is removed here before the store is called, so that it is charged at most once. It is kept
+//! again only if the store certainly charged nothing; and so is what did not fit into a bucket, until it
+//! has drained.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use smallvec::SmallVec;
+use futures_util::future::join_all;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, Micros, Outcome, Request, Retry, Store, StoreError, Timestamp};
 
 use super::Gate;
 use super::owed::Debt;
 
-/// How many keys are settled at the same time.
+/// How many keys are reconciled at the same time.
 const AT_ONCE: usize = 32;
 
 /// How soon a store that had no room is asked again.
 const SHORTEST: Micros = Micros::new(5_000);
 
-/// What of the counters of this instance alone the store should hear of.
+/// What was admitted while the store was unavailable, and has not been charged there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsettled {
-    /// How many keys and limits wait to be settled.
+pub struct Unreconciled {
+    /// How many keys and limits wait to be charged.
     pub waiting: usize,
-    /// How many had to be forgotten, because too many waited.
+    /// How many were dropped because too many waited.
     pub lost: u64,
 }
 
 impl<S: Store> Gate<S> {
-    /// Settles in the store what was admitted without it, if the store is back. To be called again and
-    /// again, some times a second: it costs next to nothing when nothing waits. What a request is about
-    /// is settled before the request is, whether this is called or not.
-    pub async fn settle_back(&self) {
+    /// Charges the store, if it is reachable again, for what was admitted while it was unavailable. Keys that
+    /// a request is about are reconciled before the request is decided, whether this is called or not.
+    pub async fn reconcile(&self) {
         // Those that fail come again at the end of the line: each is tried once.
         let mut left = self.local.owed().0;
-        while left > 0 && !self.local.is_settled() && self.store.is_up() {
+        while left > 0 && !self.local.is_settled() && self.is_store_up() {
             left = left.saturating_sub(AT_ONCE);
             let oldest = std::iter::from_fn(|| self.local.take_oldest());
             let batch: Vec<_> = oldest.take(AT_ONCE).collect();
-            let settling = batch.into_iter();
-            all(settling.map(|(key, debt)| self.settle_one(key, debt))).await;
+            let owed = batch.into_iter();
+            join_all(owed.map(|(key, debt)| self.reconcile_one(key, debt))).await;
         }
     }
 
-    /// How much waits to be settled.
-    pub fn unsettled(&self) -> Unsettled {
+    /// How much waits to be reconciled.
+    pub fn unreconciled(&self) -> Unreconciled {
         let (waiting, lost) = self.local.owed();
-        Unsettled { waiting, lost }
+        Unreconciled { waiting, lost }
     }
 
-    /// Settles what one key owes of one limit; if the store heard nothing of it, it is owed still.
-    async fn settle_one(&self, key: Arc<str>, debt: Debt) {
+    /// Charges what one key owes of one limit. If the store certainly charged nothing, it stays owed.
+    async fn reconcile_one(&self, key: Arc<str>, debt: Debt) {
         let at = debt.at;
-        let _ = self.settle_debt(&key, debt, at).await;
+        let _ = self.reconcile_debt(&key, debt, at).await;
     }
 
-    /// Settles what the states of a request owe, so that the store decides it by all that was used.
-    pub(super) async fn settle_before(&self, request: &Request<'_>) -> Result<(), StoreError> {
+    /// Charges what the keys of a request owe, so that the store decides it by all that was used.
+    pub(super) async fn reconcile_keys(&self, request: &Request<'_>) -> Result<(), StoreError> {
         if self.local.is_settled() {
             return Ok(());
         }
@@ -69,7 +65,7 @@ impl<S: Store> Gate<S> {
             if let Some(debt) = self.local.take(charge) {
                 let at = request.at.or(debt.at);
                 // Each on its own: what one state owes does not depend on where another is.
-                if let Err(error) = self.settle_debt(charge.key, debt, at).await {
+                if let Err(error) = self.reconcile_debt(charge.key, debt, at).await {
                     failed.get_or_insert(error);
                 }
             }
@@ -77,7 +73,7 @@ impl<S: Store> Gate<S> {
         failed.map_or(Ok(()), Err)
     }
 
-    async fn settle_debt(
+    async fn reconcile_debt(
         &self,
         key: &str,
         debt: Debt,
@@ -143,38 +139,4 @@ fn left_over(charge: &Charge<'_>, outcome: &Outcome) -> Option<(u64, Micros)> {
     let one = form.window().get() / form.count().max(1);
     let wait = Micros::new(one).clamp(SHORTEST, Micros::SECOND);
     (units > 0).then_some((units, wait))
-}
-
-/// Lets all of them run at the same time; what each came to, in their order.
-pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> SmallVec<[F::Output; 1]> {
-    let mut running: SmallVec<[Running<F>; 1]> = futures
-        .map(|future| Running::Still(Box::pin(future)))
-        .collect();
-    poll_fn(|context| {
-        let mut is_over = true;
-        for one in &mut running {
-            if let Running::Still(future) = one {
-                match future.as_mut().poll(context) {
-                    Poll::Ready(output) => *one = Running::Ended(output),
-                    Poll::Pending => is_over = false,
-                }
-            }
-        }
-        if is_over {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-    let ended = running.into_iter().filter_map(|one| match one {
-        Running::Ended(output) => Some(output),
-        Running::Still(_) => None,
-    });
-    ended.collect()
-}
-
-enum Running<F: Future> {
-    Still(Pin<Box<F>>),
-    Ended(F::Output),
 }

@@ -9,13 +9,13 @@ use tidegate_core::{LeaseId, Outcome, Outcomes, Timestamp};
 /// Where several limits apply, the numbers are those of the limit that decided: if denied, the
 /// denying one with the longest wait; if allowed, the one with the fewest remaining.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct LimiterDecision {
     outcomes: Outcomes,
     decided_by: usize,
     lease: Option<LeaseId>,
 }
 
-impl Decision {
+impl LimiterDecision {
     /// The decision of these outcomes, of which there is at least one.
     pub(crate) fn new(outcomes: Outcomes, lease: Option<LeaseId>) -> Self {
         let decided_by = deciding(&outcomes);

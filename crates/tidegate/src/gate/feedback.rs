@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use tidegate_core::Store;
 
-use super::{Decision, Gate, Slots};
+use super::group::DecidedLimits;
+use super::{Decision, Gate};
 use crate::adaptive::Ended;
 use crate::rules::RuleSet;
 
@@ -81,18 +82,19 @@ impl Decision {
         if self.is_denied() {
             return;
         }
-        for slot in self.slots() {
-            if let Some(adaptive) = self.rules().at(slot.rule).adaptive()
-                && let Some(limit) = &slot.moved
+        for decided in self.decided_limits() {
+            if let Some(adaptive) = self.rules().at(decided.rule).adaptive()
+                && let Some(limit) = &decided.current_limit
             {
-                adaptive.observe(ended, limit, &slot.outcome);
+                adaptive.observe(ended, limit, &decided.outcome);
             }
         }
     }
 
     /// Whether the limit of any rule follows how this request ends.
     pub fn is_observed(&self) -> bool {
-        self.slots().iter().any(|slot| slot.moved.is_some())
+        let mut limits = self.decided_limits().iter();
+        limits.any(|limit| limit.current_limit.is_some())
     }
 }
 
@@ -120,15 +122,15 @@ impl<S: Store> Gate<S> {
     }
 }
 
-/// Takes note of how far the limits that move are used.
-pub(super) fn note_use(rules: &RuleSet, slots: &Slots) {
-    for slot in slots {
-        let is_counted = !slot.is_degraded || slot.share.is_some();
-        if let Some(limit) = &slot.moved
-            && let Some(adaptive) = rules.at(slot.rule).adaptive()
+/// Reports to adaptive rules how far their limits are used.
+pub(super) fn note_use(rules: &RuleSet, limits: &DecidedLimits) {
+    for decided in limits {
+        let is_counted = !decided.is_degraded || decided.share.is_some();
+        if let Some(limit) = &decided.current_limit
+            && let Some(adaptive) = rules.at(decided.rule).adaptive()
             && is_counted
         {
-            adaptive.decided(limit, &slot.outcome);
+            adaptive.decided(limit, &decided.outcome);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Sees every decision of the server, whatever front end asked: takes its time, counts it, and logs
+//! denials.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quanta::Clock;
+use tidegate::Timestamp;
+use tidegate::gate::{Charged, Observed, Observer};
+
+use super::Metrics;
+use super::logs::DenialLog;
+use crate::config::Secret;
+
+/// The observer of the server's gate.
+pub(crate) struct DecisionObserver {
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    denials: DenialLog,
+    /// The latest time that a request brought, in microseconds; zero if none has.
+    latest_time: AtomicU64,
+}
+
+impl DecisionObserver {
+    pub(crate) fn new(metrics: Arc<Metrics>, key_secret: Option<&Secret>) -> Self {
+        Self {
+            clock: Clock::new(),
+            metrics,
+            denials: DenialLog::new(key_secret),
+            latest_time: AtomicU64::new(0),
+        }
+    }
+
+    /// The latest time that a request brought: the present of a replay.
+    pub(crate) fn latest_time(&self) -> Option<Timestamp> {
+        let micros = self.latest_time.load(Ordering::Relaxed);
+        (micros > 0).then(|| Timestamp::from_micros(micros))
+    }
+
+    /// A key as it is logged.
+    pub(crate) fn hashed(&self, key: &str) -> String {
+        self.denials.hashed(key)
+    }
+
+    fn note_time(&self, began: u64) {
+        let nanos = self.clock.delta_as_nanos(began, self.clock.raw());
+        self.metrics.decided(Duration::from_nanos(nanos));
+    }
+}
+
+impl Observer for DecisionObserver {
+    fn begin(&self) -> u64 {
+        self.clock.raw()
+    }
+
+    fn decided(&self, observed: &Observed<'_, '_>) {
+        self.note_time(observed.began);
+        for (decision, attributes) in observed.parts() {
+            decision.count(observed.front_end);
+            if let Some(at) = attributes.time() {
+                let at = at.as_micros();
+                self.latest_time.fetch_max(at, Ordering::Relaxed);
+            }
+            if decision.limits().len() == 0 {
+                self.metrics.unmatched();
+            }
+            if decision.is_denied() {
+                self.denials.denied(decision, attributes);
+            }
+        }
+    }
+
+    fn charged(&self, began: u64, _charged: &Charged) {
+        self.note_time(began);
+    }
+}

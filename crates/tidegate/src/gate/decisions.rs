@@ -1,0 +1,104 @@
+//! The decisions about the parts of one request, and what they mean for the whole of it.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+use tidegate_core::Outcome;
+use tidegate_core::headers::{HeaderSettings, Headers, Item};
+
+use super::{Decision, LimitOutcome};
+use crate::limiter_decision::deciding;
+use crate::reason::Reason;
+
+/// What was decided about each part of a request, in their order.
+#[derive(Debug, Clone)]
+pub struct Decisions {
+    list: SmallVec<[Decision; 1]>,
+}
+
+impl Decisions {
+    pub(super) fn new(list: SmallVec<[Decision; 1]>) -> Self {
+        Self { list }
+    }
+
+    /// The decision about the first part, which is the only one of most requests.
+    pub(super) fn first(&self) -> &Decision {
+        &self.list[0]
+    }
+
+    pub(super) fn into_first(mut self) -> Decision {
+        self.list.swap_remove(0)
+    }
+
+    /// What was decided about each part.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
+        self.list.iter()
+    }
+
+    /// Whether the request may go on: no part is denied. Of parts whose limits are quotas it is enough
+    /// that one is allowed.
+    pub fn is_allowed(&self) -> bool {
+        let is_quota = |decision: &&Decision| is_quota(decision);
+        let mut others = self.list.iter().filter(|decision| !is_quota(decision));
+        let mut quotas = self.list.iter().filter(is_quota).peekable();
+        others.all(Decision::is_allowed)
+            && (quotas.peek().is_none() || quotas.any(Decision::is_allowed))
+    }
+
+    /// Whether each part is under a quota: then it is denied only together with all other quotas.
+    pub fn quotas(&self) -> impl ExactSizeIterator<Item = bool> {
+        self.list.iter().map(is_quota)
+    }
+
+    /// Whether a part is denied only because the store could not answer and its rule says `deny` then.
+    pub fn is_failed(&self) -> bool {
+        self.list.iter().any(Decision::is_failed)
+    }
+
+    /// Why the request is denied: the reason of the part that decided. None if it is allowed.
+    pub fn reason(&self) -> Option<Reason> {
+        if self.is_allowed() {
+            return None;
+        }
+        // A quota that is exceeded did not deny the request if a part without one did.
+        let denied = || self.list.iter().filter(|decision| decision.is_denied());
+        let has_other = denied().any(|decision| !is_quota(decision));
+        let decisive = || denied().filter(|decision| !has_other || !is_quota(decision));
+        let headlines = || decisive().filter_map(Decision::headline);
+        let outcomes: SmallVec<[Outcome; 4]> = headlines().map(|limit| *limit.outcome).collect();
+        let decisive = headlines().nth(deciding(&outcomes));
+        decisive.and_then(|limit| limit.reason)
+    }
+
+    /// The headers that tell a client about it, as names in lower case and values.
+    pub fn headers(&self, settings: &HeaderSettings) -> Headers {
+        if let [decision] = self.list.as_slice() {
+            return decision.headers(settings);
+        }
+        // A quota that is used up says nothing about a request that goes on.
+        let is_allowed = self.is_allowed();
+        let reported = self
+            .list
+            .iter()
+            .filter(|decision| !is_allowed || decision.is_allowed());
+        let limits = reported.flat_map(Decision::limits);
+        let enforced: Vec<LimitOutcome<'_>> = limits.filter(|limit| !limit.is_shadow).collect();
+        let names: Vec<Cow<'_, str>> = enforced.iter().map(LimitOutcome::name).collect();
+        let both = enforced.iter().zip(&names);
+        let items: Vec<Item<'_>> = both
+            .map(|(limit, name)| Item {
+                name,
+                limit: limit.limit,
+                outcome: limit.outcome,
+            })
+            .collect();
+        let outcomes: Vec<Outcome> = enforced.iter().map(|limit| *limit.outcome).collect();
+        settings.headers(&items, deciding(&outcomes))
+    }
+}
+
+/// Whether a part is under a quota, also under one that only counts.
+fn is_quota(decision: &Decision) -> bool {
+    let mut limits = decision.limits();
+    limits.next().is_some_and(|limit| limit.rule.is_quota())
+}

@@ -1,0 +1,120 @@
+//! Which rules apply to a request, and what each of them charges.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_core::{Limit, Timestamp};
+
+use crate::adaptive::AdaptiveLimit;
+use crate::attributes::Attributes;
+use crate::rules::{Facts, Grant, Key, MissingNames, Mode, RuleSet, add_one};
+
+/// The rules that apply to a request, in their order. Most requests match one rule or two.
+pub(super) type MatchedRules<'a> = SmallVec<[MatchedRule<'a>; 2]>;
+
+/// A rule that applies to a request.
+#[derive(Debug)]
+pub(super) struct MatchedRule<'a> {
+    /// Its index in the rule set.
+    pub(super) rule: usize,
+    /// The index of what it grants to this request.
+    pub(super) grant: usize,
+    /// Whose state is charged. None: the rule denies the request outright.
+    pub(super) key: Option<Cow<'a, str>>,
+    pub(super) cost: u64,
+    /// What the rule charges for each unit of the request's own cost.
+    pub(super) unit_cost: u64,
+    pub(super) is_shadow: bool,
+    /// Whether it is only peeked, and takes nothing.
+    pub(super) is_peek: bool,
+    /// The current limit of an adaptive rule.
+    pub(super) current_limit: Option<Arc<Limit>>,
+    /// The index of the part of the request that it applies to.
+    pub(super) part: usize,
+    /// The attributes for lack of which it denies the request.
+    pub(super) missing: MissingNames,
+}
+
+impl MatchedRule<'_> {
+    /// The limits that it charges; none if it denies the request outright.
+    pub(super) fn limits<'r>(&'r self, rules: &'r RuleSet) -> &'r [Limit] {
+        if let Some(limit) = &self.current_limit {
+            return std::slice::from_ref(limit);
+        }
+        match (&self.key, &rules.at(self.rule).grants()[self.grant]) {
+            (Some(_), Grant::Limits(limits)) => limits,
+            _ => &[],
+        }
+    }
+
+    /// The same, borrowing nothing from the attributes.
+    pub(super) fn into_owned(self) -> MatchedRule<'static> {
+        MatchedRule {
+            key: self.key.map(|key| Cow::Owned(key.into_owned())),
+            ..self
+        }
+    }
+}
+
+/// The rules that apply to a request.
+pub(super) fn match_rules<'a>(
+    rules: &RuleSet,
+    attributes: &'a Attributes<'_>,
+    now: Timestamp,
+) -> MatchedRules<'a> {
+    let mut matched = MatchedRules::new();
+    let facts = Facts::of(attributes);
+    for index in rules.candidates(attributes) {
+        let index = index as usize;
+        let rule = rules.at(index);
+        if !rule.is_alive(now) {
+            continue;
+        }
+        match rule.matches(&facts) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => {
+                add_one(&rule.counts().condition_failures);
+                continue;
+            }
+        }
+        if rule.is_excepted(&facts) {
+            continue;
+        }
+        let grant = rule.grant(attributes);
+        let mut missing = MissingNames::default();
+        let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
+        let key = match (rule.key(attributes), &rule.grants()[grant]) {
+            (Key::Skipped, _) | (Key::Known(_), Grant::Unlimited) => continue,
+            (Key::Denied, _) => {
+                missing = rule.missing_of(attributes);
+                None
+            }
+            (Key::Known(_), Grant::Blocked) => None,
+            (Key::Known(key), Grant::Limits(_)) => {
+                let is_unread;
+                (unit_cost, is_unread) = rule.unit_cost(attributes);
+                if is_unread {
+                    add_one(&rule.counts().unread_costs);
+                }
+                cost = unit_cost.saturating_mul(attributes.cost());
+                current_limit = rule.adaptive().map(AdaptiveLimit::current);
+                Some(key)
+            }
+        };
+        matched.push(MatchedRule {
+            rule: index,
+            grant,
+            key,
+            cost,
+            unit_cost,
+            is_shadow: rule.mode() == Mode::Shadow,
+            is_peek: false,
+            current_limit,
+            part: 0,
+            missing,
+        });
+    }
+    matched
+}

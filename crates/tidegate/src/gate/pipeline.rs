@@ -1,0 +1,187 @@
+//! The steps of one decision, without I/O: matched rules → groups → calls to the store → outcomes →
+//! decisions. `deciding.rs` makes the calls.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_core::{LeaseId, Timestamp};
+
+use super::decision::Decision;
+use super::feedback::note_use;
+use super::group::{DecidedLimits, Group, GroupKind, StoreCall};
+use super::matching::MatchedRules;
+use super::parts::Part;
+use crate::rules::RuleSet;
+
+/// One request on its way to a decision: all of its enforced limits are charged, or none.
+#[derive(Debug)]
+pub(super) struct Pipeline<'a> {
+    pub(super) rules: Arc<RuleSet>,
+    /// In the order of their kinds.
+    pub(super) groups: SmallVec<[Group<'a>; 1]>,
+    /// The time of the request, if it brings one.
+    pub(super) at: Option<Timestamp>,
+    /// The id of the permits that the request will hold under concurrency limits, if there are any.
+    pub(super) permit: Option<LeaseId>,
+    /// The parts of the request that it decides; none if the request has no parts.
+    pub(super) parts: SmallVec<[PipelinePart; 1]>,
+    /// The index of the first of these parts.
+    first_part: usize,
+    /// The first group that the store has not been asked for.
+    next: usize,
+}
+
+/// What matters about a part after its rules have matched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PipelinePart {
+    pub(super) cost: u64,
+    /// Whether the cost has been spent already.
+    pub(super) is_spent: bool,
+}
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn new(
+        rules: Arc<RuleSet>,
+        matched: MatchedRules<'a>,
+        (at, now): (Option<Timestamp>, Timestamp),
+        permit: Option<LeaseId>,
+    ) -> Self {
+        Self {
+            groups: groups(&rules, matched, now),
+            rules,
+            at,
+            permit,
+            parts: SmallVec::new(),
+            first_part: 0,
+            next: 0,
+        }
+    }
+
+    /// The same pipeline, for these parts of a request.
+    pub(super) fn for_parts(self, parts: &[Part<'_>], first_part: usize) -> Self {
+        let part = |part: &Part<'_>| PipelinePart {
+            cost: part.attributes.cost(),
+            is_spent: part.is_spent,
+        };
+        Self {
+            parts: parts.iter().map(part).collect(),
+            first_part,
+            ..self
+        }
+    }
+
+    /// The part with this index.
+    pub(super) fn part(&self, index: usize) -> &PipelinePart {
+        &self.parts[index - self.first_part]
+    }
+
+    /// The groups to call the store for next: they do not depend on each other. None are left at the end.
+    pub(super) fn next_groups(&mut self) -> Range<usize> {
+        let start = self.next;
+        self.next = match self.groups.get(start).map(|group| group.kind) {
+            Some(GroupKind::Peek | GroupKind::Enforced) => start + 1,
+            Some(GroupKind::Shadow) | None => self.groups.len(),
+        };
+        start..self.next
+    }
+
+    /// The call to the store for a group.
+    pub(super) fn call(&self, index: usize) -> StoreCall<'_> {
+        let group = &self.groups[index];
+        StoreCall {
+            charges: group.charges(&self.rules),
+            is_peek: self.is_peek(index),
+            at: self.at,
+            permit: self.permit_for(index),
+        }
+    }
+
+    /// Whether a group is peeked and not charged. So are the enforced rules of a request that is denied
+    /// already.
+    pub(super) fn is_peek(&self, index: usize) -> bool {
+        let group = &self.groups[index];
+        match group.kind {
+            GroupKind::Peek => true,
+            GroupKind::Enforced => {
+                group.denies_outright() || !self.groups[..index].iter().all(Group::is_allowed)
+            }
+            GroupKind::Shadow => false,
+        }
+    }
+
+    /// Shadow rules hold no permit for a request that is denied.
+    pub(super) fn permit_for(&self, index: usize) -> Option<LeaseId> {
+        let is_shadow = self.groups[index].kind == GroupKind::Shadow;
+        self.permit.filter(|_| !is_shadow || self.is_allowed())
+    }
+
+    /// Whether no enforced rule has denied.
+    pub(super) fn is_allowed(&self) -> bool {
+        self.groups.iter().all(Group::is_allowed)
+    }
+
+    /// The decision about each part, and the rules that were charged for it.
+    pub(super) fn finish(
+        mut self,
+        decisions: &mut SmallVec<[Decision; 1]>,
+        charged: &mut MatchedRules<'a>,
+    ) {
+        let permit = self.permit.filter(|_| self.is_allowed());
+        for group in &self.groups {
+            note_use(&self.rules, &group.limits);
+        }
+        if self.parts.len() <= 1 {
+            let limits = in_order(&mut self.groups, |_| true);
+            decisions.push(Decision::new(self.rules, limits, permit));
+        } else {
+            for part in self.first_part..self.first_part + self.parts.len() {
+                let limits = in_order(&mut self.groups, |of| of == part);
+                decisions.push(Decision::new(Arc::clone(&self.rules), limits, permit));
+            }
+        }
+        for mut group in self.groups {
+            charged.append(&mut group.matched);
+        }
+    }
+}
+
+/// The groups of the rules that apply to a request, each in the order of the rules.
+fn groups<'a>(
+    rules: &RuleSet,
+    matched: MatchedRules<'a>,
+    now: Timestamp,
+) -> SmallVec<[Group<'a>; 1]> {
+    let mut groups = SmallVec::new();
+    let (mut matched, mut shadows) = (matched, MatchedRules::new());
+    if matched.iter().any(|rule| rule.is_peek || rule.is_shadow) {
+        let peeked: MatchedRules<'a>;
+        (peeked, matched) = matched.into_iter().partition(|rule| rule.is_peek);
+        (shadows, matched) = matched.into_iter().partition(|rule| rule.is_shadow);
+        if !peeked.is_empty() {
+            groups.push(Group::new(GroupKind::Peek, peeked, rules, now));
+        }
+    }
+    if !matched.is_empty() {
+        groups.push(Group::new(GroupKind::Enforced, matched, rules, now));
+    }
+    for shadow in shadows {
+        let alone = std::iter::once(shadow).collect();
+        groups.push(Group::new(GroupKind::Shadow, alone, rules, now));
+    }
+    groups
+}
+
+/// The limits of the chosen parts, in the order of their rules.
+fn in_order(groups: &mut [Group<'_>], is_chosen: impl Fn(usize) -> bool) -> DecidedLimits {
+    if let [group] = groups
+        && group.matched.iter().all(|rule| is_chosen(rule.part))
+    {
+        return std::mem::take(&mut group.limits);
+    }
+    let limits = groups.iter().flat_map(Group::limits_of_parts);
+    let chosen = limits.filter(|(part, _)| is_chosen(*part));
+    let mut all: DecidedLimits = chosen.map(|(_, limit)| limit.clone()).collect();
+    all.sort_by_key(|limit| limit.rule);
+    all
+}
