@@ -137,7 +137,9 @@ fn decisions_of_every_front_end_are_timed() {
             "{what}: {metrics}"
         );
     };
-    server.ask("POST /v1/check", "{}").with_status(200);
+    server
+        .ask("POST /v1/check", r#"{"attributes": {}}"#)
+        .with_status(200);
     timed(1, "the HTTP API");
     server.ask("GET /v1/authorize", "").with_status(200);
     timed(2, "forward-auth");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Micros, Outcome, Retry, Store, Timestamp};
+use tidegate_core::{Limit, Micros, Outcome, Retry, SharedStore, Store, Timestamp};
 
 use super::Gate;
 use super::local::{LocalCharge, LocalRequest};
@@ -93,7 +93,7 @@ impl<S: Store> Gate<S> {
 
     /// How many instances share the store: as it last said, and at least as many as are configured.
     pub(super) fn instances(&self) -> u64 {
-        let known = self.store.shared().and_then(|shared| shared.instances());
+        let known = self.store.shared().and_then(SharedStore::instances);
         known.unwrap_or(1).max(self.instances).max(1)
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn ask<S: Store>(
     gate: &Gate<S>,
     parts: &[Part<'_>],
 ) -> (bool, Vec<(bool, Option<u64>)>) {
-    let decisions: Decisions = decide_parts(&gate, parts);
+    let decisions: Decisions = decide_parts(gate, parts);
     let one = |decision: &tidegate::gate::Decision| {
         let headline = decision.headline();
         let left = headline.map(|answer| answer.outcome.remaining);

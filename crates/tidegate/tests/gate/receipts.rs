@@ -20,12 +20,12 @@ fn by(algorithm: &str) -> String {
 }
 
 fn give_back<S: Store>(gate: &Gate<S>, text: &str, cost: u64) {
-    let receipt = decide_with_receipt(&gate, &request(text).with_cost(cost));
+    let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
     block_on(gate.give_back(receipt)).unwrap();
 }
 
 fn settle<S: Store>(gate: &Gate<S>, text: &str, cost: u64, real: u64) {
-    let receipt = decide_with_receipt(&gate, &request(text).with_cost(cost));
+    let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
     block_on(gate.settle(receipt, real)).unwrap();
 }
 
