@@ -19,7 +19,7 @@ use crate::hold::Hold;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
-use crate::undo::{Cancellable, Decided, Waiting};
+use crate::undo::{Cancellable, Decided, DecidedRequest, Waiting};
 use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -66,38 +66,48 @@ impl<S: Store> Road<S> {
         R: Body,
         R::Data: From<Bytes>,
     {
-        let (parts, body) = request.into_parts();
-        let (parts, decided) = self.decide(parts).await;
-        let mut receipt = match decided {
-            Ok(receipt) => receipt,
+        let (mut parts, body) = request.into_parts();
+        let decided = if self.gate.is_immediate() {
+            decide(&self.gate, &self.settings, &mut parts).await
+        } else {
+            let decided;
+            (parts, decided) = self.decide(parts).await;
+            decided
+        };
+        let mut decided = match decided {
+            Ok(decided) => decided,
             Err(error) => {
                 let reply = reply::refused(&error, &self.protocol(&parts));
                 return Ok(reply.map(ResponseBody::of_bytes));
             }
         };
-        let decision = receipt.decision();
+        let decision = decided.decision();
         if decision.is_denied() {
             let reply = reply::denied(decision, self.settings.headers, &self.protocol(&parts));
             return Ok(reply.map(ResponseBody::of_bytes));
         }
         let (hold, left) = self.hold(decision);
         let delay = decision.delay();
-        if !delay.is_zero() {
+        decided = match decided {
             // In a box like all that few requests need, so that the others do not carry it with them.
-            receipt = Box::pin(Waiting::new(&self.gate, receipt, delay)).await;
-        }
+            Decided::Receipt(receipt) if !delay.is_zero() => {
+                Decided::Receipt(Box::pin(Waiting::new(&self.gate, receipt, delay)).await)
+            }
+            decided => decided,
+        };
 
-        let watch = Watch::begin(receipt.decision());
+        let watch = Watch::begin(decided.decision());
         let answered = inner.call(Request::from_parts(parts, body)).await;
-        let response = watch.end(receipt.decision(), answered)?;
+        let response = watch.end(decided.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
-        reply::insert_headers(&mut head.headers, receipt.decision(), self.settings.headers);
+        reply::insert_headers(&mut head.headers, decided.decision(), self.settings.headers);
         head.headers.extend(left.map(|lease| (reply::LEASE, lease)));
-        let tail = if self.settings.is_settled() {
-            Box::pin(self.settle(receipt, &head, hold)).await
-        } else {
-            Tail::new(hold, None)
+        let tail = match decided {
+            Decided::Receipt(receipt) if self.settings.is_settled() => {
+                Box::pin(self.settle(*receipt, &head, hold)).await
+            }
+            _ => Tail::new(hold, None),
         };
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
     }
@@ -109,13 +119,9 @@ impl<S: Store> Road<S> {
         }
     }
 
-    /// Decides. With a store that may have to wait, a client that goes away meanwhile gives back what was
+    /// Decides by a store that may have to wait. A client that goes away meanwhile gives back what was
     /// charged.
-    async fn decide(&self, mut parts: request::Parts) -> Decided {
-        if self.gate.is_immediate() {
-            let decided = decide(&self.gate, &self.settings, &mut parts).await;
-            return (parts, decided);
-        }
+    async fn decide(&self, mut parts: request::Parts) -> DecidedRequest {
         let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
         let deciding = async move {
             let decided = decide(&gate, &settings, &mut parts).await;
@@ -171,12 +177,19 @@ async fn decide<S: Store>(
     gate: &Gate<S>,
     settings: &Settings,
     parts: &mut request::Parts,
-) -> Result<Receipt<'static>, RequestError> {
+) -> Result<Decided, RequestError> {
     let rules = gate.rules();
     settings.screen(&mut parts.headers, &rules)?;
     let attributes = question::of(parts, settings, &rules)?;
     let deciding = gate.decide_by(rules, settings.front_end, &attributes);
-    Ok(deciding.wait().await.into_owned())
+    let receipt = deciding.wait().await;
+    let needs_receipt =
+        !gate.is_immediate() || settings.is_settled() || !receipt.decision().delay().is_zero();
+    Ok(if needs_receipt {
+        Decided::Receipt(Box::new(receipt.into_owned()))
+    } else {
+        Decided::Decision(receipt.into_decision())
+    })
 }
 
 fn settled(ended: Result<(), StoreError>) {

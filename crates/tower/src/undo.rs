@@ -7,29 +7,44 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
-use tidegate::gate::Receipt;
+use tidegate::gate::{Decision, Receipt};
 use tidegate::{Gate, Micros, Store};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
 use crate::error::RequestError;
 
-/// What was asked about, and what was decided.
-pub(crate) type Decided = (Parts, Result<Receipt<'static>, RequestError>);
+/// A decision, with its receipt if what was charged may have to be given back or settled.
+pub(crate) enum Decided {
+    Decision(Decision),
+    Receipt(Box<Receipt<'static>>),
+}
+
+impl Decided {
+    pub(crate) fn decision(&self) -> &Decision {
+        match self {
+            Self::Decision(decision) => decision,
+            Self::Receipt(receipt) => receipt.decision(),
+        }
+    }
+}
+
+/// The head of a request, and what was decided about it.
+pub(crate) type DecidedRequest = (Parts, Result<Decided, RequestError>);
 
 /// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
 /// store may have charged it already, and only its answer tells what.
 pub(crate) struct Cancellable<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until it is made.
-    making: Option<Pin<Box<dyn Future<Output = Decided> + Send>>>,
+    making: Option<Pin<Box<dyn Future<Output = DecidedRequest> + Send>>>,
     runtime: Option<Handle>,
 }
 
 impl<S: Store> Cancellable<S> {
     pub(crate) fn new(
         gate: &Arc<Gate<S>>,
-        making: impl Future<Output = Decided> + Send + 'static,
+        making: impl Future<Output = DecidedRequest> + Send + 'static,
     ) -> Self {
         Self {
             gate: Arc::clone(gate),
@@ -40,9 +55,9 @@ impl<S: Store> Cancellable<S> {
 }
 
 impl<S: Store> Future for Cancellable<S> {
-    type Output = Decided;
+    type Output = DecidedRequest;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decided> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<DecidedRequest> {
         let Some(making) = &mut self.making else {
             return Poll::Pending;
         };
@@ -59,8 +74,8 @@ impl<S: Store> Drop for Cancellable<S> {
         if let (Some(making), Some(runtime)) = (self.making.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
             runtime.spawn(async move {
-                if let (_, Ok(receipt)) = making.await {
-                    give_back(&gate, receipt).await;
+                if let (_, Ok(Decided::Receipt(receipt))) = making.await {
+                    give_back(&gate, *receipt).await;
                 }
             });
         }
@@ -71,13 +86,13 @@ impl<S: Store> Drop for Cancellable<S> {
 pub(crate) struct Waiting<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until the wait is over.
-    receipt: Option<Receipt<'static>>,
+    receipt: Option<Box<Receipt<'static>>>,
     sleep: Pin<Box<Sleep>>,
     runtime: Option<Handle>,
 }
 
 impl<S: Store> Waiting<S> {
-    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Receipt<'static>, delay: Micros) -> Self {
+    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Box<Receipt<'static>>, delay: Micros) -> Self {
         Self {
             gate: Arc::clone(gate),
             receipt: Some(receipt),
@@ -88,9 +103,9 @@ impl<S: Store> Waiting<S> {
 }
 
 impl<S: Store> Future for Waiting<S> {
-    type Output = Receipt<'static>;
+    type Output = Box<Receipt<'static>>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Receipt<'static>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<Receipt<'static>>> {
         if self.sleep.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -102,7 +117,7 @@ impl<S: Store> Drop for Waiting<S> {
     fn drop(&mut self) {
         if let (Some(receipt), Some(runtime)) = (self.receipt.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
-            runtime.spawn(async move { give_back(&gate, receipt).await });
+            runtime.spawn(async move { give_back(&gate, *receipt).await });
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Makes the calls to the store that a decision needs: without waiting where all state is in memory,
 //! asynchronously otherwise.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{MemoryStore, Outcomes, Store, StoreError};
 
-use super::decision::Decision;
 use super::group::StoreCall;
-use super::matching::{MatchedRules, match_rules};
+use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
 use super::pipeline::Pipeline;
 use super::{Gate, Observed, Receipt, RulesInForce};
+use crate::attributes::Attributes;
 use crate::rules::FrontEnd;
 
 /// A request that is about to be decided; nothing is charged yet.
@@ -22,95 +24,70 @@ pub struct Deciding<'g, 'a, 'b, S> {
     pub(super) asked: Asked<'a, 'b>,
 }
 
-/// A request whose rules have matched, on its way to the decision.
-struct InProgress<'g, 'a, 'b, S> {
-    gate: &'g Gate<S>,
-    front_end: FrontEnd,
-    asked: Asked<'a, 'b>,
-    /// The observer's clock when it began.
-    began: u64,
-    /// One for each part that is charged on its own; usually one.
-    pipelines: SmallVec<[Pipeline<'a>; 1]>,
-}
-
-impl<'g, 'a, 'b, S: Store> Deciding<'g, 'a, 'b, S> {
+impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
     /// Decides without waiting, if the store keeps all state in memory. None, and nothing is charged, with
     /// a store that may have to wait.
     pub fn now(self) -> Option<Receipt<'a>> {
         let store = self.gate.store.memory()?;
-        Some(self.run().decide_in(store))
+        Some(self.decide_in(store))
     }
 
     /// Decides, and waits for the store where that is necessary.
     pub async fn wait(self) -> Receipt<'a> {
         match self.gate.store.memory() {
-            Some(store) => self.run().decide_in(store),
+            Some(store) => self.decide_in(store),
             // In a box, so that decisions in memory do not carry what a call over the network needs.
-            None => Box::pin(self.run().wait()).await,
+            None => Box::pin(self.wait_for_store()).await,
         }
     }
 
-    fn run(self) -> InProgress<'g, 'a, 'b, S> {
-        let (gate, rules) = (self.gate, self.rules);
-        let began = gate.begin();
-        let pipelines = match self.asked {
+    fn decide_in(self, store: &MemoryStore) -> Receipt<'a> {
+        let began = self.gate.begin();
+        let receipt = match self.asked {
             Asked::Request(attributes) => {
-                let now = gate.time_of(attributes);
-                let matched = match_rules(&rules, attributes, now);
-                let permit = gate.new_permit(&rules, &matched);
-                let times = (attributes.time(), now);
-                std::iter::once(Pipeline::new(rules.0, matched, times, permit)).collect()
+                let mut pipeline = self.gate.pipeline(&self.rules, attributes);
+                run_in_memory(&mut pipeline, store);
+                pipeline.into_receipt()
             }
-            Asked::Parts(parts) => pipelines_of(gate, &rules, parts),
+            Asked::Parts(parts) => {
+                let mut pipelines = pipelines_of(self.gate, &self.rules, parts);
+                for pipeline in &mut pipelines {
+                    run_in_memory(pipeline, store);
+                }
+                Receipt::of_parts(pipelines)
+            }
         };
-        InProgress {
-            gate,
-            front_end: self.front_end,
-            asked: self.asked,
-            began,
-            pipelines,
-        }
-    }
-}
-
-impl<'a, S: Store> InProgress<'_, 'a, '_, S> {
-    fn decide_in(mut self, store: &MemoryStore) -> Receipt<'a> {
-        for pipeline in &mut self.pipelines {
-            run_in_memory(pipeline, store);
-        }
-        self.finish()
+        self.observe(began, &receipt);
+        receipt
     }
 
-    async fn wait(mut self) -> Receipt<'a> {
-        let gate = self.gate;
-        match &mut self.pipelines[..] {
-            [pipeline] => gate.run(pipeline).await,
-            pipelines => {
-                let running = pipelines.iter_mut().map(|pipeline| gate.run(pipeline));
-                join_all(running).await;
+    async fn wait_for_store(self) -> Receipt<'a> {
+        let (gate, began) = (self.gate, self.gate.begin());
+        let receipt = match self.asked {
+            Asked::Request(attributes) => {
+                let mut pipeline = gate.pipeline(&self.rules, attributes);
+                gate.run(&mut pipeline).await;
+                pipeline.into_receipt()
             }
-        }
-        self.finish()
+            Asked::Parts(parts) => {
+                let mut pipelines = pipelines_of(gate, &self.rules, parts);
+                join_all(pipelines.iter_mut().map(|pipeline| gate.run(pipeline))).await;
+                Receipt::of_parts(pipelines)
+            }
+        };
+        self.observe(began, &receipt);
+        receipt
     }
 
-    /// Makes the decisions, and shows them to the observer.
-    fn finish(self) -> Receipt<'a> {
-        let mut decisions: SmallVec<[Decision; 1]> = SmallVec::new();
-        let mut charged = MatchedRules::new();
-        let at = self.pipelines.first().and_then(|pipeline| pipeline.at);
-        for pipeline in self.pipelines {
-            pipeline.finish(&mut decisions, &mut charged);
-        }
-        let receipt = Receipt::new(decisions, charged, at);
+    fn observe(&self, began: u64, receipt: &Receipt<'_>) {
         if let Some(observer) = &self.gate.observer {
             observer.decided(&Observed {
-                began: self.began,
+                began,
                 front_end: self.front_end,
                 decisions: receipt.decisions(),
                 asked: self.asked,
             });
         }
-        receipt
     }
 }
 
@@ -129,14 +106,22 @@ fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
         drop(call);
         pipeline.groups[index].record(&outcomes);
     }
-    let spent = pipeline.spent();
-    if !spent.is_empty() {
-        let outcomes = store.settle(&pipeline.settle_call(&spent).request());
-        pipeline.record_settled(&spent, &outcomes);
+    if pipeline.mark_spent() {
+        let outcomes = store.settle(&pipeline.settle_call().request());
+        pipeline.record_settled(&outcomes);
     }
 }
 
 impl<S: Store> Gate<S> {
+    /// The pipeline of a request, whose rules have matched.
+    fn pipeline<'a>(&self, rules: &RulesInForce, attributes: &'a Attributes<'_>) -> Pipeline<'a> {
+        let now = self.time_of(attributes);
+        let matched = match_rules(rules, attributes, now);
+        let permit = self.new_permit(rules, &matched);
+        let times = (attributes.time(), now);
+        Pipeline::new(Arc::clone(&rules.0), matched, times, permit)
+    }
+
     /// Makes the calls of a pipeline, those that do not depend on each other at the same time.
     async fn run(&self, pipeline: &mut Pipeline<'_>) {
         loop {

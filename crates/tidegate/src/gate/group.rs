@@ -118,11 +118,13 @@ impl<'a> Group<'a> {
         matched.map(move |rule| (rule, chunks.next().unwrap_or_default()))
     }
 
-    /// Each limit with the index of the part that its rule applies to.
-    pub(super) fn limits_of_parts(&self) -> impl Iterator<Item = (usize, &DecidedLimit)> {
+    /// Each limit with its rule.
+    pub(super) fn limits_of_rules(
+        &self,
+    ) -> impl Iterator<Item = (&MatchedRule<'a>, &DecidedLimit)> {
         let chunks = self.limits.chunk_by(|one, other| one.limit < other.limit);
         let rules = self.matched.iter().zip(chunks);
-        rules.flat_map(|(rule, limits)| limits.iter().map(|limit| (rule.part, limit)))
+        rules.flat_map(|(rule, limits)| limits.iter().map(move |limit| (rule, limit)))
     }
 
     /// Whether no enforced rule of it denies.

@@ -28,6 +28,8 @@ pub(super) struct MatchedRule<'a> {
     pub(super) is_shadow: bool,
     /// Whether it is only peeked, and takes nothing.
     pub(super) is_peek: bool,
+    /// Whether it is settled after the decision, because its cost has been spent already.
+    pub(super) is_settled: bool,
     /// The current limit of an adaptive rule.
     pub(super) current_limit: Option<Arc<Limit>>,
     /// The index of the part of the request that it applies to.
@@ -111,6 +113,7 @@ pub(super) fn match_rules<'a>(
             unit_cost,
             is_shadow: rule.mode() == Mode::Shadow,
             is_peek: false,
+            is_settled: false,
             current_limit,
             part: 0,
             missing,

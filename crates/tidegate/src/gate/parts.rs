@@ -79,9 +79,9 @@ pub(super) fn pipelines_of<'a, S: Store>(
     gate: &Gate<S>,
     rules: &RulesInForce,
     parts: &'a [Part<'_>],
-) -> SmallVec<[Pipeline<'a>; 1]> {
+) -> Vec<Pipeline<'a>> {
     if !rules.is_by_descriptors() || parts.is_empty() {
-        return std::iter::once(pipeline(gate, rules, parts, 0)).collect();
+        return vec![pipeline(gate, rules, parts, 0)];
     }
     let mut replaced: SmallVec<[&str; 4]> = SmallVec::new();
     let found: SmallVec<[Option<&Rule>; 4]> = parts
@@ -189,6 +189,7 @@ fn match_ad_hoc(
         unit_cost: 1,
         is_shadow: false,
         is_peek: false,
+        is_settled: false,
         current_limit: None,
         part: 0,
         missing: MissingNames::default(),

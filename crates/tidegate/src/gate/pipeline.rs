@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tidegate_core::{LeaseId, Timestamp};
 
 use super::decision::Decision;
@@ -12,6 +12,7 @@ use super::feedback::note_use;
 use super::group::{DecidedLimits, Group, GroupKind, StoreCall};
 use super::matching::MatchedRules;
 use super::parts::Part;
+use super::receipt::Receipt;
 use crate::rules::RuleSet;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -27,7 +28,7 @@ pub(super) struct Pipeline<'a> {
     /// The parts of the request that it decides; none if the request has no parts.
     pub(super) parts: SmallVec<[PipelinePart; 1]>,
     /// The index of the first of these parts.
-    first_part: usize,
+    pub(super) first_part: usize,
     /// The first group that the store has not been asked for.
     next: usize,
 }
@@ -69,11 +70,6 @@ impl<'a> Pipeline<'a> {
             first_part,
             ..self
         }
-    }
-
-    /// The part with this index.
-    pub(super) fn part(&self, index: usize) -> &PipelinePart {
-        &self.parts[index - self.first_part]
     }
 
     /// The groups to call the store for next: they do not depend on each other. None are left at the end.
@@ -121,29 +117,46 @@ impl<'a> Pipeline<'a> {
         self.groups.iter().all(Group::is_allowed)
     }
 
+    /// The decision, of a request without parts.
+    pub(super) fn into_receipt(mut self) -> Receipt<'a> {
+        self.note_use();
+        let is_allowed = self.is_allowed();
+        let limits = in_order(&mut self.groups, |_| true);
+        let permit = self.permit.filter(|_| is_allowed);
+        let decision = Decision::new(self.rules, limits, permit);
+        let matched = match &mut self.groups[..] {
+            [group] => std::mem::take(&mut group.matched),
+            groups => matched_of(groups),
+        };
+        Receipt::new(smallvec![decision], matched, self.at)
+    }
+
     /// The decision about each part, and the rules that were charged for it.
-    pub(super) fn finish(
+    pub(super) fn finish_parts(
         mut self,
         decisions: &mut SmallVec<[Decision; 1]>,
-        charged: &mut MatchedRules<'a>,
+        matched: &mut MatchedRules<'a>,
     ) {
+        self.note_use();
         let permit = self.permit.filter(|_| self.is_allowed());
+        // A part that another one replaces has no limits of its own.
+        for part in self.first_part..self.first_part + self.parts.len().max(1) {
+            let limits = in_order(&mut self.groups, |of| of == part);
+            decisions.push(Decision::new(Arc::clone(&self.rules), limits, permit));
+        }
+        matched.append(&mut matched_of(&mut self.groups));
+    }
+
+    fn note_use(&self) {
         for group in &self.groups {
             note_use(&self.rules, &group.limits);
         }
-        if self.parts.len() <= 1 {
-            let limits = in_order(&mut self.groups, |_| true);
-            decisions.push(Decision::new(self.rules, limits, permit));
-        } else {
-            for part in self.first_part..self.first_part + self.parts.len() {
-                let limits = in_order(&mut self.groups, |of| of == part);
-                decisions.push(Decision::new(Arc::clone(&self.rules), limits, permit));
-            }
-        }
-        for mut group in self.groups {
-            charged.append(&mut group.matched);
-        }
     }
+}
+
+fn matched_of<'a>(groups: &mut [Group<'a>]) -> MatchedRules<'a> {
+    let matched = groups.iter_mut().flat_map(|group| group.matched.drain(..));
+    matched.collect()
 }
 
 /// The groups of the rules that apply to a request, each in the order of the rules.
@@ -179,8 +192,8 @@ fn in_order(groups: &mut [Group<'_>], is_chosen: impl Fn(usize) -> bool) -> Deci
     {
         return std::mem::take(&mut group.limits);
     }
-    let limits = groups.iter().flat_map(Group::limits_of_parts);
-    let chosen = limits.filter(|(part, _)| is_chosen(*part));
+    let limits = groups.iter().flat_map(Group::limits_of_rules);
+    let chosen = limits.filter(|(rule, _)| is_chosen(rule.part));
     let mut all: DecidedLimits = chosen.map(|(_, limit)| limit.clone()).collect();
     all.sort_by_key(|limit| limit.rule);
     all

@@ -8,6 +8,7 @@ use tidegate_core::{Charge, LeaseId, Outcomes, Request, Store, StoreError, Times
 use super::decision::DecidedLimit;
 use super::local::{LocalCharge, LocalRequest, is_concurrency};
 use super::matching::{MatchedRule, MatchedRules};
+use super::pipeline::Pipeline;
 use super::{Decision, Decisions, Gate};
 use crate::rules::{RuleSet, Share};
 
@@ -51,6 +52,16 @@ impl<'a> Receipt<'a> {
             matched,
             at,
         }
+    }
+
+    /// The receipt of a request of several parts.
+    pub(super) fn of_parts(pipelines: Vec<Pipeline<'a>>) -> Self {
+        let (mut decisions, mut matched) = (SmallVec::new(), MatchedRules::new());
+        let at = pipelines.first().and_then(|pipeline| pipeline.at);
+        for pipeline in pipelines {
+            pipeline.finish_parts(&mut decisions, &mut matched);
+        }
+        Self::new(decisions, matched, at)
     }
 
     /// The decision; of a request of several parts, that about the first of them.

@@ -5,86 +5,72 @@ use smallvec::SmallVec;
 use tidegate_core::{Charge, Outcome, Store};
 
 use super::Gate;
-use super::group::{Group, GroupKind, StoreCall};
+use super::decision::DecidedLimit;
+use super::group::{GroupKind, StoreCall};
 use super::local::{LocalCharge, is_concurrency};
+use super::matching::MatchedRule;
 use super::pipeline::Pipeline;
-
-/// A limit that is settled for what was spent.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SpentLimit {
-    group: usize,
-    /// The index of its rule among those of the group.
-    matched: usize,
-    /// Its index among the limits of the group.
-    decided: usize,
-    /// Its index among the limits of the rule.
-    limit: usize,
-}
-
-type SpentLimits = SmallVec<[SpentLimit; 4]>;
+use crate::rules::RuleSet;
 
 impl Pipeline<'_> {
-    /// The limits to settle: of rules that settle and were not charged for a part that has spent its cost,
-    /// because the part was denied, or because the whole request was and all of it has been spent.
-    pub(super) fn spent(&self) -> SpentLimits {
-        let mut spent = SpentLimits::new();
+    /// Marks the rules to settle: those that settle and were not charged for a part that has spent its
+    /// cost, because the part was denied, or because the whole request was and all of it has been spent.
+    /// Whether there are any.
+    pub(super) fn mark_spent(&mut self) -> bool {
         if !self.parts.iter().any(|part| part.is_spent) {
-            return spent;
+            return false;
         }
         let mut taking = self.parts.iter().filter(|part| part.cost > 0);
         let is_whole_uncharged = !self.is_allowed() && taking.all(|part| part.is_spent);
-        for (index, group) in self.groups.iter().enumerate() {
-            let denied = denied_parts(group);
-            let is_uncharged = |part: usize| match group.kind {
-                GroupKind::Peek => false,
-                GroupKind::Enforced => is_whole_uncharged || denied.contains(&part),
-                GroupKind::Shadow => !denied.is_empty(),
-            };
-            let mut decided = 0;
-            for (matched, rule) in group.matched.iter().enumerate() {
-                let limits = rule.limits(&self.rules);
-                let is_settled = self.rules.at(rule.rule).settles()
-                    && self.part(rule.part).is_spent
-                    && is_uncharged(rule.part);
-                let settled = limits.iter().enumerate().filter(|_| is_settled);
-                for (limit, _) in settled.filter(|(_, limit)| !is_concurrency(limit)) {
-                    spent.push(SpentLimit {
-                        group: index,
-                        matched,
-                        decided: decided + limit,
-                        limit,
-                    });
-                }
-                decided += limits.len().max(1);
+        let mut is_any = false;
+        for group in &mut self.groups {
+            let limits = group.limits_of_rules();
+            let denied: SmallVec<[usize; 4]> = limits
+                .filter(|(_, limit)| !limit.outcome.allowed)
+                .map(|(rule, _)| rule.part)
+                .collect();
+            for rule in &mut group.matched {
+                let is_uncharged = match group.kind {
+                    GroupKind::Peek => false,
+                    GroupKind::Enforced => is_whole_uncharged || denied.contains(&rule.part),
+                    GroupKind::Shadow => !denied.is_empty(),
+                };
+                let is_spent = self.parts[rule.part - self.first_part].is_spent;
+                rule.is_settled = is_uncharged && is_spent && self.rules.at(rule.rule).settles();
+                is_any |= rule.is_settled;
             }
         }
-        spent
+        is_any
     }
 
-    fn charge(&self, spent: &SpentLimit) -> Charge<'_> {
-        let rule = &self.groups[spent.group].matched[spent.matched];
-        Charge {
+    /// The call to the store that settles what is marked.
+    pub(super) fn settle_call(&self) -> StoreCall<'_> {
+        let limits = self.groups.iter().flat_map(|group| group.limits_of_rules());
+        let settled = limits.filter(|(rule, limit)| is_settled(&self.rules, rule, limit));
+        let charges = settled.map(|(rule, decided)| Charge {
             scope: self.rules.at(rule.rule).scope(),
-            limit: &rule.limits(&self.rules)[spent.limit],
+            limit: &rule.limits(&self.rules)[decided.limit],
             key: rule.key.as_deref().unwrap_or_default(),
             cost: rule.cost,
-        }
-    }
-
-    /// The call to the store that settles them.
-    pub(super) fn settle_call(&self, spent: &[SpentLimit]) -> StoreCall<'_> {
+        });
         StoreCall {
-            charges: spent.iter().map(|spent| self.charge(spent)).collect(),
+            charges: charges.collect(),
             is_peek: false,
             at: self.at,
             permit: None,
         }
     }
 
-    /// Records what is left after they were settled. Whether they allow the request stays as it was.
-    pub(super) fn record_settled(&mut self, spent: &[SpentLimit], outcomes: &[Outcome]) {
-        for (spent, settled) in spent.iter().zip(outcomes) {
-            let outcome = &mut self.groups[spent.group].limits[spent.decided].outcome;
+    /// Records what is left after that. Whether the limits allow the request stays as it was.
+    pub(super) fn record_settled(&mut self, outcomes: &[Outcome]) {
+        let rules = &self.rules;
+        let groups = self.groups.iter_mut();
+        let limits = groups
+            .flat_map(|group| group.limits_by_rule())
+            .flat_map(|(rule, limits)| limits.iter_mut().map(move |limit| (rule, limit)));
+        let settled = limits.filter(|(rule, limit)| is_settled(rules, rule, limit));
+        for ((_, limit), settled) in settled.zip(outcomes) {
+            let outcome = &mut limit.outcome;
             outcome.remaining = settled.remaining;
             outcome.reset_at = settled.reset_at;
             // One that fits is counted now, and the request is denied by others.
@@ -93,56 +79,58 @@ impl Pipeline<'_> {
             }
         }
     }
-
-    fn is_degraded(&self, spent: &SpentLimit) -> bool {
-        self.groups[spent.group].limits[spent.decided].is_degraded
-    }
 }
 
-/// The parts that a limit of the group denies.
-fn denied_parts(group: &Group<'_>) -> SmallVec<[usize; 4]> {
-    let denied = group
-        .limits_of_parts()
-        .filter(|(_, limit)| !limit.outcome.allowed);
-    denied.map(|(part, _)| part).collect()
+/// Whether a limit is settled in the store. Concurrency has nothing to settle.
+fn is_settled(rules: &RuleSet, rule: &MatchedRule<'_>, limit: &DecidedLimit) -> bool {
+    let is_counted = || {
+        limit
+            .limit(rules)
+            .is_some_and(|limit| !is_concurrency(limit))
+    };
+    rule.is_settled && !limit.is_degraded && is_counted()
 }
 
 impl<S: Store> Gate<S> {
     /// Settles what was spent: in the store, or locally what the store could not decide.
     pub(super) async fn settle_spent(&self, pipeline: &mut Pipeline<'_>) {
-        let (degraded, spent): (SpentLimits, SpentLimits) = pipeline
-            .spent()
-            .into_iter()
-            .partition(|spent| pipeline.is_degraded(spent));
-        for spent in &degraded {
-            self.settle_locally(pipeline, spent);
-        }
-        if spent.is_empty() {
+        if !pipeline.mark_spent() {
             return;
         }
-        let call = pipeline.settle_call(&spent);
+        self.settle_locally(pipeline, true);
+        let call = pipeline.settle_call();
+        if call.charges.is_empty() {
+            return;
+        }
         match self.store.settle(&call.request()).await {
             Ok(outcomes) => {
                 drop(call);
-                pipeline.record_settled(&spent, &outcomes);
+                pipeline.record_settled(&outcomes);
             }
-            Err(error) if error.left_nothing() => {
-                for spent in &spent {
-                    self.settle_locally(pipeline, spent);
-                }
-            }
+            Err(error) if error.left_nothing() => self.settle_locally(pipeline, false),
             // It may have happened.
             Err(_) => {}
         }
     }
 
-    fn settle_locally(&self, pipeline: &Pipeline<'_>, spent: &SpentLimit) {
-        let rule = &pipeline.groups[spent.group].matched[spent.matched];
-        let shares = self.shares_of(&pipeline.rules, rule);
-        if let (Some(share), Some(key)) = (shares.get(spent.limit), &rule.key) {
-            let cost = rule.cost;
-            self.local
-                .settle(&LocalCharge { share, key, cost }, pipeline.at);
+    /// Settles locally what was decided without the store, or what was decided by it.
+    fn settle_locally(&self, pipeline: &Pipeline<'_>, is_degraded: bool) {
+        let limits = pipeline
+            .groups
+            .iter()
+            .flat_map(|group| group.limits_of_rules());
+        let settled =
+            limits.filter(|(rule, limit)| rule.is_settled && limit.is_degraded == is_degraded);
+        for (rule, limit) in settled {
+            let shares = self.shares_of(&pipeline.rules, rule);
+            let share = shares
+                .get(limit.limit)
+                .filter(|share| !is_concurrency(&share.whole));
+            if let (Some(share), Some(key)) = (share, &rule.key) {
+                let cost = rule.cost;
+                self.local
+                    .settle(&LocalCharge { share, key, cost }, pipeline.at);
+            }
         }
     }
 }
