@@ -101,7 +101,8 @@ impl Dialer {
         within(self.settings.connect_timeout, dialing).await
     }
 
-    async fn log_in(
+    /// A connection over this stream.
+    pub(crate) async fn log_in(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         arrivals: Arc<Arrivals>,

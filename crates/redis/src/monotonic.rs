@@ -19,7 +19,46 @@ pub(crate) const A_MOMENT: Duration = Duration::from_millis(2);
     reason = "the runtime's clock is the one that tests inject here"
 )]
 pub(crate) fn now() -> Instant {
-    Instant::now()
+    let now = Instant::now();
+    #[cfg(test)]
+    stalls::count_reading();
+    now
+}
+
+/// Stalls of this process in tests: the clock jumps between two readings of it.
+#[cfg(test)]
+pub(crate) mod stalls {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+
+    thread_local! {
+        /// After how many more readings the clock jumps, and how far.
+        static NEXT: Cell<Option<(u32, Duration)>> = const { Cell::new(None) };
+    }
+
+    /// Lets the paused clock jump right after so many more readings on this thread.
+    pub(crate) fn after_readings(count: u32, stall: Duration) {
+        NEXT.set(Some((count, stall)));
+    }
+
+    /// Whether the clock has yet to jump. Cancels the jump.
+    pub(crate) fn cancel() -> bool {
+        NEXT.take().is_some()
+    }
+
+    pub(super) fn count_reading() {
+        match NEXT.get() {
+            Some((0, stall)) => {
+                NEXT.set(None);
+                // The clock advances when this is first polled; what is left of it only yields.
+                let _ = tokio::time::advance(stall).now_or_never();
+            }
+            Some((count, stall)) => NEXT.set(Some((count - 1, stall))),
+            None => {}
+        }
+    }
 }
 
 /// The future's output, unless the deadline passes first. What has arrived by then is given a moment to

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Question};
 use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
-use crate::monotonic::now;
 use crate::wire::{self, Step};
 
 /// A call under way.
@@ -55,10 +54,14 @@ pub(super) enum End {
 }
 
 impl Flight {
-    /// A call that is sent now. An answer that takes longer than `deadline` is late, and is still waited
-    /// for until the server has been silent for `silence`: some jobs have more patience than decisions.
-    pub(super) fn new(id: u64, batch: Batch, (deadline, silence): (Duration, Duration)) -> Self {
-        let sent_at = now();
+    /// A call that is sent at `sent_at`. An answer that takes longer than `deadline` is late, and is still
+    /// waited for until the server has been silent for `silence`: some jobs have more patience than decisions.
+    pub(super) fn new(
+        id: u64,
+        batch: Batch,
+        sent_at: Instant,
+        (deadline, silence): (Duration, Duration),
+    ) -> Self {
         let late_at = sent_at + deadline;
         let mut flight = Self {
             id,
@@ -93,8 +96,9 @@ impl Flight {
     }
 
     /// For how long it has been under way, without the time in which this process did not run.
-    pub(super) fn took(&self) -> Duration {
-        self.sent_at.elapsed().saturating_sub(self.stalled)
+    pub(super) fn took(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.sent_at)
+            .saturating_sub(self.stalled)
     }
 
     /// Gives it more time.
@@ -109,8 +113,7 @@ impl Flight {
     }
 
     /// Tells those whose deadline has passed, and whether the call itself is late.
-    pub(super) fn look(&mut self) -> Found {
-        let now = now();
+    pub(super) fn look(&mut self, now: Instant) -> Found {
         if now < self.due {
             return Found::Nothing;
         }

@@ -108,8 +108,7 @@ impl Queue {
     }
 
     /// Fails the jobs whose deadline has passed: they were never sent.
-    fn expire(&mut self) {
-        let now = now();
+    fn expire(&mut self, now: Instant) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -136,17 +135,7 @@ impl Queue {
 impl Link {
     /// Begins to connect. Must be called within a runtime.
     pub(crate) fn open(settings: LinkSettings) -> Self {
-        let shared = Arc::new(Shared {
-            settings,
-            queue: Mutex::default(),
-            wake: Notify::new(),
-            renew: Notify::new(),
-            is_up: AtomicBool::new(false),
-            problem: Mutex::new(NOT_YET.to_owned()),
-            room: AtomicU64::new(BATCH as u64 * 16),
-            connected_to: Mutex::new(None),
-            asked_at: Mutex::new(now()),
-        });
+        let shared = Arc::new(Shared::new(settings));
         let task = tokio::spawn(life::live(Arc::clone(&shared)));
         Self { shared, task }
     }
@@ -158,13 +147,6 @@ impl Link {
         is_asking: bool,
         deadline: Instant,
     ) -> Result<Reply, CallError> {
-        // A request that asks more than once and comes here late was stalled in between.
-        let now = now();
-        let deadline = if deadline <= now {
-            now + self.shared.settings.deadline
-        } else {
-            deadline
-        };
         let (job, answer) = Job::new(work, is_asking, deadline);
         self.shared.push(job)?;
         match answer.await {
@@ -214,7 +196,21 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn push(&self, job: Job) -> Result<(), CallError> {
+    fn new(settings: LinkSettings) -> Self {
+        Self {
+            settings,
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            renew: Notify::new(),
+            is_up: AtomicBool::new(false),
+            problem: Mutex::new(NOT_YET.to_owned()),
+            room: AtomicU64::new(BATCH as u64 * 16),
+            connected_to: Mutex::new(None),
+            asked_at: Mutex::new(now()),
+        }
+    }
+
+    fn push(&self, mut job: Job) -> Result<(), CallError> {
         let mut queue = self.queue.lock();
         // Under the lock, so that no job is left in the queue of a link that has gone down.
         if !self.is_up.load(Ordering::Acquire) {
@@ -227,9 +223,15 @@ impl Shared {
                 "more is waiting than can be answered in time".to_owned(),
             ));
         }
+        // Read under the lock: a job that a stall kept from the queue must not come into it late.
+        job.asked_at = now();
+        // A request that asks more than once and comes here late was stalled in between.
+        if job.deadline <= job.asked_at {
+            job.deadline = job.asked_at + self.settings.deadline;
+        }
+        *self.asked_at.lock() = job.asked_at;
         queue.push(job);
         drop(queue);
-        *self.asked_at.lock() = now();
         self.wake.notify_one();
         Ok(())
     }
@@ -259,3 +261,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,12 +32,14 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
     let mut traffic = Traffic::new(shared);
     let mut answering = FuturesUnordered::new();
     let mut timer = pin!(tokio::time::sleep(IDLE));
+    // Read once per turn: a stall between two readings would count against the server.
+    let mut at = now();
     loop {
-        for (id, question) in traffic.send_waiting() {
+        for (id, question) in traffic.send_waiting(at) {
             answering.push(ask(id, connected.connection.clone(), question));
         }
         let waiting = traffic.due();
-        let due = waiting.unwrap_or_else(|| now() + IDLE);
+        let due = waiting.unwrap_or(at + IDLE);
         timer.as_mut().reset(due);
         let answer = tokio::select! {
             biased;
@@ -46,7 +48,8 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
             () = shared.wake.notified() => None,
             () = timer.as_mut() => None,
         };
-        let late = now().checked_duration_since(due);
+        at = now();
+        let late = at.checked_duration_since(due);
         if let (Some(late), true) = (late, waiting.is_some())
             && let Some(again) = traffic.grace.after_stall(late)
         {
@@ -56,10 +59,10 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
             }
         }
         let problem = match (answer, late) {
-            (Some((id, answer)), _) => traffic.land(id, answer),
+            (Some((id, answer)), _) => traffic.land(id, answer, at),
             // A connection that nobody uses would not notice its end.
             (None, Some(_)) if waiting.is_none() => {
-                let (id, question) = traffic.send(batch::ping());
+                let (id, question) = traffic.send(batch::ping(), at);
                 answering.push(ask(id, connected.connection.clone(), question));
                 None
             }
@@ -70,10 +73,10 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
                         traffic.extend(late + again);
                         None
                     }
-                    None => traffic.look(),
+                    None => traffic.look(at),
                 }
             }
-            (None, _) => traffic.look(),
+            (None, _) => traffic.look(at),
         };
         if let Some(problem) = problem {
             return problem;
@@ -117,12 +120,15 @@ impl<'s> Traffic<'s> {
     }
 
     /// Takes from the queue what can be sent now.
-    fn send_waiting(&mut self) -> Vec<(u64, Arc<Question>)> {
+    fn send_waiting(&mut self, now: Instant) -> Vec<(u64, Arc<Question>)> {
         let settings = &self.shared.settings;
         if self.had_room {
             // What waits could have been sent immediately: this process was late.
             let mut queue = self.shared.queue.lock();
-            let waited = queue.jobs.front().map(|job| job.asked_at.elapsed());
+            let waited = queue
+                .jobs
+                .front()
+                .map(|job| now.saturating_duration_since(job.asked_at));
             if let Some(waited) = waited.filter(|waited| *waited > PUNCTUAL) {
                 queue.extend(waited);
             }
@@ -132,7 +138,7 @@ impl<'s> Traffic<'s> {
         let mut on_time = on_time.count();
         while on_time < self.most {
             // Never so long that nothing would be sent and nothing learned.
-            let earliest = now() + self.expected.call.min(settings.deadline / 2);
+            let earliest = now + self.expected.call.min(settings.deadline / 2);
             let batches = {
                 let mut queue = self.shared.queue.lock();
                 queue.take(settings.is_cluster, earliest)
@@ -145,17 +151,17 @@ impl<'s> Traffic<'s> {
                 settings.stats.add(&settings.stats.calls);
                 let jobs = batch.jobs.len() as u64;
                 settings.stats.add_many(&settings.stats.steps, jobs);
-                sent.push(self.send(batch));
+                sent.push(self.send(batch, now));
             }
         }
         self.had_room = on_time < self.most;
         sent
     }
 
-    fn send(&mut self, batch: Batch) -> (u64, Arc<Question>) {
+    fn send(&mut self, batch: Batch, now: Instant) -> (u64, Arc<Question>) {
         self.sent += 1;
         let patience = (self.shared.settings.deadline, self.silence);
-        let flight = Flight::new(self.sent, batch, patience);
+        let flight = Flight::new(self.sent, batch, now, patience);
         let question = flight.question();
         self.flights.push(flight);
         (self.sent, question)
@@ -176,11 +182,11 @@ impl<'s> Traffic<'s> {
     }
 
     /// Fails what is late. A problem, if the connection is not to be used any more.
-    fn look(&mut self) -> Option<String> {
-        self.shared.queue.lock().expire();
+    fn look(&mut self, now: Instant) -> Option<String> {
+        self.shared.queue.lock().expire(now);
         let stats = &self.shared.settings.stats;
         for flight in &mut self.flights {
-            match flight.look() {
+            match flight.look(now) {
                 Found::Nothing => {}
                 Found::Late => {
                     self.failures += 1;
@@ -195,11 +201,11 @@ impl<'s> Traffic<'s> {
     }
 
     /// Hands out an answer. A problem, if the connection is not to be used any more.
-    fn land(&mut self, id: u64, answer: Result<Value, RedisError>) -> Option<String> {
+    fn land(&mut self, id: u64, answer: Result<Value, RedisError>, now: Instant) -> Option<String> {
         let settings = &self.shared.settings;
         let place = self.flights.iter().position(|flight| flight.id() == id)?;
         let flight = self.flights.swap_remove(place);
-        let (is_late, took) = (flight.is_late(), flight.took());
+        let (is_late, took) = (flight.is_late(), flight.took(now));
         match flight.land(answer) {
             End::Answered if is_late => None,
             End::Answered => {
