@@ -5,6 +5,7 @@ use tidegate_core::{Algorithm, Charge, Limit, Micros, Rate, Request, Scope, Stor
 
 use crate::RedisStore;
 use crate::keys::tag_of;
+use crate::plan::Plan;
 use crate::wire::Step;
 
 /// How much of Redis answers.
@@ -60,8 +61,11 @@ impl RedisStore {
             key: tag_of(slot),
             cost: 0,
         }];
-        let step = Step::peek(self.keys(), &Request::new(&charges));
+        let plan = Plan::new(self.keys(), &Request::new(&charges));
         let deadline = self.router().deadline();
-        self.router().step(step, deadline).await.map(drop)
+        self.router()
+            .step(Step::peek(&plan), deadline)
+            .await
+            .map(drop)
     }
 }

@@ -4,11 +4,10 @@
 //! and what was used is where local counters begin when Redis is away.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
+use crate::keys::StateName;
 use crate::monotonic::now;
-use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
@@ -22,13 +21,8 @@ pub(crate) const LONGEST_ACROSS_SLOTS: Duration = Duration::from_millis(20);
 const YOUNG: usize = 4_096;
 const PARTS: usize = 16;
 
-/// A name for a state that no two states share, as far as anybody can arrange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StateName(u64, u64);
-
 /// What is remembered. Bounded: the states that were heard of longest ago go first.
 pub(crate) struct Hints {
-    hashers: [RandomState; 2],
     parts: [Mutex<Part>; PARTS],
 }
 
@@ -62,19 +56,8 @@ struct Denial {
 impl Hints {
     pub(crate) fn new() -> Self {
         Self {
-            hashers: [RandomState::default(), RandomState::default()],
             parts: std::array::from_fn(|_| Mutex::default()),
         }
-    }
-
-    /// The name of the state with this key.
-    pub(crate) fn name(&self, key: &[u8]) -> StateName {
-        let [first, second] = self.hashers.each_ref().map(|hasher| {
-            let mut hasher = hasher.build_hasher();
-            hasher.write(key);
-            hasher.finish()
-        });
-        StateName(first, second)
     }
 
     /// The denial that a charge of `cost` would meet, if one is remembered.
@@ -221,14 +204,19 @@ impl Hints {
     }
 
     fn part(&self, name: StateName) -> &Mutex<Part> {
-        &self.parts[usize::try_from(name.0 % PARTS as u64).unwrap_or(0)]
+        &self.parts[usize::try_from(name.spread() % PARTS as u64).unwrap_or(0)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{Keys, Secret, SecretFrom};
     use tidegate_core::{Algorithm, Rate};
+
+    fn keys() -> Keys {
+        Keys::new(None, Secret::new(SecretFrom::Public))
+    }
 
     fn limit(algorithm: Algorithm) -> Limit {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()
@@ -250,10 +238,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_denial_serves_costs_as_large_until_it_ends() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
-        let name = hints.name(b"key");
+        let keys = keys();
+        let name = keys.name(b"key");
         hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
-        assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
+        assert_eq!(hints.denied(keys.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
         assert_eq!(hints.denied(name, &more, 3), None, "another limit");
         let longer: Limit = "10/hour".parse().unwrap();
@@ -281,7 +270,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_used_is_told_once_and_fades() {
         let hints = Hints::new();
-        let name = hints.name(b"key");
+        let name = keys().name(b"key");
         let hear = |algorithm| {
             hints.heard(name, &limit(algorithm), 1, &denied(1), now(), LONGEST);
         };
@@ -300,8 +289,9 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
+        let keys = keys();
         for key in 0..PARTS * YOUNG * 5 {
-            let name = hints.name(&key.to_ne_bytes());
+            let name = keys.name(&key.to_ne_bytes());
             hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         }
         let kept: usize = hints

@@ -4,7 +4,9 @@
 mod slot;
 
 use std::fmt::Write;
+use std::hash::{BuildHasher as _, Hasher as _};
 
+use foldhash::quality::RandomState;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::algorithm::Form;
@@ -21,6 +23,18 @@ const LONGEST: usize = 64;
 pub(crate) struct Keys {
     prefix: Box<str>,
     secret: Secret,
+    hashers: [RandomState; 2],
+}
+
+/// A short name for a state within this process. Clients cannot make two states share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StateName(u64, u64);
+
+impl StateName {
+    /// A number that spreads states evenly.
+    pub(crate) fn spread(self) -> u64 {
+        self.0
+    }
 }
 
 /// The secret under which keys are hashed that must not be readable. The same on all instances that
@@ -71,7 +85,18 @@ impl Keys {
         Self {
             prefix: namespace::prefix(namespace).into(),
             secret,
+            hashers: [RandomState::default(), RandomState::default()],
         }
+    }
+
+    /// The short name of the state with this key.
+    pub(crate) fn name(&self, key: &[u8]) -> StateName {
+        let [first, second] = self.hashers.each_ref().map(|hasher| {
+            let mut hasher = hasher.build_hasher();
+            hasher.write(key);
+            hasher.finish()
+        });
+        StateName(first, second)
     }
 
     /// The state of one key under one limit: `tg:{<key>}:<scope>:<shape>`.

@@ -100,12 +100,12 @@ impl Router {
     /// Takes a step where its keys are. All of them share a slot.
     pub(crate) async fn step(
         &self,
-        step: Step,
+        step: impl Into<Arc<Step>>,
         deadline: Instant,
     ) -> Result<StepReply, StoreError> {
-        let slot = step.slot().unwrap_or(0);
-        let work = Work::Step(Arc::new(step));
-        match self.ask(slot, work, deadline).await? {
+        let step = step.into();
+        let slot = step.slot();
+        match self.ask(slot, Work::Step(step), deadline).await? {
             Reply::Step(reply) => Ok(reply),
             Reply::Command(_) => Err(unreadable("a step was answered like a command")),
         }

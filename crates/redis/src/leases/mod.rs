@@ -4,7 +4,7 @@ mod demand;
 mod pool;
 mod span;
 
-pub(crate) use pool::{AT_LEAST, Grant, Lease, Pool, Unused};
+pub(crate) use pool::{AT_LEAST, Grant, Lease, LeaseKind, Pool, Unused};
 pub(crate) use span::is_leasable;
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::hints::StateName;
+use crate::keys::StateName;
 
 /// How many pools there may be; states beyond that are asked for one by one.
 const MOST: usize = 65_536;
@@ -38,6 +38,12 @@ pub(crate) struct SharedPool {
 /// The right to fill a pool. When it is dropped, all that wait look into the pool again.
 pub(crate) struct Filling {
     shared: Arc<SharedPool>,
+}
+
+impl Filling {
+    pub(crate) fn shared(&self) -> Arc<SharedPool> {
+        Arc::clone(&self.shared)
+    }
 }
 
 impl Drop for Filling {

@@ -1,14 +1,20 @@
-//! A pool of units that were charged in advance, of one state.
+//! A pool of units of one state that were charged in advance: what it serves, what it asks Redis for, and
+//! how it takes in what is granted.
 
 use std::time::Duration;
 
-use super::demand::Demand;
-use super::span::Span;
-use crate::monotonic::now;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
+use super::demand::Demand;
+use super::span::Span;
+use crate::monotonic::now;
+use crate::plan::OwnedState;
+use crate::wire::{Leased, Want};
+
+/// How long the lease of a bucket lasts.
+const LEASE: Micros = Micros::SECOND;
 /// For how long a pool should last when it is filled.
 const LASTS: Duration = Duration::from_millis(100);
 /// How long a pool may lie idle before its units go back.
@@ -23,9 +29,7 @@ const MARGIN: Duration = Duration::from_millis(1);
 /// Units that were charged in advance, and how fast they go.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    scope: tidegate_core::Scope,
-    limit: Limit,
-    key: Box<str>,
+    state: OwnedState,
     lease: Option<Held>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
@@ -62,49 +66,63 @@ pub(crate) struct Lease {
     pub(crate) ends_at: Timestamp,
 }
 
-/// What Redis granted.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) lease: Lease,
-    /// How many units it added to what was left.
-    pub(crate) taken: u64,
-    /// How long it lasts from the instant of its decision.
-    pub(crate) lasts: Micros,
-    pub(crate) sent_at: Instant,
-    pub(crate) outcome: Outcome,
-    /// How many that were left of the lease before may belong to this one.
-    pub(crate) carried: u64,
-    /// Whether it is a bucket's, in which Redis itself carries over what was left.
-    pub(crate) is_bucket: bool,
+/// How the leases of a limit follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseKind {
+    /// Redis carries the units that are left of a lease over into the next one.
+    Bucket,
+    /// Units belong to a window or slot; those of one window are added up here.
+    Window,
 }
 
-/// What a pool would have to be filled with.
-#[derive(Debug)]
-pub(crate) struct Want {
-    /// Less is of no use.
+impl LeaseKind {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match limit.form() {
+            Form::Bucket(_) => Self::Bucket,
+            _ => Self::Window,
+        }
+    }
+
+    /// Whether units of `one` may be put back into `other`.
+    pub(crate) fn is_same(self, one: &Lease, other: &Lease) -> bool {
+        match self {
+            Self::Bucket => one.id == other.id,
+            Self::Window => one.ends_at == other.ends_at,
+        }
+    }
+}
+
+/// What a pool asks Redis for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Fewer units are of no use.
     pub(crate) least: u64,
-    /// What would be good to have.
-    pub(crate) most: u64,
-    /// The lease that is still running, and how much of it is used and left.
-    pub(crate) before: Option<(Lease, u64, u64)>,
+    pub(crate) want: Want,
+    /// The units left of the running lease.
+    pub(crate) left: u64,
+}
+
+/// What Redis answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant {
+    pub(crate) leased: Leased,
+    /// The time of Redis when it decided.
+    pub(crate) now: Timestamp,
+    pub(crate) sent_at: Instant,
 }
 
 /// Units that go back.
 #[derive(Debug)]
 pub(crate) struct Unused {
-    pub(crate) scope: tidegate_core::Scope,
-    pub(crate) limit: Limit,
-    pub(crate) key: Box<str>,
+    pub(crate) state: OwnedState,
     pub(crate) lease: Lease,
     pub(crate) units: u64,
 }
 
 impl Pool {
-    pub(crate) fn new(scope: &tidegate_core::Scope, limit: &Limit, key: &str) -> Self {
+    pub(crate) fn new(state: OwnedState) -> Self {
         Self {
-            scope: scope.clone(),
-            limit: limit.clone(),
-            key: key.into(),
+            state,
             lease: None,
             batch: 1,
             demand: Demand::new(now()),
@@ -113,6 +131,10 @@ impl Pool {
             returning: None,
             rests: None,
         }
+    }
+
+    pub(crate) fn state(&self) -> &OwnedState {
+        &self.state
     }
 
     /// Counts a request, whether or not it is served.
@@ -145,7 +167,7 @@ impl Pool {
         is_usable: impl FnOnce(&Held) -> bool,
     ) -> Option<(Outcome, Lease)> {
         // What was taken under other numbers does not speak for these.
-        if *limit != self.limit {
+        if *limit != self.state.limit {
             return None;
         }
         let held = self.lease.as_mut().filter(|held| is_usable(held))?;
@@ -169,14 +191,14 @@ impl Pool {
     /// could be lost.
     pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
         let units = AT_LEAST.saturating_mul(instances);
-        let (capacity, whole, longest) = match self.limit.form() {
+        let (capacity, whole, longest) = match self.state.limit.form() {
             Form::Bucket(bucket) => (bucket.burst(), bucket.to_full(), LASTS),
             Form::SlidingCounter(counter) => {
                 // What has not been taken at the window's end is lost.
                 let window = Duration::from(counter.window());
                 let left = self.left(sent_at).unwrap_or_default();
                 let longest = (left / 4).max(window / 128).min(LASTS);
-                (self.limit.capacity(), counter.window(), longest)
+                (self.state.limit.capacity(), counter.window(), longest)
             }
             // All of a window or slot comes back at once, and denials are remembered until then.
             Form::FixedWindow(_)
@@ -193,7 +215,7 @@ impl Pool {
 
     /// The answer while it rests: denied until then.
     pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
-        let (until, outcome) = self.rests.filter(|_| *limit == self.limit)?;
+        let (until, outcome) = self.rests.filter(|_| *limit == self.state.limit)?;
         let wait = until.checked_duration_since(now())?;
         let wait = Micros::from(wait);
         (!wait.is_zero()).then_some(Outcome {
@@ -207,11 +229,11 @@ impl Pool {
 
     /// Goes over to another limit of the same state; what was taken under the one before goes back.
     pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
-        if *limit == self.limit {
+        if *limit == self.state.limit {
             return None;
         }
         let unused = self.empty();
-        self.limit = limit.clone();
+        self.state.limit = limit.clone();
         self.batch = 1;
         self.rests = None;
         unused
@@ -235,13 +257,13 @@ impl Pool {
 
     /// How much is left of the present window or slot; none if that is unknown.
     fn left(&self, now: Instant) -> Option<Duration> {
-        Span::of(&self.limit)?.left(self.boundary?, now)
+        Span::of(&self.state.limit)?.left(self.boundary?, now)
     }
 
     /// How much of what is taken now will be used before its end, if demand goes on as before. What is taken
     /// for more goes back so late that others cannot use all of it.
     fn usable(&self, now: Instant) -> u64 {
-        let Some(span) = Span::of(&self.limit) else {
+        let Some(span) = Span::of(&self.state.limit) else {
             return u64::MAX;
         };
         let Some(left) = self.left(now) else {
@@ -255,66 +277,103 @@ impl Pool {
         surely.max(until_end.saturating_sub(until_end.isqrt()))
     }
 
-    /// What is missing to serve `cost`; no more than `share`, if less is enough. All together wait for
-    /// `waiting`.
-    pub(crate) fn wants(&self, cost: u64, waiting: u64, share: u64) -> Want {
+    /// What to ask Redis for to serve `cost`: no more than `share`, if less is enough. All requests that wait
+    /// for it want `waiting` together.
+    pub(crate) fn ask(&self, cost: u64, waiting: u64, share: u64) -> Ask {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
-        let least = cost.saturating_sub(left).max(1);
-        Want {
-            least,
-            most: self
-                .batch
-                .min(self.usable(now))
-                .max(waiting)
-                .min(share)
-                .max(least),
-            before: held.map(|held| {
-                let used = held.granted.saturating_sub(held.units);
-                (held.lease, used, held.units)
-            }),
+        let missing = cost.saturating_sub(left).max(1);
+        let most = self.batch.min(self.usable(now)).max(waiting);
+        let most = most.min(share).max(missing);
+        let (least, units, previous) = match LeaseKind::of(&self.state.limit) {
+            LeaseKind::Bucket => {
+                let used = |held: &Held| held.granted.saturating_sub(held.units);
+                let previous = held.map(|held| (held.lease.id, used(held)));
+                (cost, most.saturating_add(left), previous)
+            }
+            LeaseKind::Window => (missing, most, None),
+        };
+        let want = Want {
+            id: LeaseId::random(),
+            units,
+            lasts: LEASE,
+            previous,
+        };
+        Ask { least, want, left }
+    }
+
+    /// Takes in the answer of Redis to `ask`. If it was asked under another limit than the pool's by now, the
+    /// units are lost until their lease ends.
+    pub(crate) fn granted(&mut self, limit: &Limit, ask: &Ask, grant: &Grant, instances: u64) {
+        if *limit != self.state.limit {
+            return;
+        }
+        let leased = &grant.leased;
+        if leased.units > 0 {
+            self.learn_batch();
+            self.fill(ask, grant);
+        }
+        if leased.units < ask.want.units && leased.outcome.retry != Retry::Never {
+            self.rest(&leased.outcome, grant.sent_at, instances);
         }
     }
 
-    /// Takes in what was granted, and learns how fast it goes.
-    pub(crate) fn fill(&mut self, limit: &Limit, grant: &Grant) {
-        let now = now();
-        if *limit != self.limit {
-            // It has gone over to another limit meanwhile: what was granted is lost until it ends.
-            return;
-        }
+    /// Asks for more next time if the last lease was soon used up, and for less if it was not.
+    fn learn_batch(&mut self) {
         if let Some(held) = &self.lease {
-            let lasted = now.saturating_duration_since(held.filled_at);
+            let lasted = now().saturating_duration_since(held.filled_at);
             if lasted < LASTS {
                 self.batch = self.batch.saturating_mul(2);
             } else if lasted > LASTS * 2 {
                 self.batch = (self.batch / 2).max(1);
             }
         }
-        self.batch = self.batch.min(self.limit.capacity());
-        // What was left belongs to the new lease if Redis put it there, or if both are of one window. Some
-        // of it may have gone since the question was sent.
-        let left = match &self.lease {
-            Some(held) if grant.is_bucket || held.lease.ends_at == grant.lease.ends_at => {
-                held.units.min(grant.carried)
+        self.batch = self.batch.min(self.state.limit.capacity());
+    }
+
+    fn fill(&mut self, ask: &Ask, grant: &Grant) {
+        let Leased {
+            mut outcome,
+            units,
+            ends_at,
+        } = grant.leased;
+        let lease = Lease {
+            id: ask.want.id,
+            charged_at: outcome.at,
+            ends_at,
+        };
+        // Some of what was left may have gone since Redis was asked.
+        let held = self.lease.as_ref();
+        let still_left = held.map_or(0, |held| held.units.min(ask.left));
+        let (carried, left, taken) = match LeaseKind::of(&self.state.limit) {
+            LeaseKind::Bucket => {
+                let carried = ask.left.min(units);
+                (carried, still_left.min(carried), units - carried)
             }
-            _ => 0,
+            LeaseKind::Window if held.is_some_and(|held| held.lease.ends_at == ends_at) => {
+                let carried = if still_left > 0 { ask.left } else { 0 };
+                (carried, still_left, units)
+            }
+            LeaseKind::Window => (0, 0, units),
         };
-        let carried = if left > 0 || grant.is_bucket {
-            grant.carried
-        } else {
-            0
-        };
-        let lasts = Duration::from(grant.lasts);
+        if !outcome.allowed {
+            // The units left here are part of what Redis says remains.
+            let here = match LeaseKind::of(&self.state.limit) {
+                LeaseKind::Bucket => carried,
+                LeaseKind::Window => ask.left,
+            };
+            outcome.remaining = outcome.remaining.saturating_sub(here);
+        }
+        let lasts = Duration::from(ends_at.since(grant.now));
         self.boundary = Some(grant.sent_at + lasts);
         self.lease = Some(Held {
-            lease: grant.lease,
-            granted: carried.saturating_add(grant.taken),
-            units: left.saturating_add(grant.taken),
-            filled_at: now,
+            lease,
+            granted: carried.saturating_add(taken),
+            units: left.saturating_add(taken),
+            filled_at: now(),
             ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),
-            outcome: grant.outcome,
+            outcome,
         });
     }
 
@@ -323,9 +382,7 @@ impl Pool {
         let held = self.lease.take()?;
         let is_worth = held.units > 0 && now() < held.ends_at;
         is_worth.then(|| Unused {
-            scope: self.scope.clone(),
-            limit: self.limit.clone(),
-            key: self.key.clone(),
+            state: self.state.clone(),
             lease: held.lease,
             units: held.units,
         })
@@ -339,7 +396,7 @@ impl Pool {
 
     /// When the units should go back that are left of a lease by then. Said once for each end.
     pub(crate) fn arrange_return(&mut self) -> Option<Instant> {
-        let (held, span) = (self.lease.as_ref()?, Span::of(&self.limit)?);
+        let (held, span) = (self.lease.as_ref()?, Span::of(&self.state.limit)?);
         let is_arranged = self.returning.replace(held.lease.ends_at) == Some(held.lease.ends_at);
         let at = held.ends_at.checked_sub(span.before_end())?;
         (!is_arranged).then_some(at)
@@ -348,7 +405,7 @@ impl Pool {
     /// Whether its units should go back: nobody takes them, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();
-        let before_end = Span::of(&self.limit).map_or(Duration::ZERO, Span::before_end);
+        let before_end = Span::of(&self.state.limit).map_or(Duration::ZERO, Span::before_end);
         self.lease.as_ref().is_some_and(|held| {
             let ends_soon = now + before_end >= held.ends_at && now < held.ends_at;
             held.units > 0 && (now >= self.used_at + IDLE || ends_soon)

@@ -79,7 +79,7 @@ pub(super) fn take(
                 continue;
             }
         };
-        let slot = if is_cluster { step.slot() } else { Some(0) };
+        let slot = Some(if is_cluster { step.slot() } else { 0 });
         let fits = |batch: &Batch| match &batch.question {
             Question::Steps { is_asking: is, .. } => *is == is_asking,
             Question::Command { .. } => false,

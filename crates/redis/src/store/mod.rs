@@ -17,11 +17,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::damage::{Damage, Damages};
-use crate::hints::{Hints, StateName};
+use crate::hints::Hints;
 use crate::instances::{self, Instances, KnownInstances};
 use crate::keys::{Keys, Secret, SecretFrom};
 use crate::leases::{Pools, is_leasable};
 use crate::monotonic::now;
+use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
 use crate::rules::RuleNames;
 use crate::script::SHA1;
@@ -61,21 +62,6 @@ impl Drop for Chores {
         for chore in &self.0 {
             chore.abort();
         }
-    }
-}
-
-/// A charge and where its state is.
-struct Placed<'a> {
-    charge: Charge<'a>,
-    name: StateName,
-    slot: u16,
-    /// What all charges of the request on this state take together.
-    cost: u64,
-}
-
-impl Placed<'_> {
-    fn again(&self) -> Self {
-        Self { ..*self }
     }
 }
 
@@ -182,19 +168,19 @@ impl RedisStore {
 
     async fn charge_watched(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let (placed, deadline) = (inner.placed(request.charges), inner.router.deadline());
-        // A request with a time of its own is a replay: nothing that is remembered speaks for it.
-        if request.at.is_some() {
-            return inner.charge_exact(request, &placed, deadline).await;
+        let (plan, deadline) = (inner.plan(request), inner.router.deadline());
+        // A request with a time of its own is a replay: nothing that is remembered holds for it.
+        if plan.at.is_some() {
+            return inner.charge_exact(&plan, deadline).await;
         }
-        if let Some(outcomes) = inner.remembered_denial(&placed) {
+        if let Some(outcomes) = inner.remembered_denial(&plan) {
             inner.stats.add(&inner.stats.remembered_denials);
             return Ok(outcomes);
         }
-        if placed.iter().any(|placed| inner.is_leased(placed)) {
-            return inner.charge_leased(request, &placed, deadline).await;
+        if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+            return inner.charge_leased(&plan, deadline).await;
         }
-        inner.charge_exact(request, &placed, deadline).await
+        inner.charge_exact(&plan, deadline).await
     }
 
     pub(crate) fn router(&self) -> &Router {
@@ -211,52 +197,32 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Whether a charge is served from units that are taken in advance.
-    fn is_leased(&self, placed: &Placed<'_>) -> bool {
-        let instances = || self.instances.present().unwrap_or(1);
-        placed.charge.scope.is_leased() && is_leasable(placed.charge.limit, instances())
+    fn plan<'a>(&self, request: &Request<'a>) -> Plan<'a> {
+        Plan::new(&self.keys, request)
     }
 
-    /// Where the states of these charges are, and what each takes in all.
-    fn placed<'a>(&self, charges: &[Charge<'a>]) -> smallvec::SmallVec<[Placed<'a>; 4]> {
-        let mut placed: smallvec::SmallVec<[Placed<'a>; 4]> = charges
-            .iter()
-            .map(|charge| {
-                let key = self.keys.state(charge.scope, charge.limit, charge.key);
-                Placed {
-                    charge: *charge,
-                    name: self.hints.name(key.as_bytes()),
-                    slot: crate::keys::slot_of(&key),
-                    cost: charge.cost,
-                }
-            })
-            .collect();
-        for index in 0..placed.len() {
-            let name = placed[index].name;
-            let same = placed.iter().filter(|other| other.name == name);
-            let cost = same.fold(0_u64, |sum, other| sum.saturating_add(other.charge.cost));
-            placed[index].cost = cost;
-        }
-        placed
+    /// Whether a charge is served from units that are taken in advance.
+    fn is_leased(&self, planned: &PlannedCharge<'_>) -> bool {
+        let instances = || self.instances.present().unwrap_or(1);
+        planned.charge.scope.is_leased() && is_leasable(planned.charge.limit, instances())
     }
 }
 
 impl Store for RedisStore {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let unknown = inner.watch_lease(request);
+        let unresolved = inner.watch_permits(request);
         let answer = self.charge_watched(request).await;
-        // Nobody will release a place of which nobody knows whether it was taken.
+        // The caller does not release permits of a request that failed, though they may have been taken.
         if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
-            unknown.resolved();
+            unresolved.resolve();
         }
         answer
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let placed = self.inner.placed(request.charges);
         let deadline = self.inner.router.deadline();
-        self.inner.peek(request, &placed, deadline).await
+        self.inner.peek(&self.inner.plan(request), deadline).await
     }
 
     async fn give_back(
@@ -264,17 +230,23 @@ impl Store for RedisStore {
         request: &Request<'_>,
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
-        let placed = self.inner.placed(request.charges);
-        self.inner.give_back(request, &placed, outcomes).await
+        let plan = self.inner.plan(request);
+        self.inner.give_back(&plan, outcomes).await
     }
 
     async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let placed = self.inner.placed(request.charges);
-        self.inner.settle(request, &placed).await
+        self.inner.settle(&self.inner.plan(request)).await
     }
 
     async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.inner.forget(scope, limit, key).await
+        let charges = [Charge {
+            scope,
+            limit,
+            key,
+            cost: 0,
+        }];
+        let plan = self.inner.plan(&Request::new(&charges));
+        self.inner.forget(&plan.charges[0]).await
     }
 
     async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
@@ -298,8 +270,9 @@ impl Store for RedisStore {
     }
 
     fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
-        let placed = self.inner.placed(std::slice::from_ref(charge));
-        self.inner.hints.take_used(placed.first()?.name)
+        let charges = std::slice::from_ref(charge);
+        let plan = self.inner.plan(&Request::new(charges));
+        self.inner.hints.take_used(plan.charges.first()?.name)
     }
 
     fn rules_changed(&self) {

@@ -142,7 +142,7 @@ impl Step {
             (Some(register), _) => {
                 command.arg("registered").arg(register.there.len());
                 for (key, ttl) in &register.there {
-                    command.arg(key).arg(ttl.get());
+                    command.arg(&**key).arg(ttl.get());
                 }
             }
             (None, Some(_)) => {

@@ -19,6 +19,16 @@ fn keys() -> Keys {
     Keys::new(None, Secret::new(SecretFrom::Public))
 }
 
+fn plan<'a>(request: &Request<'a>) -> Plan<'a> {
+    Plan::new(&keys(), request)
+}
+
+/// A plan of one charge.
+fn plan_at<'a>(charge: &'a Charge<'a>, at: Option<Timestamp>) -> Plan<'a> {
+    let request = Request::new(std::slice::from_ref(charge));
+    plan(&Request { at, ..request })
+}
+
 fn charging<'a>(scope: &'a Scope, limit: &'a Limit, key: &'a str, cost: u64) -> Charge<'a> {
     Charge {
         scope,

@@ -28,7 +28,7 @@ fn a_key_of_another_type_fails_its_own_step_only() {
         let both = [good[0], bad[0]];
         let lease = LeaseId::from_u128(7);
         let steps = [&good[..], &bad[..], &both[..], &good[..]]
-            .map(|charges| Step::charge(&keys(), &Request::new(charges).under(lease)));
+            .map(|charges| Step::charge(&keys(), &plan(&Request::new(charges).under(lease))));
         let answers = server.run(&steps.each_ref());
         assert_eq!(
             [0, 1, 2, 3].map(|index| code(&answers[index])),
@@ -73,12 +73,14 @@ fn an_unreadable_value_fails_its_own_step_only() {
         let other = [charging(&scope, &limit, "other", 1)];
         for text in texts {
             let () = server.say(&["SET", &keys().state(&scope, &limit, "key"), text]);
-            let bad = Step::charge(&keys(), &Request::new(&charges));
-            let good = Step::charge(&keys(), &Request::new(&other[..]));
+            let bad = Step::charge(&keys(), &plan(&Request::new(&charges)));
+            let good = Step::charge(&keys(), &plan(&Request::new(&other[..])));
             let answers = server.run(&[&bad, &good]);
             assert_eq!(code(&answers[0]), "UNREADABLE", "{text}");
             assert_eq!(code(&answers[1]), "none");
-            let forget = Step::forget(&keys(), &scope, &limit, "other");
+            let forget = Step::forget(
+                &plan(&Request::new(&[charging(&scope, &limit, "other", 0)])).charges[0],
+            );
             assert_eq!(server.ask(&forget), Ok(Answer::Done));
         }
     }
@@ -93,7 +95,7 @@ fn an_unreadable_value_fails_its_own_step_only() {
         let charges = [charging(&scope, &limit, "key", 1)];
         let step = Step::charge(
             &keys(),
-            &Request::new(&charges).under(LeaseId::from_u128(1)),
+            &plan(&Request::new(&charges).under(LeaseId::from_u128(1))),
         );
         assert_eq!(code(&server.ask(&step)), "UNREADABLE");
     }
@@ -105,8 +107,8 @@ fn what_redis_says_to_the_first_write_is_told() {
     let scope = Scope::new("memory");
     let limit = limit("5/hour");
     let charges = [charging(&scope, &limit, "key", 1)];
-    let charge = Step::charge(&keys(), &Request::new(&charges));
-    let peek = Step::peek(&keys(), &Request::new(&charges));
+    let charge = Step::charge(&keys(), &plan(&Request::new(&charges)));
+    let peek = Step::peek(&plan(&Request::new(&charges)));
     let () = server.say(&["CONFIG", "SET", "maxmemory", "1"]);
     let answers = server.run(&[&charge, &peek]);
     assert_eq!((code(&answers[0]), code(&answers[1])), ("OOM", "none"));
@@ -135,7 +137,7 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
             lasts: Micros::SECOND,
             previous: None,
         };
-        let answer = server.ask(&Step::lease(&keys(), &charge, want, None));
+        let answer = server.ask(&Step::lease(&plan_at(&charge, None), want));
         assert_eq!(code(&answer), "UNLEASABLE");
         let kept: u64 = server.say(&["DBSIZE"]);
         assert_eq!(kept, 0);
@@ -184,11 +186,11 @@ fn numbers_that_no_state_has_are_refused() {
             }
             let () = server.say(&["HSET", &key, field, number]);
             let charges = [charging(&scope, limit, "key", 1)];
-            let charge = Step::charge(&keys(), &Request::new(&charges).under(lease));
+            let charge = Step::charge(&keys(), &plan(&Request::new(&charges).under(lease)));
             let answers = server.run(&[&charge, &charge]);
             assert_eq!(code(&answers[0]), expected, "{field} {number}");
             assert_eq!(code(&answers[1]), expected, "nothing was changed");
-            let healed = server.ask(&Step::heal(&keys(), &charges));
+            let healed = server.ask(&Step::heal(&plan(&Request::new(&charges))));
             let repairs = expected == "NEGATIVE";
             let found = if repairs {
                 Finding::Negative
@@ -216,14 +218,14 @@ fn numbers_that_no_state_has_are_refused() {
         let () = server.say(&["FLUSHALL"]);
         let () = server.say(&["HSET", &name(&slots), field, "1"]);
         let charges = [charging(&scope, &slots, "key", 1)];
-        let charge = Step::charge(&keys(), &Request::new(&charges));
+        let charge = Step::charge(&keys(), &plan(&Request::new(&charges)));
         assert_eq!(code(&server.ask(&charge)), expected, "{field}");
     }
     for score in ["-5", "1.5", "inf", "-inf"] {
         let () = server.say(&["FLUSHALL"]);
         let () = server.say(&["ZADD", &name(&log), score, "0000000000000003:3"]);
         let charges = [charging(&scope, &log, "key", 1)];
-        let charge = Step::charge(&keys(), &Request::new(&charges));
+        let charge = Step::charge(&keys(), &plan(&Request::new(&charges)));
         assert_eq!(code(&server.ask(&charge)), "UNREADABLE", "{score}");
     }
 }
@@ -235,14 +237,14 @@ fn a_lie_about_places_is_added_up_again() {
     for lease in 1..=2 {
         let charges = [charging(&scope, &limit, "key", 3)];
         let request = Request::new(&charges).under(LeaseId::from_u128(lease));
-        outcomes(server.ask(&Step::charge(&keys(), &request)));
+        outcomes(server.ask(&Step::charge(&keys(), &plan(&request))));
     }
     let companion = Keys::companion(&keys().state(&scope, &limit, "key"));
     let () = server.say(&["HSET", &companion, "held", "0"]);
     let charges = [charging(&scope, &limit, "key", 1)];
-    let peek = Step::peek(&keys(), &Request::new(&charges));
+    let peek = Step::peek(&plan(&Request::new(&charges)));
     assert_eq!(code(&server.ask(&peek)), "NEGATIVE");
-    let healed = server.ask(&Step::heal(&keys(), &charges));
+    let healed = server.ask(&Step::heal(&plan(&Request::new(&charges))));
     assert_eq!(healed, Ok(Answer::Healed(vec![Finding::Negative])));
     assert_eq!(outcomes(server.ask(&peek))[0].remaining, 3);
 }
@@ -254,7 +256,7 @@ fn only_keys_of_a_type_that_no_version_uses_are_removed() {
     for limit in limits_of(5) {
         let name = keys().state(&scope, &limit, "key");
         let charges = [charging(&scope, &limit, "key", 1)];
-        let heal = Step::heal(&keys(), &charges);
+        let heal = Step::heal(&plan(&Request::new(&charges)));
         let plants: [&[&str]; 5] = [
             &["SET", &name, "text"],
             &["HSET", &name, "field", "text"],

@@ -128,13 +128,10 @@ impl Timeline {
         }
         let op = self.random.0 % 10;
         let (step, outcomes) = match op {
-            0 => (Step::peek(&keys(), &request), self.memory.peek(&request)),
-            1 => (
-                Step::settle(&keys(), &request),
-                self.memory.settle(&request),
-            ),
+            0 => (Step::peek(&plan(&request)), self.memory.peek(&request)),
+            1 => (Step::settle(&plan(&request)), self.memory.settle(&request)),
             _ => (
-                Step::charge(&keys(), &request),
+                Step::charge(&keys(), &plan(&request)),
                 self.memory.charge(&request),
             ),
         };
@@ -158,8 +155,8 @@ impl Timeline {
         let charges = self.charges(&taken.charges);
         let request = Request::new(&charges).at(now).under(taken.lease);
         self.memory.give_back(&request, &taken.outcomes);
-        let step = Step::give_back(&keys(), &request, &taken.outcomes)
-            .unwrap_or_else(|| Step::peek(&keys(), &Request::new(&[])));
+        let step = Step::give_back(&keys(), &plan(&request), &taken.outcomes)
+            .unwrap_or_else(|| Step::peek(&plan(&Request::new(&[]))));
         let case = format!("{step:?}");
         let wanted = None;
         Turn { step, wanted, case }
