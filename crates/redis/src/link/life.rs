@@ -22,7 +22,7 @@ struct Ending<'s>(&'s Shared);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.fall("the link was closed".to_owned());
+        self.0.mark_down("the link was closed".to_owned());
     }
 }
 
@@ -33,10 +33,10 @@ pub(super) async fn live(shared: Arc<Shared>) {
     loop {
         match connect(&shared).await {
             Ok(connected) => {
-                shared.rise();
+                shared.mark_up();
                 let risen = now();
                 let problem = serve(&shared, connected).await;
-                shared.fall(problem.clone());
+                shared.mark_down(problem.clone());
                 shared.settings.stats.add(&shared.settings.stats.falls);
                 tracing::warn!(server = %name(&shared), problem, "Redis does not answer; going on without it");
                 // What worked for a while is tried again at once.
@@ -49,7 +49,7 @@ pub(super) async fn live(shared: Arc<Shared>) {
                 if is_new {
                     tracing::warn!(server = %name(&shared), problem, "Redis cannot be used");
                 }
-                shared.fall(problem);
+                shared.mark_down(problem);
             }
         }
         tokio::select! {

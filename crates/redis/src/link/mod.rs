@@ -8,8 +8,9 @@
 //! long it did not run itself: a stall of this process is not a failure of the server.
 
 mod batch;
-mod flight;
+mod health;
 mod life;
+mod sent;
 mod serve;
 
 use std::collections::VecDeque;
@@ -37,6 +38,9 @@ pub(crate) const BATCH: usize = 64;
 
 /// What is said of a server before the first attempt has ended.
 pub(crate) const NOT_YET: &str = "it has not been reached yet";
+
+/// How long a server may be silent while it is asked.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// How long after the last question a link counts as used.
 const IN_USE: Duration = Duration::from_secs(5);
@@ -237,13 +241,13 @@ impl Shared {
     }
 
     /// From now on jobs are sent.
-    fn rise(&self) {
+    fn mark_up(&self) {
         let _queue = self.queue.lock();
         self.is_up.store(true, Ordering::Release);
     }
 
     /// From now on jobs fail at once, and those that wait with them.
-    fn fall(&self, problem: String) {
+    fn mark_down(&self, problem: String) {
         *self.problem.lock() = problem;
         self.is_up.store(false, Ordering::Release);
         *self.connected_to.lock() = None;

@@ -1,5 +1,6 @@
 //! A connection in use: sends what gathers in the queue, hands out what is answered, and says what is late.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,23 +12,20 @@ use redis::{RedisError, Value};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Question};
-use super::flight::{End, Flight, Found, ask};
-use super::{BATCH, Shared, batch};
+use super::health::{BatchResult, CallTime, LinkHealth};
+use super::sent::{Flight, ask};
+use super::{SILENCE, Shared, batch};
 use crate::dial::Connected;
-use crate::monotonic::{A_MOMENT, PUNCTUAL, now};
+use crate::monotonic::{PUNCTUAL, now};
 
 /// How many calls are under way at once: enough to keep the server busy, few enough that steps gather.
 const FLIGHTS: usize = 2;
 /// The same where each slot has a call of its own.
 const FLIGHTS_IN_CLUSTER: usize = 64;
-/// How many calls may fail with none that succeeds between them.
-const FAILURES: u32 = 5;
 /// How long a connection may lie idle before it is tried.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long a server may be silent while it is asked.
-const SILENCE: Duration = Duration::from_millis(100);
 
-/// Serves until something is wrong; tells what.
+/// Serves until the connection is no longer to be used. Returns the reason.
 pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
     let mut traffic = Traffic::new(shared);
     let mut answering = FuturesUnordered::new();
@@ -51,34 +49,34 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
         at = now();
         let late = at.checked_duration_since(due);
         if let (Some(late), true) = (late, waiting.is_some())
-            && let Some(again) = traffic.grace.after_stall(late)
+            && let Some(again) = traffic.health.after_stall(late)
         {
             traffic.extend(late + again);
             if answer.is_none() {
                 continue;
             }
         }
-        let problem = match (answer, late) {
-            (Some((id, answer)), _) => traffic.land(id, answer, at),
-            // A connection that nobody uses would not notice its end.
+        let verdict = match (answer, late) {
+            (Some((id, answer)), _) => traffic.complete(id, answer, at),
+            // A connection that is not used would not notice its end.
             (None, Some(_)) if waiting.is_none() => {
                 let (id, question) = traffic.send(batch::ping(), at);
                 answering.push(ask(id, connected.connection.clone(), question));
-                None
+                ControlFlow::Continue(())
             }
             // Whatever has arrived is read before anything counts as late.
             (None, Some(late)) if connected.arrivals.are_waiting() => {
-                match traffic.grace.for_reading() {
+                match traffic.health.for_reading() {
                     Some(again) => {
                         traffic.extend(late + again);
-                        None
+                        ControlFlow::Continue(())
                     }
                     None => traffic.look(at),
                 }
             }
             (None, _) => traffic.look(at),
         };
-        if let Some(problem) = problem {
+        if let ControlFlow::Break(problem) = verdict {
             return problem;
         }
     }
@@ -92,9 +90,8 @@ struct Traffic<'s> {
     most: usize,
     silence: Duration,
     sent: u64,
-    failures: u32,
-    expected: Expected,
-    grace: Grace,
+    health: LinkHealth,
+    call_time: CallTime,
     /// Whether a job that came since the last look could have been sent immediately.
     had_room: bool,
 }
@@ -112,9 +109,8 @@ impl<'s> Traffic<'s> {
             },
             silence: SILENCE.max(settings.deadline),
             sent: 0,
-            failures: 0,
-            expected: Expected::default(),
-            grace: Grace::new(settings.deadline),
+            health: LinkHealth::new(settings.deadline),
+            call_time: CallTime::default(),
             had_room: true,
         }
     }
@@ -137,8 +133,7 @@ impl<'s> Traffic<'s> {
         let on_time = self.flights.iter().filter(|flight| !flight.is_late());
         let mut on_time = on_time.count();
         while on_time < self.most {
-            // Never so long that nothing would be sent and nothing learned.
-            let earliest = now + self.expected.call.min(settings.deadline / 2);
+            let earliest = now + self.call_time.expected(settings.deadline);
             let batches = {
                 let mut queue = self.shared.queue.lock();
                 queue.take(settings.is_cluster, earliest)
@@ -181,106 +176,50 @@ impl<'s> Traffic<'s> {
         }
     }
 
-    /// Fails what is late. A problem, if the connection is not to be used any more.
-    fn look(&mut self, now: Instant) -> Option<String> {
+    /// Fails what is late. Breaks with the reason if the connection is no longer to be used.
+    fn look(&mut self, now: Instant) -> ControlFlow<String> {
         self.shared.queue.lock().expire(now);
-        let stats = &self.shared.settings.stats;
-        for flight in &mut self.flights {
-            match flight.look(now) {
-                Found::Nothing => {}
-                Found::Late => {
-                    self.failures += 1;
-                    stats.add(&stats.failures);
-                }
-                Found::Silent => return Some(format!("it was silent for {:?}", self.silence)),
+        let mut verdict = ControlFlow::Continue(());
+        for index in 0..self.flights.len() {
+            if let Some(result) = self.flights[index].look(now) {
+                let observed = self.observe(result);
+                verdict = if verdict.is_break() {
+                    verdict
+                } else {
+                    observed
+                };
             }
         }
-        let failures = self.failures;
-        (failures >= FAILURES)
-            .then(|| format!("{failures} calls in a row were not answered in time"))
+        verdict
     }
 
-    /// Hands out an answer. A problem, if the connection is not to be used any more.
-    fn land(&mut self, id: u64, answer: Result<Value, RedisError>, now: Instant) -> Option<String> {
-        let settings = &self.shared.settings;
-        let place = self.flights.iter().position(|flight| flight.id() == id)?;
-        let flight = self.flights.swap_remove(place);
-        let (is_late, took) = (flight.is_late(), flight.took(now));
-        match flight.land(answer) {
-            End::Answered if is_late => None,
-            End::Answered => {
-                self.failures = 0;
-                self.grace = Grace::new(settings.deadline);
-                self.expected.learn(took);
-                let room = self.expected.room(settings.deadline, self.most);
-                self.shared.room.store(room, Ordering::Relaxed);
-                None
-            }
-            End::Refused(problem) => {
-                self.failures += 1;
-                settings.stats.add(&settings.stats.failures);
-                (self.failures >= FAILURES).then_some(problem)
-            }
-            End::ReadOnly => Some("it has become a replica".to_owned()),
-            End::Lost(problem) => Some(problem),
+    /// Hands out an answer. Breaks with the reason if the connection is no longer to be used.
+    fn complete(
+        &mut self,
+        id: u64,
+        answer: Result<Value, RedisError>,
+        now: Instant,
+    ) -> ControlFlow<String> {
+        let Some(index) = self.flights.iter().position(|flight| flight.id() == id) else {
+            return ControlFlow::Continue(());
+        };
+        let flight = self.flights.swap_remove(index);
+        let took = flight.took(now);
+        let result = flight.complete(answer);
+        if result == (BatchResult::Answered { is_late: false }) {
+            self.call_time.learn(took);
+            let deadline = self.shared.settings.deadline;
+            let room = self.call_time.room(deadline, self.most);
+            self.shared.room.store(room, Ordering::Relaxed);
         }
+        self.observe(result)
     }
-}
 
-/// The time that a server is given again after this process did not run, or has not read what has arrived.
-/// Bounded between two answers that are on time: a server that does not answer is found out on a busy
-/// machine, too.
-struct Grace {
-    deadline: Duration,
-    after_stalls: Duration,
-    for_reading: Duration,
-}
-
-impl Grace {
-    fn new(deadline: Duration) -> Self {
-        Self {
-            deadline,
-            after_stalls: deadline * 3,
-            for_reading: SILENCE,
+    fn observe(&mut self, result: BatchResult) -> ControlFlow<String> {
+        if matches!(result, BatchResult::Late | BatchResult::Refused(_)) {
+            let stats = &self.shared.settings.stats;
+            stats.add(&stats.failures);
         }
-    }
-
-    /// What is given after a stall: as much as this process is `late`, and no more than a whole deadline.
-    /// What was sent before a stall may not have been written, or the server was stalled with this process.
-    fn after_stall(&mut self, late: Duration) -> Option<Duration> {
-        let again = late.min(self.deadline);
-        (late > PUNCTUAL && spend(&mut self.after_stalls, again)).then_some(again)
-    }
-
-    /// A moment to read what has arrived, if any is left.
-    fn for_reading(&mut self) -> Option<Duration> {
-        spend(&mut self.for_reading, A_MOMENT).then_some(A_MOMENT)
-    }
-}
-
-fn spend(left: &mut Duration, time: Duration) -> bool {
-    let rest = left.checked_sub(time);
-    *left = rest.unwrap_or(*left);
-    rest.is_some()
-}
-
-/// How long calls take, as far as the latest of them tell.
-#[derive(Default)]
-struct Expected {
-    call: Duration,
-}
-
-impl Expected {
-    fn learn(&mut self, took: Duration) {
-        self.call = (self.call * 7 + took) / 8;
-    }
-
-    /// How many steps may wait so that the last of them is answered within `deadline`, if it takes as
-    /// long as it did of late.
-    fn room(&self, deadline: Duration, flights: usize) -> u64 {
-        let call = self.call.max(Duration::from_micros(20)).as_micros();
-        let rounds = (deadline.as_micros() / call).max(1);
-        let steps = rounds.saturating_mul(flights.min(8) as u128 * BATCH as u128);
-        u64::try_from(steps).unwrap_or(u64::MAX)
+        self.health.observe(result)
     }
 }

@@ -57,11 +57,11 @@ async fn link() -> Link {
         stats: Arc::default(),
         probe: Step::probe(&keys),
     }));
-    shared.rise();
+    shared.mark_up();
     let serving = Arc::clone(&shared);
     let task = tokio::spawn(async move {
         let problem = serve(&serving, connected).await;
-        serving.fall(problem);
+        serving.mark_down(problem);
     });
     Link { shared, task }
 }

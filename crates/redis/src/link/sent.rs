@@ -11,6 +11,7 @@ use redis::{RedisError, Value};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Question};
+use super::health::BatchResult;
 use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
 use crate::wire::{self, Step};
 
@@ -22,35 +23,14 @@ pub(super) struct Flight {
     sent_at: Instant,
     /// From when on it counts as a failure.
     late_at: Instant,
-    /// Until when an answer is waited for.
+    /// Until when an answer is waited for: for `silence` after it was sent.
     silent_at: Instant,
+    silence: Duration,
     is_late: bool,
     /// When it is to be looked at next.
     due: Instant,
     /// The time in which this process did not run.
     stalled: Duration,
-}
-
-/// What a look at a call found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    /// It has just become late.
-    Late,
-    /// The server has been silent for too long.
-    Silent,
-}
-
-/// What a call tells about the connection.
-pub(super) enum End {
-    /// It works.
-    Answered,
-    /// It works, and the server no longer takes writes.
-    ReadOnly,
-    /// It works, and the server does not do what it is asked.
-    Refused(String),
-    /// It does not work any more.
-    Lost(String),
 }
 
 impl Flight {
@@ -70,6 +50,7 @@ impl Flight {
             sent_at,
             late_at,
             silent_at: sent_at + silence,
+            silence,
             is_late: false,
             due: late_at,
             stalled: Duration::ZERO,
@@ -112,24 +93,24 @@ impl Flight {
         self.stalled += by;
     }
 
-    /// Tells those whose deadline has passed, and whether the call itself is late.
-    pub(super) fn look(&mut self, now: Instant) -> Found {
+    /// Fails the jobs whose deadline has passed. What that says about the server, if anything.
+    pub(super) fn look(&mut self, now: Instant) -> Option<BatchResult> {
         if now < self.due {
-            return Found::Nothing;
+            return None;
         }
         for job in self.jobs.iter_mut().filter(|job| job.deadline <= now) {
             job.answer(Err(CallError::Late));
         }
-        let found = if self.silent_at <= now {
-            Found::Silent
+        let result = if self.silent_at <= now {
+            Some(BatchResult::Silent(self.silence))
         } else if !self.is_late && self.late_at <= now {
             self.is_late = true;
-            Found::Late
+            Some(BatchResult::Late)
         } else {
-            Found::Nothing
+            None
         };
         self.due = self.next_due();
-        found
+        result
     }
 
     fn next_due(&self) -> Instant {
@@ -142,23 +123,24 @@ impl Flight {
         waiting.map(|job| job.deadline).fold(end, Instant::min)
     }
 
-    /// Answers the jobs, and tells what the answer says about the server.
-    pub(super) fn land(self, answer: Result<Value, RedisError>) -> End {
+    /// Answers the jobs. Returns what the answer says about the server.
+    pub(super) fn complete(self, answer: Result<Value, RedisError>) -> BatchResult {
         match answer {
             Ok(value) => self.hand_out(value),
             Err(error) => {
-                let end = end_of(&error, &self.question);
+                let result = self.result_of(&error);
                 let error = CallError::from(&error);
                 for mut job in self.jobs {
                     job.answer(Err(error.clone()));
                 }
-                end
+                result
             }
         }
     }
 
-    /// Hands the answers to those who asked, and tells what they say about the server.
-    fn hand_out(self, value: Value) -> End {
+    /// Gives each job its answer.
+    fn hand_out(self, value: Value) -> BatchResult {
+        let answered = self.answered();
         let steps = match &*self.question {
             Question::Command { .. } => {
                 let mut value = Some(value);
@@ -166,7 +148,7 @@ impl Flight {
                     let value = value.take().unwrap_or(Value::Nil);
                     job.answer(Ok(Reply::Command(value)));
                 }
-                return End::Answered;
+                return answered;
             }
             Question::Steps { steps, .. } => steps,
         };
@@ -178,7 +160,7 @@ impl Flight {
                     let error = CallError::Unreadable(error.to_string());
                     job.answer(Err(error));
                 }
-                return End::Answered;
+                return answered;
             }
         };
         let sent_at = self.sent_at;
@@ -208,25 +190,31 @@ impl Flight {
             job.answer(answer);
         }
         match refused {
-            _ if is_read_only => End::ReadOnly,
-            Some(problem) if !has_answer => End::Refused(problem),
-            _ => End::Answered,
+            _ if is_read_only => BatchResult::ReadOnly,
+            Some(problem) if !has_answer => BatchResult::Refused(problem),
+            _ => answered,
         }
     }
-}
 
-fn end_of(error: &RedisError, question: &Question) -> End {
-    if is_read_only(error) {
-        return End::ReadOnly;
+    fn answered(&self) -> BatchResult {
+        let is_late = self.is_late;
+        BatchResult::Answered { is_late }
     }
-    match CallError::from(error) {
-        CallError::NotNow(problem) | CallError::Refused(problem)
-            if matches!(question, Question::Steps { .. }) && !problem.contains("TRYAGAIN") =>
-        {
-            End::Refused(problem)
+
+    fn result_of(&self, error: &RedisError) -> BatchResult {
+        if is_read_only(error) {
+            return BatchResult::ReadOnly;
         }
-        error if error.is_answer() => End::Answered,
-        error => End::Lost(error.to_string()),
+        let is_steps = matches!(*self.question, Question::Steps { .. });
+        match CallError::from(error) {
+            CallError::NotNow(problem) | CallError::Refused(problem)
+                if is_steps && !problem.contains("TRYAGAIN") =>
+            {
+                BatchResult::Refused(problem)
+            }
+            error if error.is_answer() => self.answered(),
+            error => BatchResult::Lost(error.to_string()),
+        }
     }
 }
 
