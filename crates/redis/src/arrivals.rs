@@ -39,12 +39,12 @@ impl Arrivals {
 
 /// A connection that notes what arrives on it.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedStream<S> {
     stream: S,
     arrivals: Arc<Arrivals>,
 }
 
-impl<S: AsFd> Watched<S> {
+impl<S: AsFd> WatchedStream<S> {
     pub(crate) fn new(stream: S) -> std::io::Result<(Self, Arc<Arrivals>)> {
         let arrivals = Arc::new(Arrivals {
             socket: Some(stream.as_fd().try_clone_to_owned()?),
@@ -58,7 +58,7 @@ impl<S: AsFd> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_sent_and_not_read_is_known() {
         let (mut server, client) = tokio::net::UnixStream::pair().unwrap();
-        let (mut client, arrivals) = Watched::new(client).unwrap();
+        let (mut client, arrivals) = WatchedStream::new(client).unwrap();
         assert!(!arrivals.are_waiting());
         server.write_all(b"+OK\r\n").await.unwrap();
         assert!(arrivals.are_waiting(), "in the socket");

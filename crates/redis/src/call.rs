@@ -8,28 +8,28 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::monotonic::now;
-use crate::url::Node;
-use crate::wire::{Answer, Step, StepError};
+use crate::url::RedisNode;
+use crate::wire::{LuaStep, StepError, StepOutcome};
 
 /// A question with a deadline, and where its answer goes.
 pub(crate) struct Job {
-    pub(crate) work: Work,
+    pub(crate) work: CallBody,
     /// Whether the server is to answer for a slot that it is about to get.
     pub(crate) is_asking: bool,
     /// Since when it waits.
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Instant,
     /// Nothing once it was answered.
-    reply: Option<oneshot::Sender<Result<Reply, CallError>>>,
+    reply: Option<oneshot::Sender<Result<CallReply, CallError>>>,
 }
 
 impl Job {
     /// A question that waits from now on, and where its answer will be.
     pub(crate) fn new(
-        work: Work,
+        work: CallBody,
         is_asking: bool,
         deadline: Instant,
-    ) -> (Self, oneshot::Receiver<Result<Reply, CallError>>) {
+    ) -> (Self, oneshot::Receiver<Result<CallReply, CallError>>) {
         let (reply, answer) = oneshot::channel();
         let job = Self {
             work,
@@ -42,7 +42,7 @@ impl Job {
     }
 
     /// Answers it, unless that was done already.
-    pub(crate) fn answer(&mut self, answer: Result<Reply, CallError>) {
+    pub(crate) fn answer(&mut self, answer: Result<CallReply, CallError>) {
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(answer);
         }
@@ -61,9 +61,9 @@ impl Job {
 
 /// What is asked.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum CallBody {
     /// A step of the script, which goes with others in one call.
-    Step(Arc<Step>),
+    Step(Arc<LuaStep>),
     /// A command on its own.
     Command(Arc<Cmd>),
 }
@@ -74,7 +74,7 @@ pub(crate) enum Work {
     clippy::large_enum_variant,
     reason = "nearly all replies are the large ones"
 )]
-pub(crate) enum Reply {
+pub(crate) enum CallReply {
     Step(StepReply),
     Command(Value),
 }
@@ -82,7 +82,7 @@ pub(crate) enum Reply {
 /// The answer to a step.
 #[derive(Debug)]
 pub(crate) struct StepReply {
-    pub(crate) answer: Answer,
+    pub(crate) answer: StepOutcome,
     /// The server's time when it decided.
     pub(crate) now: Timestamp,
     /// When the question was sent.
@@ -94,10 +94,10 @@ pub(crate) struct StepReply {
 pub(crate) enum CallError {
     /// Nothing ran: somebody else answers for the slot.
     #[error("the slot has moved to {0}")]
-    Moved(Node),
+    Moved(RedisNode),
     /// Nothing ran: somebody else answers for this key, for now.
     #[error("{0} is to be asked")]
-    Ask(Node),
+    Ask(RedisNode),
     /// Nothing ran, and a moment later it may.
     #[error("{0}")]
     NotNow(String),
@@ -165,7 +165,7 @@ impl From<&RedisError> for CallError {
             let (host, port) = address.rsplit_once(':')?;
             let host = host.trim_matches(['[', ']']).to_owned();
             let port = port.parse().ok()?;
-            Some(Node::Tcp { host, port })
+            Some(RedisNode::Tcp { host, port })
         };
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::Moved) => {

@@ -13,14 +13,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::call::{CallError, Reply, Work};
+use crate::call::{CallBody, CallError, CallReply};
 use crate::dial::{Dialer, Role, explain, within};
 
-use crate::link::{Link, LinkSettings, NOT_YET, Target};
+use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::now;
 use crate::stats::Stats;
-use crate::url::Node;
-use crate::wire::Step;
+use crate::url::RedisNode;
+use crate::wire::LuaStep;
 
 /// How many slots every cluster has.
 const SLOTS: usize = 16_384;
@@ -30,19 +30,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The masters of a cluster. Ends its task when it is dropped.
-pub(crate) struct Cluster {
-    inner: Arc<Inner>,
+pub(crate) struct ClusterLinks {
+    inner: Arc<ClusterInner>,
     task: JoinHandle<()>,
 }
 
-struct Inner {
+struct ClusterInner {
     dialer: Dialer,
     deadline: Duration,
     stats: Arc<Stats>,
-    probe: Step,
-    seeds: Vec<Node>,
+    probe: LuaStep,
+    seeds: Vec<RedisNode>,
     map: ArcSwap<Map>,
-    links: Mutex<HashMap<Node, Arc<Link>>>,
+    links: Mutex<HashMap<RedisNode, Arc<Link>>>,
     /// Somebody has found the map to be old.
     look: Notify,
 }
@@ -51,23 +51,23 @@ struct Inner {
 #[derive(Clone)]
 struct Map {
     owners: Vec<Option<Arc<Link>>>,
-    masters: Vec<Node>,
+    masters: Vec<RedisNode>,
     problem: String,
 }
 
-impl Cluster {
+impl ClusterLinks {
     /// Begins to look for the masters. Must be called within a runtime.
     pub(crate) fn open(
-        seeds: Vec<Node>,
+        seeds: Vec<RedisNode>,
         deadline: Duration,
-        (dialer, stats, probe): (Dialer, Arc<Stats>, Step),
+        (dialer, stats, probe): (Dialer, Arc<Stats>, LuaStep),
     ) -> Self {
         let map = Map {
             owners: vec![None; SLOTS],
             masters: Vec::new(),
             problem: NOT_YET.to_owned(),
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClusterInner {
             dialer,
             deadline,
             stats,
@@ -85,9 +85,9 @@ impl Cluster {
     pub(crate) async fn call(
         &self,
         slot: u16,
-        work: Work,
+        work: CallBody,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, CallError> {
         let inner = &self.inner;
         let mut asked = inner.owner(slot);
         let mut is_asking = false;
@@ -165,7 +165,7 @@ impl Cluster {
     }
 
     /// Who answers for `slot`.
-    pub(crate) fn node_of(&self, slot: u16) -> Option<Node> {
+    pub(crate) fn node_of(&self, slot: u16) -> Option<RedisNode> {
         self.inner.owner(slot)?.connected_to()
     }
 
@@ -181,23 +181,23 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for ClusterLinks {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Inner {
+impl ClusterInner {
     fn owner(&self, slot: u16) -> Option<Arc<Link>> {
         self.map.load().owners.get(usize::from(slot))?.clone()
     }
 
     /// The link to `node`, made if there is none.
-    fn link(&self, node: Node) -> Arc<Link> {
+    fn link(&self, node: RedisNode) -> Arc<Link> {
         let mut links = self.links.lock();
         let link = links.entry(node).or_insert_with_key(|node| {
             Arc::new(Link::open(LinkSettings {
-                target: Target::Node(node.clone()),
+                target: LinkTarget::Node(node.clone()),
                 dialer: self.dialer.clone(),
                 deadline: self.deadline,
                 is_cluster: true,
@@ -209,7 +209,7 @@ impl Inner {
     }
 
     /// Writes down who answers for a slot now.
-    fn moved(&self, slot: u16, node: Node) -> Arc<Link> {
+    fn moved(&self, slot: u16, node: RedisNode) -> Arc<Link> {
         let link = self.link(node);
         if self
             .owner(slot)
@@ -228,9 +228,9 @@ impl Inner {
     }
 
     /// Writes down who answers for which slot, and closes links that nobody needs any more.
-    fn put(&self, ranges: Vec<(u16, u16, Node)>) {
+    fn put(&self, ranges: Vec<(u16, u16, RedisNode)>) {
         let mut owners = vec![None; SLOTS];
-        let mut masters: Vec<Node> = Vec::new();
+        let mut masters: Vec<RedisNode> = Vec::new();
         for (first, last, node) in ranges {
             let link = self.link(node.clone());
             let (first, last) = (usize::from(first), usize::from(last).min(SLOTS - 1));
@@ -261,10 +261,12 @@ impl Inner {
 }
 
 /// Whom a redirect names: a server that does not know its own host is where the one is that named it.
-fn at_host_of(node: Node, asked: &Link) -> Node {
+fn at_host_of(node: RedisNode, asked: &Link) -> RedisNode {
     match (node, asked.connected_to()) {
-        (Node::Tcp { host, port }, Some(Node::Tcp { host: known, .. })) if host.is_empty() => {
-            Node::Tcp { host: known, port }
+        (RedisNode::Tcp { host, port }, Some(RedisNode::Tcp { host: known, .. }))
+            if host.is_empty() =>
+        {
+            RedisNode::Tcp { host: known, port }
         }
         (node, _) => node,
     }
@@ -272,8 +274,8 @@ fn at_host_of(node: Node, asked: &Link) -> Node {
 
 /// Looks at the map again and again: at once when somebody finds it to be old, often while something is
 /// wrong, and every second otherwise.
-async fn watch(inner: Arc<Inner>) {
-    let mut connections: HashMap<Node, MultiplexedConnection> = HashMap::new();
+async fn watch(inner: Arc<ClusterInner>) {
+    let mut connections: HashMap<RedisNode, MultiplexedConnection> = HashMap::new();
     let mut backoff = Backoff::new();
     loop {
         let mut nodes = inner.map.load().masters.clone();
@@ -322,9 +324,9 @@ async fn watch(inner: Arc<Inner>) {
 /// What one server takes for the map.
 async fn look(
     dialer: &Dialer,
-    node: &Node,
-    connections: &mut HashMap<Node, MultiplexedConnection>,
-) -> Result<Vec<(u16, u16, Node)>, String> {
+    node: &RedisNode,
+    connections: &mut HashMap<RedisNode, MultiplexedConnection>,
+) -> Result<Vec<(u16, u16, RedisNode)>, String> {
     let mut connection = if let Some(connection) = connections.get(node) {
         connection.clone()
     } else {
@@ -352,7 +354,7 @@ async fn look(
 
 /// Reads `CLUSTER SLOTS`: first and last slot, then the master's host and port. What cannot be read is
 /// left out.
-fn ranges(value: &Value, asked: &Node) -> Vec<(u16, u16, Node)> {
+fn ranges(value: &Value, asked: &RedisNode) -> Vec<(u16, u16, RedisNode)> {
     let Value::Array(rows) = value else {
         return Vec::new();
     };
@@ -376,14 +378,14 @@ fn ranges(value: &Value, asked: &Node) -> Vec<(u16, u16, Node)> {
         // A server that does not know its own address is reached where it was asked.
         let host = match (host, asked) {
             (Some(host), _) => host,
-            (None, Node::Tcp { host, .. }) => host.clone(),
-            (None, Node::Unix(_)) => return None,
+            (None, RedisNode::Tcp { host, .. }) => host.clone(),
+            (None, RedisNode::Unix(_)) => return None,
         };
         let port = number(master.get(1))?;
         Some((
             number(row.first())?,
             number(row.get(1))?,
-            Node::Tcp { host, port },
+            RedisNode::Tcp { host, port },
         ))
     };
     rows.iter().filter_map(read).collect()

@@ -30,7 +30,7 @@ pub struct Damage {
 
 /// What is wrong with a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum DamageKind {
     /// It has the right type and cannot be read.
     Unreadable,
     /// It had another type, and was removed.
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Negative,
 }
 
-impl Kind {
+impl DamageKind {
     fn problem(self) -> &'static str {
         match self {
             Self::Unreadable => {
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastSeen {
     met: u64,
     last: Instant,
     logged: Option<Instant>,
@@ -65,13 +65,13 @@ struct Seen {
 /// All damage that was met.
 #[derive(Debug, Default)]
 pub(crate) struct Damages {
-    seen: Mutex<HashMap<(Box<str>, Kind), Seen>>,
+    seen: Mutex<HashMap<(Box<str>, DamageKind), LastSeen>>,
 }
 
 impl Damages {
     /// Notes that a decision by a rule has met something, and logs it now and then. Never the key, which
     /// names a client.
-    pub(crate) fn note(&self, scope: &Scope, kind: Kind) {
+    pub(crate) fn note(&self, scope: &Scope, kind: DamageKind) {
         let (rule, now) = (rule_of(scope), now());
         let mut seen = self.seen.lock();
         if seen.len() >= MAX_RULES {
@@ -80,7 +80,7 @@ impl Damages {
         if seen.len() >= MAX_RULES {
             return;
         }
-        let new = Seen {
+        let new = LastSeen {
             met: 0,
             last: now,
             logged: None,
@@ -145,9 +145,9 @@ mod tests {
     async fn damage_is_reported_by_rule_for_a_minute() {
         let damages = Damages::default();
         let scope = Scope::new("per-user@user_id");
-        damages.note(&scope, Kind::Unreadable);
-        damages.note(&scope, Kind::Unreadable);
-        damages.note(&Scope::new("other@"), Kind::Foreign);
+        damages.note(&scope, DamageKind::Unreadable);
+        damages.note(&scope, DamageKind::Unreadable);
+        damages.note(&Scope::new("other@"), DamageKind::Foreign);
         let told: Vec<(String, u64)> = damages
             .current()
             .into_iter()
@@ -155,7 +155,7 @@ mod tests {
             .collect();
         assert_eq!(told, [("other".to_owned(), 1), ("per-user".to_owned(), 2)]);
         tokio::time::advance(Duration::from_secs(59)).await;
-        damages.note(&scope, Kind::Unreadable);
+        damages.note(&scope, DamageKind::Unreadable);
         tokio::time::advance(Duration::from_secs(1)).await;
         let current = damages.current();
         assert_eq!((current.len(), current[0].met), (1, 3));

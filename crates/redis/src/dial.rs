@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::arrivals::{Arrivals, Watched};
+use crate::arrivals::{Arrivals, WatchedStream};
 use crate::settings::RedisSettings;
-use crate::url::Node;
+use crate::url::RedisNode;
 
 /// How a server is described that neither answers nor refuses.
 pub(crate) const NO_ANSWER: &str = "no answer within";
@@ -38,14 +38,14 @@ pub(crate) enum Role {
 }
 
 /// A connection, and what is known of what has arrived on it.
-pub(crate) struct Connected {
+pub(crate) struct WatchedConnection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) arrivals: Arc<Arrivals>,
     /// Reads and writes, where that is not the library's.
     driver: Option<JoinHandle<()>>,
 }
 
-impl Drop for Connected {
+impl Drop for WatchedConnection {
     fn drop(&mut self) {
         if let Some(driver) = &self.driver {
             driver.abort();
@@ -68,7 +68,7 @@ impl Dialer {
     /// A connection that many may use at once.
     pub(crate) async fn dial(
         &self,
-        node: &Node,
+        node: &RedisNode,
         role: Role,
     ) -> Result<MultiplexedConnection, RedisError> {
         let (dialing, config) = (self.client(node, role)?, self.config());
@@ -78,9 +78,12 @@ impl Dialer {
     }
 
     /// A connection to a server with data, of which is known what has arrived on it. With TLS it is not.
-    pub(crate) async fn dial_watched(&self, node: &Node) -> Result<Connected, RedisError> {
+    pub(crate) async fn dial_watched(
+        &self,
+        node: &RedisNode,
+    ) -> Result<WatchedConnection, RedisError> {
         if self.settings.url.is_tls {
-            return Ok(Connected {
+            return Ok(WatchedConnection {
                 connection: self.dial(node, Role::Server).await?,
                 arrivals: Arrivals::unknown(),
                 driver: None,
@@ -88,12 +91,12 @@ impl Dialer {
         }
         let dialing = async {
             match node {
-                Node::Unix(path) => {
-                    let (stream, arrivals) = Watched::new(UnixStream::connect(path).await?)?;
+                RedisNode::Unix(path) => {
+                    let (stream, arrivals) = WatchedStream::new(UnixStream::connect(path).await?)?;
                     self.log_in(stream, arrivals).await
                 }
-                Node::Tcp { host, port } => {
-                    let (stream, arrivals) = Watched::new(reach(host, *port).await?)?;
+                RedisNode::Tcp { host, port } => {
+                    let (stream, arrivals) = WatchedStream::new(reach(host, *port).await?)?;
                     self.log_in(stream, arrivals).await
                 }
             }
@@ -106,11 +109,11 @@ impl Dialer {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         arrivals: Arc<Arrivals>,
-    ) -> Result<Connected, RedisError> {
+    ) -> Result<WatchedConnection, RedisError> {
         let login = self.login(Role::Server);
         let logging_in = MultiplexedConnection::new_with_config(&login, stream, self.config());
         let (connection, driver) = logging_in.await?;
-        Ok(Connected {
+        Ok(WatchedConnection {
             connection,
             arrivals,
             driver: Some(tokio::spawn(driver)),
@@ -125,22 +128,22 @@ impl Dialer {
     }
 
     /// A connection that hears messages.
-    pub(crate) async fn listen(&self, node: &Node, role: Role) -> Result<PubSub, RedisError> {
+    pub(crate) async fn listen(&self, node: &RedisNode, role: Role) -> Result<PubSub, RedisError> {
         let client = self.client(node, role)?;
         within(self.settings.connect_timeout, client.get_async_pubsub()).await
     }
 
-    fn client(&self, node: &Node, role: Role) -> Result<Client, RedisError> {
+    fn client(&self, node: &RedisNode, role: Role) -> Result<Client, RedisError> {
         let settings = &self.settings;
         let addr = match node {
-            Node::Unix(path) => ConnectionAddr::Unix(path.clone()),
-            Node::Tcp { host, port } if settings.url.is_tls => ConnectionAddr::TcpTls {
+            RedisNode::Unix(path) => ConnectionAddr::Unix(path.clone()),
+            RedisNode::Tcp { host, port } if settings.url.is_tls => ConnectionAddr::TcpTls {
                 host: host.clone(),
                 port: *port,
                 insecure: false,
                 tls_params: None,
             },
-            Node::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+            RedisNode::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
         };
         let info: ConnectionInfo = addr.into_connection_info()?;
         let info = info

@@ -6,7 +6,7 @@ use tidegate_core::{Algorithm, Charge, Limit, Micros, Rate, Request, Scope, Stor
 use crate::RedisStore;
 use crate::keys::tag_of;
 use crate::plan::Plan;
-use crate::wire::Step;
+use crate::wire::LuaStep;
 
 /// How much of Redis answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl RedisStore {
         let plan = Plan::new(self.keys(), &Request::new(&charges));
         let deadline = self.router().deadline();
         self.router()
-            .step(Step::peek(&plan), deadline)
+            .step(LuaStep::peek(&plan), deadline)
             .await
             .map(drop)
     }

@@ -23,11 +23,11 @@ const PARTS: usize = 16;
 
 /// What is remembered. Bounded: the states that were heard of longest ago go first.
 pub(crate) struct Hints {
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<HintShard>; PARTS],
 }
 
 #[derive(Default)]
-struct Part {
+struct HintShard {
     young: HashMap<StateName, Hint, foldhash::fast::RandomState>,
     old: HashMap<StateName, Hint, foldhash::fast::RandomState>,
 }
@@ -188,7 +188,7 @@ impl Hints {
     pub(crate) fn forget_denials(&self) {
         for part in &self.parts {
             let mut part = part.lock();
-            let Part { young, old } = &mut *part;
+            let HintShard { young, old } = &mut *part;
             for hint in young.values_mut().chain(old.values_mut()) {
                 hint.denial = None;
             }
@@ -203,7 +203,7 @@ impl Hints {
             .map(read)
     }
 
-    fn part(&self, name: StateName) -> &Mutex<Part> {
+    fn part(&self, name: StateName) -> &Mutex<HintShard> {
         &self.parts[usize::try_from(name.spread() % PARTS as u64).unwrap_or(0)]
     }
 }
@@ -211,11 +211,11 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Keys, Secret, SecretFrom};
+    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
     use tidegate_core::{Algorithm, Rate};
 
-    fn keys() -> Keys {
-        Keys::new(None, Secret::new(SecretFrom::Public))
+    fn keys() -> RedisKeys {
+        RedisKeys::new(None, KeySecret::new(SecretFrom::Public))
     }
 
     fn limit(algorithm: Algorithm) -> Limit {

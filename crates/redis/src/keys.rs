@@ -20,9 +20,9 @@ const LONGEST: usize = 64;
 
 /// Writes the names of keys.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct RedisKeys {
     prefix: Box<str>,
-    secret: Secret,
+    secret: KeySecret,
     hashers: [RandomState; 2],
 }
 
@@ -40,9 +40,9 @@ impl StateName {
 /// The secret under which keys are hashed that must not be readable. The same on all instances that
 /// share a Redis, or they do not share what they count.
 #[derive(Clone)]
-pub(crate) struct Secret(Hmac<Sha256>);
+pub(crate) struct KeySecret(Hmac<Sha256>);
 
-/// Where a [`Secret`] comes from, in the order in which it is looked for.
+/// Where a [`KeySecret`] comes from, in the order in which it is looked for.
 #[derive(Clone, Copy)]
 pub(crate) enum SecretFrom<'a> {
     /// What the operator configured for this.
@@ -53,7 +53,7 @@ pub(crate) enum SecretFrom<'a> {
     Public,
 }
 
-impl Secret {
+impl KeySecret {
     pub(crate) fn new(from: SecretFrom<'_>) -> Self {
         match from {
             SecretFrom::Configured(secret) => Self::keyed(secret),
@@ -79,9 +79,9 @@ impl Secret {
     }
 }
 
-impl Keys {
+impl RedisKeys {
     /// Names in this namespace.
-    pub(crate) fn new(namespace: Option<&Namespace>, secret: Secret) -> Self {
+    pub(crate) fn new(namespace: Option<&Namespace>, secret: KeySecret) -> Self {
         Self {
             prefix: namespace::prefix(namespace).into(),
             secret,
@@ -151,7 +151,7 @@ impl Keys {
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for RedisKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys")
             .field("prefix", &self.prefix)

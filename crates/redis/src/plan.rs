@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, LeaseId, Limit, Micros, Request, Scope, Timestamp};
 
-use crate::keys::{Keys, StateName, slot_of};
+use crate::keys::{RedisKeys, StateName, slot_of};
 
 /// Indexes of charges whose states share a slot.
 pub(crate) type Group = SmallVec<[usize; 4]>;
@@ -37,7 +37,7 @@ pub(crate) struct PlannedCharge<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(keys: &Keys, request: &Request<'a>) -> Self {
+    pub(crate) fn new(keys: &RedisKeys, request: &Request<'a>) -> Self {
         let mut charges: SmallVec<[PlannedCharge<'a>; 4]> =
             SmallVec::with_capacity(request.charges.len());
         for charge in request.charges {
@@ -178,11 +178,11 @@ impl OwnedState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Secret, SecretFrom};
+    use crate::keys::{KeySecret, SecretFrom};
 
     #[test]
     fn charges_on_one_state_are_added_up_and_stay_together() {
-        let keys = Keys::new(None, Secret::new(SecretFrom::Public));
+        let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
         let (one, two) = (Scope::new("one"), Scope::new("two"));
         let limit: Limit = "10/minute".parse().unwrap();
         let charge = |scope, key, cost| Charge {

@@ -8,17 +8,17 @@ use tidegate_core::StoreError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{CallError, Reply, StepReply, Work};
-use crate::cluster::Cluster;
+use crate::call::{CallBody, CallError, CallReply, StepReply};
+use crate::cluster::ClusterLinks;
 use crate::dial::{Dialer, NO_ANSWER, Role};
 use crate::keys::slot_of;
-use crate::link::{Link, LinkSettings, NOT_YET, Target};
+use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::{now, until};
 use crate::sentinel::{self, Sentinels};
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
-use crate::url::{Node, Topology};
-use crate::wire::Step;
+use crate::url::{RedisNode, Topology};
+use crate::wire::LuaStep;
 
 /// How long to wait before a question is asked again that could not be answered just then; each time
 /// twice as long.
@@ -37,12 +37,12 @@ enum Servers {
         /// Follows the sentinels, if there are any.
         follower: Option<JoinHandle<()>>,
     },
-    Cluster(Cluster),
+    Cluster(ClusterLinks),
 }
 
 impl Router {
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &Step) -> Self {
+    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &LuaStep) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));
         let deadline = settings.deadline;
         let link = |target| {
@@ -57,12 +57,12 @@ impl Router {
         };
         let servers = match settings.url.topology.clone() {
             Topology::One(node) => Servers::One {
-                link: link(Target::Node(node)),
+                link: link(LinkTarget::Node(node)),
                 follower: None,
             },
             Topology::Sentinel { sentinels, name } => {
                 let sentinels = Arc::new(Sentinels::new(sentinels, name, dialer.clone()));
-                let link = link(Target::MasterOf(Arc::clone(&sentinels)));
+                let link = link(LinkTarget::MasterOf(Arc::clone(&sentinels)));
                 let follower = tokio::spawn(sentinel::follow(sentinels, Arc::downgrade(&link)));
                 Servers::One {
                     link,
@@ -72,7 +72,7 @@ impl Router {
             Topology::Cluster { seeds } => {
                 let stats = Arc::clone(stats);
                 let parts = (dialer.clone(), stats, probe.clone());
-                Servers::Cluster(Cluster::open(seeds, deadline, parts))
+                Servers::Cluster(ClusterLinks::open(seeds, deadline, parts))
             }
         };
         Self {
@@ -100,14 +100,14 @@ impl Router {
     /// Takes a step where its keys are. All of them share a slot.
     pub(crate) async fn step(
         &self,
-        step: impl Into<Arc<Step>>,
+        step: impl Into<Arc<LuaStep>>,
         deadline: Instant,
     ) -> Result<StepReply, StoreError> {
         let step = step.into();
         let slot = step.slot();
-        match self.ask(slot, Work::Step(step), deadline).await? {
-            Reply::Step(reply) => Ok(reply),
-            Reply::Command(_) => Err(unreadable("a step was answered like a command")),
+        match self.ask(slot, CallBody::Step(step), deadline).await? {
+            CallReply::Step(reply) => Ok(reply),
+            CallReply::Command(_) => Err(unreadable("a step was answered like a command")),
         }
     }
 
@@ -118,10 +118,10 @@ impl Router {
         command: redis::Cmd,
         deadline: Instant,
     ) -> Result<redis::Value, StoreError> {
-        let work = Work::Command(Arc::new(command));
+        let work = CallBody::Command(Arc::new(command));
         match self.ask(slot_of(key), work, deadline).await? {
-            Reply::Command(value) => Ok(value),
-            Reply::Step(_) => Err(unreadable("a command was answered like a step")),
+            CallReply::Command(value) => Ok(value),
+            CallReply::Step(_) => Err(unreadable("a command was answered like a step")),
         }
     }
 
@@ -139,7 +139,7 @@ impl Router {
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
-    fn node_of(&self, key: &str) -> Option<Node> {
+    fn node_of(&self, key: &str) -> Option<RedisNode> {
         match &self.servers {
             Servers::One { link, .. } => link.connected_to(),
             Servers::Cluster(cluster) => cluster.node_of(slot_of(key)),
@@ -151,7 +151,12 @@ impl Router {
         StoreError::Unreachable(problem.unwrap_or_else(|| "it is away".to_owned()).into())
     }
 
-    async fn ask(&self, slot: u16, work: Work, deadline: Instant) -> Result<Reply, StoreError> {
+    async fn ask(
+        &self,
+        slot: u16,
+        work: CallBody,
+        deadline: Instant,
+    ) -> Result<CallReply, StoreError> {
         let mut again = AGAIN;
         loop {
             let answer = match &self.servers {

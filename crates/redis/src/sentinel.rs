@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::dial::{Dialer, Role, explain, within};
 use crate::link::Link;
 use crate::monotonic::now;
-use crate::url::Node;
+use crate::url::RedisNode;
 
 /// How long the other sentinels have to answer once one has.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -22,20 +22,20 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
-    nodes: Vec<Node>,
+    nodes: Vec<RedisNode>,
     name: String,
     dialer: Dialer,
-    connections: Mutex<HashMap<Node, MultiplexedConnection>>,
+    connections: Mutex<HashMap<RedisNode, MultiplexedConnection>>,
 }
 
 /// Whom a sentinel takes for the master, and since which failover.
-struct Told {
+struct MasterReport {
     epoch: u64,
-    master: Node,
+    master: RedisNode,
 }
 
 impl Sentinels {
-    pub(crate) fn new(nodes: Vec<Node>, name: String, dialer: Dialer) -> Self {
+    pub(crate) fn new(nodes: Vec<RedisNode>, name: String, dialer: Dialer) -> Self {
         Self {
             nodes,
             name,
@@ -50,9 +50,9 @@ impl Sentinels {
     }
 
     /// The master, as the sentinel knows it that has seen the latest failover.
-    pub(crate) async fn master(&self) -> Result<Node, String> {
+    pub(crate) async fn master(&self) -> Result<RedisNode, String> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
-        let mut latest: Option<Told> = None;
+        let mut latest: Option<MasterReport> = None;
         let mut problems = Vec::new();
         let mut end = None;
         loop {
@@ -80,7 +80,7 @@ impl Sentinels {
             .ok_or_else(|| format!("no sentinel knows the master: {}", problems.join("; ")))
     }
 
-    async fn ask(&self, node: &Node) -> Result<Told, String> {
+    async fn ask(&self, node: &RedisNode) -> Result<MasterReport, String> {
         let known = self.connections.lock().get(node).cloned();
         if let Some(connection) = known
             && let Ok(told) = self.ask_on(connection).await
@@ -98,7 +98,7 @@ impl Sentinels {
         Ok(told)
     }
 
-    async fn ask_on(&self, mut connection: MultiplexedConnection) -> Result<Told, String> {
+    async fn ask_on(&self, mut connection: MultiplexedConnection) -> Result<MasterReport, String> {
         let mut command = redis::cmd("SENTINEL");
         command.arg("MASTER").arg(&self.name);
         let asking = command.query_async(&mut connection);
@@ -110,9 +110,9 @@ impl Sentinels {
         if host.is_empty() || port == 0 {
             return Err("its answer names no address".to_owned());
         }
-        Ok(Told {
+        Ok(MasterReport {
             epoch: field("config-epoch").parse().unwrap_or(0),
-            master: Node::Tcp {
+            master: RedisNode::Tcp {
                 host: host.to_owned(),
                 port,
             },
@@ -120,7 +120,7 @@ impl Sentinels {
     }
 
     /// Listens to one sentinel and says so when there is a new master.
-    async fn listen(&self, node: &Node, link: &Weak<Link>) -> Option<()> {
+    async fn listen(&self, node: &RedisNode, link: &Weak<Link>) -> Option<()> {
         let mut messages = self.dialer.listen(node, Role::Sentinel).await.ok()?;
         messages.subscribe("+switch-master").await.ok()?;
         let mut messages = messages.into_on_message();

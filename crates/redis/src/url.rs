@@ -25,16 +25,19 @@ pub struct RedisUrl {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Topology {
     /// One server, on its own or behind an address that moves.
-    One(Node),
+    One(RedisNode),
     /// A master that sentinels know by name.
-    Sentinel { sentinels: Vec<Node>, name: String },
+    Sentinel {
+        sentinels: Vec<RedisNode>,
+        name: String,
+    },
     /// Many masters, of which these are some.
-    Cluster { seeds: Vec<Node> },
+    Cluster { seeds: Vec<RedisNode> },
 }
 
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Node {
+pub(crate) enum RedisNode {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
@@ -187,7 +190,7 @@ fn unix(rest: &str) -> Result<RedisUrl, UrlError> {
     }
     let path = decoded(path).ok_or(UrlError::NoPath)?;
     Ok(RedisUrl {
-        topology: Topology::One(Node::Unix(path.into())),
+        topology: Topology::One(RedisNode::Unix(path.into())),
         is_tls: false,
         user: None,
         password: None,
@@ -209,7 +212,7 @@ fn credentials(authority: &str) -> Result<Credentials<'_>, UrlError> {
     Ok((part(user)?, part(password)?, hosts))
 }
 
-fn node(text: &str, default_port: u16) -> Result<Node, UrlError> {
+fn node(text: &str, default_port: u16) -> Result<RedisNode, UrlError> {
     // What stands after a colon may be a password.
     let shown = match text.split_once(':') {
         Some((host, port)) if port.parse::<u64>().is_err() => format!("{host}:…"),
@@ -240,7 +243,7 @@ fn node(text: &str, default_port: u16) -> Result<Node, UrlError> {
         Some(port) => port.parse().ok().filter(|port| *port > 0),
         None => Some(default_port),
     };
-    Ok(Node::Tcp {
+    Ok(RedisNode::Tcp {
         host: host.to_owned(),
         port: port.ok_or_else(wrong)?,
     })
@@ -277,12 +280,12 @@ fn decoded(text: &str) -> Option<String> {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let redis = if self.is_tls { "rediss" } else { "redis" };
-        let joined = |nodes: &[Node]| {
+        let joined = |nodes: &[RedisNode]| {
             let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
             nodes.join(",")
         };
         match &self.topology {
-            Topology::One(Node::Unix(path)) => write!(f, "unix://{}", path.display())?,
+            Topology::One(RedisNode::Unix(path)) => write!(f, "unix://{}", path.display())?,
             Topology::One(node) => write!(f, "{redis}://{node}")?,
             Topology::Sentinel { sentinels, name } => {
                 write!(f, "{redis}+sentinel://{}/{name}", joined(sentinels))?;
@@ -291,7 +294,7 @@ impl fmt::Display for RedisUrl {
         }
         match (&self.topology, self.database) {
             (_, 0) => Ok(()),
-            (Topology::One(Node::Unix(_)), database) => write!(f, "?db={database}"),
+            (Topology::One(RedisNode::Unix(_)), database) => write!(f, "?db={database}"),
             (_, database) => write!(f, "/{database}"),
         }
     }
@@ -304,7 +307,7 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),

@@ -1,6 +1,6 @@
 //! Steps on their way to the script and its answers on their way back.
 //!
-//! A [`Step`] is one thing to decide, with all its keys and numbers, ready to be sent together with
+//! A [`LuaStep`] is one thing to decide, with all its keys and numbers, ready to be sent together with
 //! others. Everything that the script is told is written here, as `lua/shell/steps.lua` reads it.
 
 mod answer;
@@ -15,11 +15,11 @@ use tidegate_core::{
     Algorithm, Charge, LeaseId, Limit, Micros, Outcome, Rate, Request, Scope, Timestamp,
 };
 
-use crate::keys::{Keys, slot_of, slot_of_lease};
+use crate::keys::{RedisKeys, slot_of, slot_of_lease};
 use crate::plan::{Plan, PlannedCharge};
 #[cfg(test)]
 pub(crate) use answer::BadReply;
-pub(crate) use answer::{Answer, Finding, Leased, StepError, decode};
+pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, decode};
 pub(crate) use encode::{eval, evalsha};
 
 /// The latest time at which anything is decided: every window that starts then has an end.
@@ -29,7 +29,7 @@ const MAX_COST: u64 = 1 << 50;
 
 /// One thing to decide, all or nothing. Its keys are in one slot.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct LuaStep {
     op: Op,
     /// The time, where it is supplied; else the script's own.
     at: Option<Timestamp>,
@@ -38,7 +38,7 @@ pub(crate) struct Step {
     slot: u16,
     /// Keys without a charge.
     keys: SmallVec<[Arc<str>; 2]>,
-    tasks: SmallVec<[Task; 2]>,
+    tasks: SmallVec<[LuaCharge; 2]>,
 }
 
 /// What is asked.
@@ -61,7 +61,7 @@ enum Op {
 
 /// A charge as the script reads it.
 #[derive(Debug, Clone)]
-struct Task {
+struct LuaCharge {
     state: Arc<str>,
     /// Of a concurrency limit: the key with the details of its permits.
     companion: Option<Arc<str>>,
@@ -77,12 +77,12 @@ struct Task {
 enum Extra {
     None,
     ChargedAt(Timestamp),
-    Want(Want),
+    Request(LeaseRequest),
 }
 
 /// What is wanted in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct LeaseRequest {
     /// The name of the new lease.
     pub(crate) id: LeaseId,
     /// How many units; at least the charge's cost are taken, or none.
@@ -102,10 +102,10 @@ struct Register {
     there: Vec<(Arc<str>, Micros)>,
 }
 
-impl Step {
+impl LuaStep {
     /// Charges every limit of the plan or none. Permits are written into their register, which is
     /// in the step's slot unless [`registered_elsewhere`](Self::registered_elsewhere).
-    pub(crate) fn charge(keys: &Keys, plan: &Plan<'_>) -> Self {
+    pub(crate) fn charge(keys: &RedisKeys, plan: &Plan<'_>) -> Self {
         Self::of(Op::Charge, plan).with_register(keys)
     }
 
@@ -124,7 +124,11 @@ impl Step {
 
     /// Takes back a plan that was charged with these outcomes. None if one of them was denied:
     /// then nothing was taken.
-    pub(crate) fn give_back(keys: &Keys, plan: &Plan<'_>, outcomes: &[Outcome]) -> Option<Self> {
+    pub(crate) fn give_back(
+        keys: &RedisKeys,
+        plan: &Plan<'_>,
+        outcomes: &[Outcome],
+    ) -> Option<Self> {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
             return None;
         }
@@ -138,11 +142,11 @@ impl Step {
     }
 
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
-    pub(crate) fn lease(plan: &Plan<'_>, want: Want) -> Self {
+    pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
         let mut step = Self::of(Op::Lease, plan);
         step.lease = Some(want.id);
         for task in &mut step.tasks {
-            task.extra = Extra::Want(want);
+            task.extra = Extra::Request(want);
         }
         step
     }
@@ -156,12 +160,12 @@ impl Step {
     }
 
     /// Releases the permits in all states that their register names in this slot.
-    pub(crate) fn release(keys: &Keys, lease: LeaseId) -> Self {
+    pub(crate) fn release(keys: &RedisKeys, lease: LeaseId) -> Self {
         Self::in_register(Op::Release, keys, lease)
     }
 
     /// Renews the permits in all states that their register names in this slot.
-    pub(crate) fn renew(keys: &Keys, lease: LeaseId) -> Self {
+    pub(crate) fn renew(keys: &RedisKeys, lease: LeaseId) -> Self {
         Self::in_register(Op::Renew, keys, lease)
     }
 
@@ -177,7 +181,7 @@ impl Step {
 
     /// Writes the register of permits that are in other slots only.
     pub(crate) fn register(
-        keys: &Keys,
+        keys: &RedisKeys,
         lease: LeaseId,
         at: Option<Timestamp>,
         there: Vec<(Arc<str>, Micros)>,
@@ -199,7 +203,7 @@ impl Step {
     }
 
     /// A step that always writes, and leaves nothing for long.
-    pub(crate) fn probe(keys: &Keys) -> Self {
+    pub(crate) fn probe(keys: &RedisKeys) -> Self {
         let (scope, rate) = (Scope::new("probe"), Rate::new(MAX_COUNT, Micros::DAY));
         let Ok(limit) = Limit::new(rate, Algorithm::TOKEN_BUCKET) else {
             return Self::bare(Op::Settle, 0);
@@ -214,7 +218,7 @@ impl Step {
     }
 
     /// Forgets in which states permits are held.
-    pub(crate) fn unregister(keys: &Keys, lease: LeaseId) -> Self {
+    pub(crate) fn unregister(keys: &RedisKeys, lease: LeaseId) -> Self {
         let mut step = Self::bare(Op::Forget, slot_of_lease(lease));
         step.keys.push(keys.register(lease).into());
         step
@@ -224,7 +228,7 @@ impl Step {
     pub(crate) fn forget(planned: &PlannedCharge<'_>) -> Self {
         let mut step = Self::bare(Op::Forget, planned.slot);
         if planned.is_concurrency() {
-            step.keys.push(Keys::companion(&planned.state).into());
+            step.keys.push(RedisKeys::companion(&planned.state).into());
         }
         step.keys.push(Arc::clone(&planned.state));
         step
@@ -283,11 +287,11 @@ impl Step {
     }
 
     fn of(op: Op, plan: &Plan<'_>) -> Self {
-        let task = |planned: &PlannedCharge<'_>| Task {
+        let task = |planned: &PlannedCharge<'_>| LuaCharge {
             state: Arc::clone(&planned.state),
             companion: planned
                 .is_concurrency()
-                .then(|| Keys::companion(&planned.state).into()),
+                .then(|| RedisKeys::companion(&planned.state).into()),
             form: *planned.charge.limit.form(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.
             cost: match op {
@@ -305,7 +309,7 @@ impl Step {
         }
     }
 
-    fn in_register(op: Op, keys: &Keys, lease: LeaseId) -> Self {
+    fn in_register(op: Op, keys: &RedisKeys, lease: LeaseId) -> Self {
         let step = Self {
             lease: Some(lease),
             ..Self::bare(op, slot_of_lease(lease))
@@ -316,13 +320,13 @@ impl Step {
     fn in_state(op: Op, state: &str, lease: LeaseId) -> Self {
         Self {
             lease: Some(lease),
-            keys: SmallVec::from_iter([state.into(), Keys::companion(state).into()]),
+            keys: SmallVec::from_iter([state.into(), RedisKeys::companion(state).into()]),
             ..Self::bare(op, slot_of(state))
         }
     }
 
     /// With its register, if it holds permits.
-    fn with_register(mut self, keys: &Keys) -> Self {
+    fn with_register(mut self, keys: &RedisKeys) -> Self {
         let holds = self.tasks.is_empty() || self.tasks.iter().any(|task| task.companion.is_some());
         self.register = self.lease.filter(|_| holds).map(|lease| Register {
             key: keys.register(lease),
@@ -332,7 +336,7 @@ impl Step {
     }
 }
 
-impl Task {
+impl LuaCharge {
     /// What the limit grants at most at one instant.
     fn capacity(&self) -> u64 {
         match &self.form {

@@ -108,7 +108,7 @@ struct Heard {
 
 /// An answer of Redis to an announcement.
 #[derive(Debug)]
-struct Answer {
+struct AnnounceReply {
     card: u64,
     names: Option<(Vec<String>, Vec<String>)>,
     /// Whether a key had to be replaced.
@@ -190,7 +190,7 @@ impl Instances {
         }
         let asked_at = now();
         let answer = router.command(&self.key, command, asked_at + EVERY).await;
-        if let Some(answer) = answer.ok().and_then(Answer::read) {
+        if let Some(answer) = answer.ok().and_then(AnnounceReply::read) {
             if answer.has_replaced {
                 tracing::warn!(
                     key = self.key,
@@ -201,7 +201,7 @@ impl Instances {
         }
     }
 
-    fn heard(&self, answer: Answer, at: Instant) {
+    fn heard(&self, answer: AnnounceReply, at: Instant) {
         let mut heard = self.roster.lock();
         let passed = heard.last_at.map_or(Duration::ZERO, |last_at| {
             at.saturating_duration_since(last_at).min(LONGEST_PAUSE)
@@ -233,7 +233,7 @@ impl Instances {
     }
 }
 
-impl Answer {
+impl AnnounceReply {
     fn read(value: Value) -> Option<Self> {
         let Value::Array(values) = value else {
             return None;

@@ -9,13 +9,13 @@ const SPAN: Duration = Duration::from_millis(100);
 
 /// What was asked for in the present span, and in the one before.
 #[derive(Debug)]
-pub(super) struct Demand {
+pub(super) struct PoolDemand {
     since: Instant,
     asked: u64,
     before: u64,
 }
 
-impl Demand {
+impl PoolDemand {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -55,7 +55,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_is_what_came_in_the_last_tenth_of_a_second() {
-        let mut demand = Demand::new(now());
+        let mut demand = PoolDemand::new(now());
         for _ in 0..10 {
             demand.count(2, now());
             tokio::time::advance(Duration::from_millis(10)).await;

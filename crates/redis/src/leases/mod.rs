@@ -4,7 +4,7 @@ mod demand;
 mod pool;
 mod span;
 
-pub(crate) use pool::{AT_LEAST, Grant, Lease, LeaseKind, Pool, Unused};
+pub(crate) use pool::{AT_LEAST, LeaseGrant, LeaseKind, UnitLease, UnitPool, Unused};
 pub(crate) use span::is_leasable;
 
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ const MOST: usize = 65_536;
 
 /// A pool for each state, made when it is first asked for.
 #[derive(Default)]
-pub(crate) struct Pools {
+pub(crate) struct UnitPools {
     pools: Mutex<HashMap<StateName, Arc<SharedPool>, foldhash::fast::RandomState>>,
 }
 
 /// A pool, which one request at a time fills while the others wait for what comes.
 pub(crate) struct SharedPool {
-    pub(crate) pool: Mutex<Pool>,
+    pub(crate) pool: Mutex<UnitPool>,
     is_filling: AtomicBool,
     filled: Notify,
     /// How much all want together that wait for it to be filled.
@@ -54,16 +54,16 @@ impl Drop for Filling {
 }
 
 /// A request that waits for a pool to be filled, until it is dropped.
-pub(crate) struct Waiting<'p> {
+pub(crate) struct WaitingForFill<'p> {
     shared: &'p SharedPool,
     cost: u64,
 }
 
 impl SharedPool {
     /// Counts a request among those that wait.
-    pub(crate) fn wait(&self, cost: u64) -> Waiting<'_> {
+    pub(crate) fn wait(&self, cost: u64) -> WaitingForFill<'_> {
         self.waiting.fetch_add(cost, Ordering::Relaxed);
-        Waiting { shared: self, cost }
+        WaitingForFill { shared: self, cost }
     }
 
     /// The right to fill it; none if another request does.
@@ -85,18 +85,18 @@ impl SharedPool {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingForFill<'_> {
     fn drop(&mut self) {
         self.shared.waiting.fetch_sub(self.cost, Ordering::Relaxed);
     }
 }
 
-impl Pools {
+impl UnitPools {
     /// The pool of a state, made with `new` if there is none. None if there are too many.
     pub(crate) fn of(
         &self,
         name: StateName,
-        new: impl FnOnce() -> Pool,
+        new: impl FnOnce() -> UnitPool,
     ) -> Option<Arc<SharedPool>> {
         let mut pools = self.pools.lock();
         if pools.len() >= MOST && !pools.contains_key(&name) {
@@ -119,7 +119,7 @@ impl Pools {
     }
 
     /// Takes out of every pool what `chosen` picks, and forgets the pools that nobody has used for a while.
-    pub(crate) fn drain(&self, chosen: impl Fn(&Pool) -> bool) -> Vec<Unused> {
+    pub(crate) fn drain(&self, chosen: impl Fn(&UnitPool) -> bool) -> Vec<Unused> {
         let mut unused = Vec::new();
         self.pools.lock().retain(|_, shared| {
             let mut pool = shared.pool.lock();

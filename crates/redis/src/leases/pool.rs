@@ -7,11 +7,11 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
-use super::demand::Demand;
+use super::demand::PoolDemand;
 use super::span::Span;
 use crate::monotonic::now;
 use crate::plan::OwnedState;
-use crate::wire::{Leased, Want};
+use crate::wire::{LeaseRequest, Leased};
 
 /// How long the lease of a bucket lasts.
 const LEASE: Micros = Micros::SECOND;
@@ -28,12 +28,12 @@ const MARGIN: Duration = Duration::from_millis(1);
 
 /// Units that were charged in advance, and how fast they go.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct UnitPool {
     state: OwnedState,
-    lease: Option<Held>,
+    lease: Option<HeldLease>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
-    demand: Demand,
+    demand: PoolDemand,
     used_at: Instant,
     /// When the window or slot ends or has ended that was charged last.
     boundary: Option<Instant>,
@@ -44,8 +44,8 @@ pub(crate) struct Pool {
 }
 
 #[derive(Debug)]
-struct Held {
-    lease: Lease,
+struct HeldLease {
+    lease: UnitLease,
     /// How many it was for in all.
     granted: u64,
     /// How many are left.
@@ -58,7 +58,7 @@ struct Held {
 
 /// What a lease is called where it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lease {
+pub(crate) struct UnitLease {
     pub(crate) id: LeaseId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
@@ -84,7 +84,7 @@ impl LeaseKind {
     }
 
     /// Whether units of `one` may be put back into `other`.
-    pub(crate) fn is_same(self, one: &Lease, other: &Lease) -> bool {
+    pub(crate) fn is_same(self, one: &UnitLease, other: &UnitLease) -> bool {
         match self {
             Self::Bucket => one.id == other.id,
             Self::Window => one.ends_at == other.ends_at,
@@ -94,17 +94,17 @@ impl LeaseKind {
 
 /// What a pool asks Redis for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct UnitRequest {
     /// Fewer units are of no use.
     pub(crate) least: u64,
-    pub(crate) want: Want,
+    pub(crate) want: LeaseRequest,
     /// The units left of the running lease.
     pub(crate) left: u64,
 }
 
 /// What Redis answered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Grant {
+pub(crate) struct LeaseGrant {
     pub(crate) leased: Leased,
     /// The time of Redis when it decided.
     pub(crate) now: Timestamp,
@@ -115,17 +115,17 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(crate) struct Unused {
     pub(crate) state: OwnedState,
-    pub(crate) lease: Lease,
+    pub(crate) lease: UnitLease,
     pub(crate) units: u64,
 }
 
-impl Pool {
+impl UnitPool {
     pub(crate) fn new(state: OwnedState) -> Self {
         Self {
             state,
             lease: None,
             batch: 1,
-            demand: Demand::new(now()),
+            demand: PoolDemand::new(now()),
             used_at: now(),
             boundary: None,
             returning: None,
@@ -143,7 +143,7 @@ impl Pool {
     }
 
     /// Serves `cost`, if there is that much.
-    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, Lease)> {
+    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, UnitLease)> {
         let now = now();
         self.used_at = now;
         self.serve(limit, cost, |held| now < held.ends_at)
@@ -156,7 +156,7 @@ impl Pool {
         limit: &Limit,
         cost: u64,
         id: LeaseId,
-    ) -> Option<(Outcome, Lease)> {
+    ) -> Option<(Outcome, UnitLease)> {
         self.serve(limit, cost, |held| held.lease.id == id)
     }
 
@@ -164,8 +164,8 @@ impl Pool {
         &mut self,
         limit: &Limit,
         cost: u64,
-        is_usable: impl FnOnce(&Held) -> bool,
-    ) -> Option<(Outcome, Lease)> {
+        is_usable: impl FnOnce(&HeldLease) -> bool,
+    ) -> Option<(Outcome, UnitLease)> {
         // What was taken under other numbers does not speak for these.
         if *limit != self.state.limit {
             return None;
@@ -240,9 +240,9 @@ impl Pool {
     }
 
     /// Puts back what was served and is not needed. False if its lease has gone.
-    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&Lease) -> bool) -> bool {
+    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
         let now = now();
-        let is_same = |held: &&mut Held| {
+        let is_same = |held: &&mut HeldLease| {
             let used = held.granted.saturating_sub(held.units);
             now < held.ends_at && is_of(&held.lease) && used >= cost
         };
@@ -279,7 +279,7 @@ impl Pool {
 
     /// What to ask Redis for to serve `cost`: no more than `share`, if less is enough. All requests that wait
     /// for it want `waiting` together.
-    pub(crate) fn ask(&self, cost: u64, waiting: u64, share: u64) -> Ask {
+    pub(crate) fn ask(&self, cost: u64, waiting: u64, share: u64) -> UnitRequest {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
@@ -288,24 +288,30 @@ impl Pool {
         let most = most.min(share).max(missing);
         let (least, units, previous) = match LeaseKind::of(&self.state.limit) {
             LeaseKind::Bucket => {
-                let used = |held: &Held| held.granted.saturating_sub(held.units);
+                let used = |held: &HeldLease| held.granted.saturating_sub(held.units);
                 let previous = held.map(|held| (held.lease.id, used(held)));
                 (cost, most.saturating_add(left), previous)
             }
             LeaseKind::Window => (missing, most, None),
         };
-        let want = Want {
+        let want = LeaseRequest {
             id: LeaseId::random(),
             units,
             lasts: LEASE,
             previous,
         };
-        Ask { least, want, left }
+        UnitRequest { least, want, left }
     }
 
     /// Takes in the answer of Redis to `ask`. If it was asked under another limit than the pool's by now, the
     /// units are lost until their lease ends.
-    pub(crate) fn granted(&mut self, limit: &Limit, ask: &Ask, grant: &Grant, instances: u64) {
+    pub(crate) fn granted(
+        &mut self,
+        limit: &Limit,
+        ask: &UnitRequest,
+        grant: &LeaseGrant,
+        instances: u64,
+    ) {
         if *limit != self.state.limit {
             return;
         }
@@ -332,13 +338,13 @@ impl Pool {
         self.batch = self.batch.min(self.state.limit.capacity());
     }
 
-    fn fill(&mut self, ask: &Ask, grant: &Grant) {
+    fn fill(&mut self, ask: &UnitRequest, grant: &LeaseGrant) {
         let Leased {
             mut outcome,
             units,
             ends_at,
         } = grant.leased;
-        let lease = Lease {
+        let lease = UnitLease {
             id: ask.want.id,
             charged_at: outcome.at,
             ends_at,
@@ -367,7 +373,7 @@ impl Pool {
         }
         let lasts = Duration::from(ends_at.since(grant.now));
         self.boundary = Some(grant.sent_at + lasts);
-        self.lease = Some(Held {
+        self.lease = Some(HeldLease {
             lease,
             granted: carried.saturating_add(taken),
             units: left.saturating_add(taken),

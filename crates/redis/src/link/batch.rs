@@ -7,20 +7,20 @@ use redis::Cmd;
 use tokio::time::Instant;
 
 use super::BATCH;
-use crate::call::{CallError, Job, Work};
-use crate::wire::Step;
+use crate::call::{CallBody, CallError, Job};
+use crate::wire::LuaStep;
 
 /// Jobs that share one call.
-pub(super) struct Batch {
-    pub(super) question: Question,
+pub(super) struct CallBatch {
+    pub(super) question: BatchBody,
     pub(super) jobs: Vec<Job>,
 }
 
 /// What is sent.
-pub(super) enum Question {
+pub(super) enum BatchBody {
     /// Steps, one for each job.
     Steps {
-        steps: Vec<Arc<Step>>,
+        steps: Vec<Arc<LuaStep>>,
         is_asking: bool,
     },
     /// A command, for a single job.
@@ -28,9 +28,9 @@ pub(super) enum Question {
 }
 
 /// A question that only shows whether the connection is alive.
-pub(super) fn ping() -> Batch {
-    Batch {
-        question: Question::Command {
+pub(super) fn ping() -> CallBatch {
+    CallBatch {
+        question: BatchBody::Command {
             command: Arc::new(redis::cmd("PING")),
             is_asking: false,
         },
@@ -49,8 +49,8 @@ pub(super) fn take(
     queue: &mut VecDeque<Job>,
     is_cluster: bool,
     earliest_answer: Instant,
-) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
+) -> Vec<CallBatch> {
+    let mut batches: Vec<CallBatch> = Vec::new();
     let mut slots: Vec<Option<u16>> = Vec::new();
     let mut taken = 0;
     while taken < BATCH
@@ -61,18 +61,18 @@ pub(super) fn take(
             continue;
         }
         // A charge that nobody waits for is not made; what is owed is paid all the same.
-        let is_owed = matches!(&job.work, Work::Step(step) if step.is_owed());
+        let is_owed = matches!(&job.work, CallBody::Step(step) if step.is_owed());
         if !job.is_open() && !is_owed {
             continue;
         }
         taken += 1;
         let is_asking = job.is_asking;
         let step = match &job.work {
-            Work::Step(step) => Arc::clone(step),
-            Work::Command(command) => {
+            CallBody::Step(step) => Arc::clone(step),
+            CallBody::Command(command) => {
                 let command = Arc::clone(command);
-                batches.push(Batch {
-                    question: Question::Command { command, is_asking },
+                batches.push(CallBatch {
+                    question: BatchBody::Command { command, is_asking },
                     jobs: vec![job],
                 });
                 slots.push(None);
@@ -80,13 +80,13 @@ pub(super) fn take(
             }
         };
         let slot = Some(if is_cluster { step.slot() } else { 0 });
-        let fits = |batch: &Batch| match &batch.question {
-            Question::Steps { is_asking: is, .. } => *is == is_asking,
-            Question::Command { .. } => false,
+        let fits = |batch: &CallBatch| match &batch.question {
+            BatchBody::Steps { is_asking: is, .. } => *is == is_asking,
+            BatchBody::Command { .. } => false,
         };
         let place = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
-        if let Some(Batch {
-            question: Question::Steps { steps, .. },
+        if let Some(CallBatch {
+            question: BatchBody::Steps { steps, .. },
             jobs,
         }) = place.map(|place| &mut batches[place])
         {
@@ -94,8 +94,8 @@ pub(super) fn take(
             jobs.push(job);
         } else {
             let steps = vec![step];
-            batches.push(Batch {
-                question: Question::Steps { steps, is_asking },
+            batches.push(CallBatch {
+                question: BatchBody::Steps { steps, is_asking },
                 jobs: vec![job],
             });
             slots.push(slot);

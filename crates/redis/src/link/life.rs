@@ -7,10 +7,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
 use super::serve::serve;
-use super::{Shared, Target};
+use super::{LinkShared, LinkTarget};
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::dial::{Connected, Role, explain, within};
+use crate::dial::{Role, WatchedConnection, explain, within};
 use crate::monotonic::now;
 use crate::wire;
 
@@ -18,7 +18,7 @@ use crate::wire;
 const OLDEST: u32 = 7;
 
 /// Fails what waits when the link's task ends, however it ends.
-struct Ending<'s>(&'s Shared);
+struct Ending<'s>(&'s LinkShared);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Ending<'_> {
 }
 
 /// Connects and serves for ever.
-pub(super) async fn live(shared: Arc<Shared>) {
+pub(super) async fn live(shared: Arc<LinkShared>) {
     let _ending = Ending(&shared);
     let mut backoff = Backoff::new();
     loop {
@@ -59,19 +59,19 @@ pub(super) async fn live(shared: Arc<Shared>) {
     }
 }
 
-fn name(shared: &Shared) -> String {
+fn name(shared: &LinkShared) -> String {
     match &shared.settings.target {
-        Target::Node(node) => node.to_string(),
-        Target::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
+        LinkTarget::Node(node) => node.to_string(),
+        LinkTarget::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
     }
 }
 
 /// A connection to a master on which the script has run.
-async fn connect(shared: &Shared) -> Result<Connected, String> {
+async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
     let settings = &shared.settings;
     let node = match &settings.target {
-        Target::Node(node) => node.clone(),
-        Target::MasterOf(sentinels) => sentinels.master().await?,
+        LinkTarget::Node(node) => node.clone(),
+        LinkTarget::MasterOf(sentinels) => sentinels.master().await?,
     };
     let told = |error: RedisError| format!("{node}: {}", explain(&error, Role::Server));
     let connected = settings.dialer.dial_watched(&node).await.map_err(told)?;

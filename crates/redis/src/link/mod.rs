@@ -23,15 +23,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use batch::Batch;
+use batch::CallBatch;
 
-use crate::call::{CallError, Job, Reply, Work};
+use crate::call::{CallBody, CallError, CallReply, Job};
 use crate::dial::Dialer;
 use crate::monotonic::now;
 use crate::sentinel::Sentinels;
 use crate::stats::Stats;
-use crate::url::Node;
-use crate::wire::Step;
+use crate::url::RedisNode;
+use crate::wire::LuaStep;
 
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;
@@ -47,32 +47,32 @@ const IN_USE: Duration = Duration::from_secs(5);
 
 /// A link to one server. Ends its task when it is dropped.
 pub(crate) struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     task: JoinHandle<()>,
 }
 
 /// What a link is made from.
 pub(crate) struct LinkSettings {
-    pub(crate) target: Target,
+    pub(crate) target: LinkTarget,
     pub(crate) dialer: Dialer,
     pub(crate) deadline: Duration,
     /// Whether steps may share a call only if they share a slot.
     pub(crate) is_cluster: bool,
     pub(crate) stats: Arc<Stats>,
     /// A step that writes, to see whether the server does what decisions ask of it.
-    pub(crate) probe: Step,
+    pub(crate) probe: LuaStep,
 }
 
 /// Whom a link connects to.
 #[derive(Clone)]
-pub(crate) enum Target {
+pub(crate) enum LinkTarget {
     /// This server.
-    Node(Node),
+    Node(RedisNode),
     /// Whom the sentinels say is the master.
     MasterOf(Arc<Sentinels>),
 }
 
-struct Shared {
+struct LinkShared {
     settings: LinkSettings,
     queue: Mutex<Queue>,
     /// Somebody has put a job into the queue.
@@ -85,7 +85,7 @@ struct Shared {
     /// How many jobs may wait, so that the last of them can still be answered in time.
     room: AtomicU64,
     /// Whom it is connected to.
-    connected_to: Mutex<Option<Node>>,
+    connected_to: Mutex<Option<RedisNode>>,
     asked_at: Mutex<Instant>,
 }
 
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     /// Takes jobs from its head; see [`batch::take`].
-    fn take(&mut self, is_cluster: bool, earliest_answer: Instant) -> Vec<Batch> {
+    fn take(&mut self, is_cluster: bool, earliest_answer: Instant) -> Vec<CallBatch> {
         let batches = batch::take(&mut self.jobs, is_cluster, earliest_answer);
         self.find_due();
         batches
@@ -139,7 +139,7 @@ impl Queue {
 impl Link {
     /// Begins to connect. Must be called within a runtime.
     pub(crate) fn open(settings: LinkSettings) -> Self {
-        let shared = Arc::new(Shared::new(settings));
+        let shared = Arc::new(LinkShared::new(settings));
         let task = tokio::spawn(life::live(Arc::clone(&shared)));
         Self { shared, task }
     }
@@ -147,10 +147,10 @@ impl Link {
     /// Asks, and waits for the answer; the link's task fails it when the deadline has passed.
     pub(crate) async fn call(
         &self,
-        work: Work,
+        work: CallBody,
         is_asking: bool,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, CallError> {
         let (job, answer) = Job::new(work, is_asking, deadline);
         self.shared.push(job)?;
         match answer.await {
@@ -176,7 +176,7 @@ impl Link {
     }
 
     /// Whom it is connected to.
-    pub(crate) fn connected_to(&self) -> Option<Node> {
+    pub(crate) fn connected_to(&self) -> Option<RedisNode> {
         self.shared.connected_to.lock().clone()
     }
 
@@ -199,7 +199,7 @@ impl Drop for Link {
     }
 }
 
-impl Shared {
+impl LinkShared {
     fn new(settings: LinkSettings) -> Self {
         Self {
             settings,

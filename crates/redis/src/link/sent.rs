@@ -10,15 +10,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 use tokio::time::Instant;
 
-use super::batch::{Batch, Question};
+use super::batch::{BatchBody, CallBatch};
 use super::health::BatchResult;
-use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
-use crate::wire::{self, Step};
+use crate::call::{CallError, CallReply, Job, StepReply, is_no_script, is_read_only};
+use crate::wire::{self, LuaStep};
 
 /// A call under way.
-pub(super) struct Flight {
+pub(super) struct SentBatch {
     id: u64,
-    question: Arc<Question>,
+    question: Arc<BatchBody>,
     jobs: Vec<Job>,
     sent_at: Instant,
     /// From when on it counts as a failure.
@@ -33,12 +33,12 @@ pub(super) struct Flight {
     stalled: Duration,
 }
 
-impl Flight {
+impl SentBatch {
     /// A call that is sent at `sent_at`. An answer that takes longer than `deadline` is late, and is still
     /// waited for until the server has been silent for `silence`: some jobs have more patience than decisions.
     pub(super) fn new(
         id: u64,
-        batch: Batch,
+        batch: CallBatch,
         sent_at: Instant,
         (deadline, silence): (Duration, Duration),
     ) -> Self {
@@ -72,7 +72,7 @@ impl Flight {
         self.due
     }
 
-    pub(super) fn question(&self) -> Arc<Question> {
+    pub(super) fn question(&self) -> Arc<BatchBody> {
         Arc::clone(&self.question)
     }
 
@@ -142,17 +142,17 @@ impl Flight {
     fn hand_out(self, value: Value) -> BatchResult {
         let answered = self.answered();
         let steps = match &*self.question {
-            Question::Command { .. } => {
+            BatchBody::Command { .. } => {
                 let mut value = Some(value);
                 for mut job in self.jobs {
                     let value = value.take().unwrap_or(Value::Nil);
-                    job.answer(Ok(Reply::Command(value)));
+                    job.answer(Ok(CallReply::Command(value)));
                 }
                 return answered;
             }
-            Question::Steps { steps, .. } => steps,
+            BatchBody::Steps { steps, .. } => steps,
         };
-        let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
+        let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
         let (now, answers) = match wire::decode(&steps, value) {
             Ok(read) => read,
             Err(error) => {
@@ -169,7 +169,7 @@ impl Flight {
             let answer = match answer {
                 Ok(answer) => {
                     has_answer = true;
-                    Ok(Reply::Step(StepReply {
+                    Ok(CallReply::Step(StepReply {
                         answer,
                         now,
                         sent_at,
@@ -205,7 +205,7 @@ impl Flight {
         if is_read_only(error) {
             return BatchResult::ReadOnly;
         }
-        let is_steps = matches!(*self.question, Question::Steps { .. });
+        let is_steps = matches!(*self.question, BatchBody::Steps { .. });
         match CallError::from(error) {
             CallError::NotNow(problem) | CallError::Refused(problem)
                 if is_steps && !problem.contains("TRYAGAIN") =>
@@ -222,12 +222,12 @@ impl Flight {
 pub(super) async fn ask(
     id: u64,
     mut connection: MultiplexedConnection,
-    question: Arc<Question>,
+    question: Arc<BatchBody>,
 ) -> (u64, Result<Value, RedisError>) {
     let connection = &mut connection;
     let answer = match &*question {
-        Question::Steps { steps, is_asking } => {
-            let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
+        BatchBody::Steps { steps, is_asking } => {
+            let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
             match send(connection, &wire::evalsha(&steps), *is_asking).await {
                 // Nothing ran, so it can be sent again.
                 Err(error) if is_no_script(&error) => {
@@ -236,7 +236,7 @@ pub(super) async fn ask(
                 answer => answer,
             }
         }
-        Question::Command { command, is_asking } => send(connection, command, *is_asking).await,
+        BatchBody::Command { command, is_asking } => send(connection, command, *is_asking).await,
     };
     (id, answer)
 }

@@ -11,11 +11,11 @@ use futures_util::stream::FuturesUnordered;
 use redis::{RedisError, Value};
 use tokio::time::Instant;
 
-use super::batch::{Batch, Question};
+use super::batch::{BatchBody, CallBatch};
 use super::health::{BatchResult, CallTime, LinkHealth};
-use super::sent::{Flight, ask};
-use super::{SILENCE, Shared, batch};
-use crate::dial::Connected;
+use super::sent::{SentBatch, ask};
+use super::{LinkShared, SILENCE, batch};
+use crate::dial::WatchedConnection;
 use crate::monotonic::{PUNCTUAL, now};
 
 /// How many calls are under way at once: enough to keep the server busy, few enough that steps gather.
@@ -26,8 +26,8 @@ const FLIGHTS_IN_CLUSTER: usize = 64;
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Serves until the connection is no longer to be used. Returns the reason.
-pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
-    let mut traffic = Traffic::new(shared);
+pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> String {
+    let mut traffic = LinkTraffic::new(shared);
     let mut answering = FuturesUnordered::new();
     let mut timer = pin!(tokio::time::sleep(IDLE));
     // Read once per turn: a stall between two readings would count against the server.
@@ -83,9 +83,9 @@ pub(super) async fn serve(shared: &Shared, connected: Connected) -> String {
 }
 
 /// What is under way on a connection, and how it goes.
-struct Traffic<'s> {
-    shared: &'s Shared,
-    flights: Vec<Flight>,
+struct LinkTraffic<'s> {
+    shared: &'s LinkShared,
+    flights: Vec<SentBatch>,
     /// How many calls may be under way, but for those that are late.
     most: usize,
     silence: Duration,
@@ -96,8 +96,8 @@ struct Traffic<'s> {
     had_room: bool,
 }
 
-impl<'s> Traffic<'s> {
-    fn new(shared: &'s Shared) -> Self {
+impl<'s> LinkTraffic<'s> {
+    fn new(shared: &'s LinkShared) -> Self {
         let settings = &shared.settings;
         Self {
             shared,
@@ -116,7 +116,7 @@ impl<'s> Traffic<'s> {
     }
 
     /// Takes from the queue what can be sent now.
-    fn send_waiting(&mut self, now: Instant) -> Vec<(u64, Arc<Question>)> {
+    fn send_waiting(&mut self, now: Instant) -> Vec<(u64, Arc<BatchBody>)> {
         let settings = &self.shared.settings;
         if self.had_room {
             // What waits could have been sent immediately: this process was late.
@@ -153,10 +153,10 @@ impl<'s> Traffic<'s> {
         sent
     }
 
-    fn send(&mut self, batch: Batch, now: Instant) -> (u64, Arc<Question>) {
+    fn send(&mut self, batch: CallBatch, now: Instant) -> (u64, Arc<BatchBody>) {
         self.sent += 1;
         let patience = (self.shared.settings.deadline, self.silence);
-        let flight = Flight::new(self.sent, batch, now, patience);
+        let flight = SentBatch::new(self.sent, batch, now, patience);
         let question = flight.question();
         self.flights.push(flight);
         (self.sent, question)
@@ -165,7 +165,7 @@ impl<'s> Traffic<'s> {
     /// When something that waits is to be looked at.
     fn due(&self) -> Option<Instant> {
         let queued = self.shared.queue.lock().due;
-        self.flights.iter().map(Flight::due).chain(queued).min()
+        self.flights.iter().map(SentBatch::due).chain(queued).min()
     }
 
     /// Gives all that waits more time.

@@ -8,15 +8,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::serve::serve;
-use super::{Link, LinkSettings, Shared, Target};
-use crate::arrivals::Watched;
-use crate::call::Work;
+use super::{Link, LinkSettings, LinkShared, LinkTarget};
+use crate::arrivals::WatchedStream;
+use crate::call::CallBody;
 use crate::dial::Dialer;
-use crate::keys::{Keys, Secret, SecretFrom};
+use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::monotonic::{now, stalls};
 use crate::settings::RedisSettings;
 use crate::url::RedisUrl;
-use crate::wire::Step;
+use crate::wire::LuaStep;
 
 const DEADLINE: Duration = Duration::from_millis(15);
 const STALL: Duration = Duration::from_secs(1);
@@ -46,16 +46,16 @@ async fn link() -> Link {
     let dialer = Dialer::new(Arc::new(settings));
     let (client, server) = UnixStream::pair().unwrap();
     tokio::spawn(answer_all(server));
-    let (client, arrivals) = Watched::new(client).unwrap();
+    let (client, arrivals) = WatchedStream::new(client).unwrap();
     let connected = dialer.log_in(client, arrivals).await.unwrap();
-    let keys = Keys::new(None, Secret::new(SecretFrom::Public));
-    let shared = Arc::new(Shared::new(LinkSettings {
-        target: Target::Node(crate::url::Node::Unix("/".into())),
+    let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
+    let shared = Arc::new(LinkShared::new(LinkSettings {
+        target: LinkTarget::Node(crate::url::RedisNode::Unix("/".into())),
         dialer,
         deadline: DEADLINE,
         is_cluster: false,
         stats: Arc::default(),
-        probe: Step::probe(&keys),
+        probe: LuaStep::probe(&keys),
     }));
     shared.mark_up();
     let serving = Arc::clone(&shared);
@@ -75,7 +75,7 @@ async fn ask_with_stall(readings: u32) -> (Vec<String>, bool) {
         let link = &link;
         async move {
             tokio::time::sleep(Duration::from_micros(300) * (index / 2)).await;
-            let ping = Work::Command(Arc::new(redis::cmd("PING")));
+            let ping = CallBody::Command(Arc::new(redis::cmd("PING")));
             let answer = link.call(ping, false, now() + DEADLINE).await;
             answer.err().map(|error| error.to_string())
         }

@@ -7,19 +7,19 @@ use smallvec::SmallVec;
 use tidegate_core::{Micros, Outcome, Outcomes, Retry, StoreError, Timestamp};
 use tokio::time::Instant;
 
-use super::Inner;
+use super::StoreInner;
 use super::exact::{OutcomesByIndex, outcomes};
 use crate::plan::{Group, Plan, PlannedCharge};
-use crate::wire::Step;
+use crate::wire::LuaStep;
 
 /// What was charged in some slots, as the steps that give it back. Given back when it is dropped, also if
 /// the request is cancelled.
-struct Charged<'s> {
-    inner: &'s Arc<Inner>,
-    give_back: Vec<Step>,
+struct SlotCharges<'s> {
+    inner: &'s Arc<StoreInner>,
+    give_back: Vec<LuaStep>,
 }
 
-impl Drop for Charged<'_> {
+impl Drop for SlotCharges<'_> {
     fn drop(&mut self) {
         if self.give_back.is_empty() {
             return;
@@ -31,7 +31,7 @@ impl Drop for Charged<'_> {
     }
 }
 
-impl Inner {
+impl StoreInner {
     /// Charges one group after the other, the scarcest first.
     pub(super) async fn charge_across(
         self: &Arc<Self>,
@@ -53,14 +53,14 @@ impl Inner {
             }
         }
         self.register_far(plan, deadline).await?;
-        let mut charged = Charged {
+        let mut charged = SlotCharges {
             inner: self,
             give_back: Vec::new(),
         };
         let mut answers = OutcomesByIndex::new(plan.charges.len());
         for (position, group) in groups.iter().enumerate() {
             let part = plan.part(group);
-            let step = Step::charge(&self.keys, &part).registered_elsewhere();
+            let step = LuaStep::charge(&self.keys, &part).registered_elsewhere();
             let reply = self.decide(&part, step, deadline).await?;
             let sent_at = reply.sent_at;
             let answer = outcomes(reply)?;
@@ -77,7 +77,7 @@ impl Inner {
                     .await?;
                 return Ok(answers.into_outcomes());
             }
-            let given_back = Step::give_back(&self.keys, &part, &answer);
+            let given_back = LuaStep::give_back(&self.keys, &part, &answer);
             charged.give_back.extend(given_back);
         }
         charged.give_back.clear();
@@ -89,7 +89,7 @@ impl Inner {
         self: &Arc<Self>,
         plan: &Plan<'_>,
         charged: &[Group],
-        steps: Vec<Step>,
+        steps: Vec<LuaStep>,
         deadline: Instant,
     ) {
         self.stats
@@ -120,7 +120,7 @@ impl Inner {
     ) -> Result<(), StoreError> {
         for group in groups {
             let part = plan.part(group);
-            let asked = match self.router.step(Step::peek(&part), deadline).await {
+            let asked = match self.router.step(LuaStep::peek(&part), deadline).await {
                 Ok(reply) => outcomes(reply)?,
                 // The request is denied all the same; nothing is known of these.
                 Err(_) => part.charges.iter().map(unknown).collect(),
@@ -143,13 +143,13 @@ impl Inner {
                 continue;
             }
             // Denied again, as a whole.
-            let step = Step::charge(&self.keys, &plan.part(group)).registered_elsewhere();
+            let step = LuaStep::charge(&self.keys, &plan.part(group)).registered_elsewhere();
             self.router.step(step, deadline).await?;
         }
         Ok(asked)
     }
 
-    async fn take_back(&self, steps: Vec<Step>) {
+    async fn take_back(&self, steps: Vec<LuaStep>) {
         for step in steps {
             let deadline = self.router.deadline();
             let step = step.registered_elsewhere();

@@ -6,14 +6,14 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, LeaseId, Request, StoreError};
 use tokio::time::Instant;
 
-use super::Inner;
-use crate::keys::{Keys, slot_of_lease};
+use super::StoreInner;
+use crate::keys::{RedisKeys, slot_of_lease};
 use crate::plan::Plan;
-use crate::wire::{Answer, Step};
+use crate::wire::{LuaStep, StepOutcome};
 
 /// Releases permits when it is dropped, unless their fate has become known.
 pub(super) struct Unresolved {
-    inner: Option<(Arc<Inner>, LeaseId)>,
+    inner: Option<(Arc<StoreInner>, LeaseId)>,
 }
 
 impl Unresolved {
@@ -38,7 +38,7 @@ fn is_concurrency(charge: &Charge<'_>) -> bool {
     matches!(charge.limit.form(), Form::Concurrency(_))
 }
 
-impl Inner {
+impl StoreInner {
     /// Watches over the permits of a request until their fate is known.
     pub(super) fn watch_permits(self: &Arc<Self>, request: &Request<'_>) -> Unresolved {
         let lease = request
@@ -54,7 +54,7 @@ impl Inner {
         match charges.iter().find(|charge| is_concurrency(charge)) {
             Some(charge) => {
                 let state = self.keys.state(charge.scope, charge.limit, charge.key);
-                Keys::lease_for(&state)
+                RedisKeys::lease_for(&state)
             }
             None => LeaseId::random(),
         }
@@ -62,12 +62,12 @@ impl Inner {
 
     /// Releases permits in all states.
     pub(super) async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let (mut was_live, there) = self.held(Step::release(&self.keys, lease)).await?;
+        let (mut was_live, there) = self.held(LuaStep::release(&self.keys, lease)).await?;
         if there.is_empty() {
             return Ok(was_live);
         }
         for state in there {
-            let (was_live_there, _) = self.held(Step::release_there(&state, lease)).await?;
+            let (was_live_there, _) = self.held(LuaStep::release_there(&state, lease)).await?;
             was_live |= was_live_there;
         }
         self.unregister(lease).await;
@@ -76,9 +76,9 @@ impl Inner {
 
     /// Renews permits in all states.
     pub(super) async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let (mut was_live, there) = self.held(Step::renew(&self.keys, lease)).await?;
+        let (mut was_live, there) = self.held(LuaStep::renew(&self.keys, lease)).await?;
         for state in there {
-            let (was_live_there, _) = self.held(Step::renew_there(&state, lease)).await?;
+            let (was_live_there, _) = self.held(LuaStep::renew_there(&state, lease)).await?;
             was_live &= was_live_there;
         }
         Ok(was_live)
@@ -87,15 +87,15 @@ impl Inner {
     /// Removes the register of permits that are released in all states.
     pub(super) async fn unregister(&self, lease: LeaseId) {
         let deadline = self.router.deadline();
-        let step = Step::unregister(&self.keys, lease);
+        let step = LuaStep::unregister(&self.keys, lease);
         // If this fails, the register expires.
         let _ = self.router.step(step, deadline).await;
     }
 
-    async fn held(&self, step: Step) -> Result<(bool, Vec<String>), StoreError> {
+    async fn held(&self, step: LuaStep) -> Result<(bool, Vec<String>), StoreError> {
         let deadline = self.router.deadline();
         match self.router.step(step, deadline).await?.answer {
-            Answer::Held { was_live, there } => Ok((was_live, there)),
+            StepOutcome::Held { was_live, there } => Ok((was_live, there)),
             _ => Err(StoreError::BadReply("expected permits".into())),
         }
     }
@@ -113,7 +113,7 @@ impl Inner {
         if permits.is_empty() {
             return Ok(());
         }
-        let register = Step::register(&self.keys, lease, plan.at, permits);
+        let register = LuaStep::register(&self.keys, lease, plan.at, permits);
         self.router.step(register, deadline).await.map(drop)
     }
 

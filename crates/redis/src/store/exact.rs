@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use tidegate_core::{Micros, Outcome, Outcomes, Retry, StoreError};
 use tokio::time::Instant;
 
-use super::Inner;
+use super::StoreInner;
 use crate::call::StepReply;
 use crate::hints::{LONGEST, LONGEST_ACROSS_SLOTS};
 use crate::plan::{Group, Plan, PlannedCharge};
-use crate::wire::{Answer, Step};
+use crate::wire::{LuaStep, StepOutcome};
 
 /// How old an outcome may be that is returned for a charge that was not asked.
 const RECENT: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl OutcomesByIndex {
     }
 }
 
-impl Inner {
+impl StoreInner {
     /// Charges all or none, in one step where the slots allow it.
     pub(super) async fn charge_exact(
         self: &Arc<Self>,
@@ -58,7 +58,7 @@ impl Inner {
         if groups.len() > 1 {
             return self.charge_across(plan, groups, deadline).await;
         }
-        let mut step = Step::charge(&self.keys, plan);
+        let mut step = LuaStep::charge(&self.keys, plan);
         if self.is_far(plan) {
             self.register_far(plan, deadline).await?;
             step = step.registered_elsewhere();
@@ -80,11 +80,11 @@ impl Inner {
     ) -> Result<Outcomes, StoreError> {
         let groups = self.groups(plan);
         if groups.len() <= 1 {
-            return outcomes(self.decide(plan, Step::peek(plan), deadline).await?);
+            return outcomes(self.decide(plan, LuaStep::peek(plan), deadline).await?);
         }
         let asked = try_join_all(groups.iter().map(|group| async {
             let part = plan.part(group);
-            outcomes(self.decide(&part, Step::peek(&part), deadline).await?)
+            outcomes(self.decide(&part, LuaStep::peek(&part), deadline).await?)
         }));
         let mut answers = OutcomesByIndex::new(plan.charges.len());
         for (group, outcomes) in groups.iter().zip(asked.await?) {
@@ -99,7 +99,7 @@ impl Inner {
         let mut settled = OutcomesByIndex::new(plan.charges.len());
         for (position, group) in self.groups(plan).iter().enumerate() {
             let part = plan.part(group);
-            match self.decide(&part, Step::settle(&part), deadline).await {
+            match self.decide(&part, LuaStep::settle(&part), deadline).await {
                 Ok(reply) => settled.fill(group, &outcomes(reply)?),
                 // Some of it is charged already, so the caller must not take it for uncharged.
                 Err(StoreError::Unreachable(source) | StoreError::BadState(source))
@@ -142,7 +142,7 @@ impl Inner {
             }
             let part = plan.part(&group);
             let given: Outcomes = group.iter().map(|index| outcomes[*index]).collect();
-            let Some(mut step) = Step::give_back(&self.keys, &part, &given) else {
+            let Some(mut step) = LuaStep::give_back(&self.keys, &part, &given) else {
                 return Ok(());
             };
             if self.is_far(&part) {
@@ -163,7 +163,7 @@ impl Inner {
             shared.pool.lock().forget();
         }
         let deadline = self.router.deadline();
-        let forgotten = self.router.step(Step::forget(planned), deadline).await;
+        let forgotten = self.router.step(LuaStep::forget(planned), deadline).await;
         // A request may have been denied meanwhile.
         self.hints.forget(planned.name);
         forgotten.map(drop)
@@ -233,7 +233,7 @@ impl Inner {
 /// The outcomes in a reply.
 pub(super) fn outcomes(reply: StepReply) -> Result<Outcomes, StoreError> {
     match reply.answer {
-        Answer::Outcomes(outcomes) => Ok(outcomes),
+        StepOutcome::Outcomes(outcomes) => Ok(outcomes),
         _ => Err(StoreError::BadReply("expected outcomes".into())),
     }
 }

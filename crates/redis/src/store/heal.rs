@@ -9,18 +9,18 @@ use std::sync::Arc;
 use tidegate_core::StoreError;
 use tokio::time::Instant;
 
-use super::Inner;
+use super::StoreInner;
 use crate::call::StepReply;
-use crate::damage::Kind;
+use crate::damage::DamageKind;
 use crate::plan::{OwnedState, Plan, PlannedCharge};
-use crate::wire::{Answer, Finding, Step};
+use crate::wire::{Finding, LuaStep, StepOutcome};
 
-impl Inner {
+impl StoreInner {
     /// Takes a step that was made from this plan, and repairs states that are in its way.
     pub(super) async fn decide(
         &self,
         plan: &Plan<'_>,
-        step: Step,
+        step: LuaStep,
         deadline: Instant,
     ) -> Result<StepReply, StoreError> {
         let step = Arc::new(step);
@@ -45,27 +45,28 @@ impl Inner {
         if problem.starts_with("UNREADABLE") {
             for planned in charges {
                 if charges.len() == 1 || problem.contains(&*planned.state) {
-                    self.damages.note(planned.charge.scope, Kind::Unreadable);
+                    self.damages
+                        .note(planned.charge.scope, DamageKind::Unreadable);
                 }
             }
             return false;
         }
-        let Ok(reply) = self.router.step(Step::heal(plan), deadline).await else {
+        let Ok(reply) = self.router.step(LuaStep::heal(plan), deadline).await else {
             return false;
         };
-        let Answer::Healed(findings) = reply.answer else {
+        let StepOutcome::Healed(findings) = reply.answer else {
             return false;
         };
         let mut is_replaced = problem.starts_with("WRONGTYPE");
         for (planned, finding) in charges.iter().zip(findings) {
             let kind = match finding {
                 Finding::Nothing => continue,
-                Finding::Foreign => Kind::Foreign,
-                Finding::Negative => Kind::Negative,
+                Finding::Foreign => DamageKind::Foreign,
+                Finding::Negative => DamageKind::Negative,
             };
             self.stats.add(&self.stats.repaired_states);
             self.damages.note(planned.charge.scope, kind);
-            is_replaced &= kind == Kind::Foreign && self.restore(planned, deadline).await;
+            is_replaced &= kind == DamageKind::Foreign && self.restore(planned, deadline).await;
         }
         is_replaced
     }
@@ -81,7 +82,7 @@ impl Inner {
             return true;
         };
         let state = OwnedState::of(planned);
-        let step = Step::settle(&state.plan(cost));
+        let step = LuaStep::settle(&state.plan(cost));
         self.router.step(step, deadline).await.is_ok()
     }
 }

@@ -8,12 +8,14 @@ use smallvec::SmallVec;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Outcomes, Retry, StoreError};
 use tokio::time::Instant;
 
-use super::Inner;
+use super::StoreInner;
 use super::exact::OutcomesByIndex;
-use crate::leases::{AT_LEAST, Filling, Grant, Lease, LeaseKind, Pool, SharedPool, Unused};
+use crate::leases::{
+    AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
+};
 use crate::monotonic::now;
 use crate::plan::{Group, OwnedState, Plan, PlannedCharge};
-use crate::wire::{Answer, Step};
+use crate::wire::{LuaStep, StepOutcome};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -25,21 +27,21 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 64;
 
 /// Units that a request took from pools. They go back when this is dropped, unless the request is admitted.
-struct Taken<'i> {
-    inner: &'i Arc<Inner>,
-    parts: SmallVec<[Part; 4]>,
+struct TakenFromPools<'i> {
+    inner: &'i Arc<StoreInner>,
+    parts: SmallVec<[TakenUnits; 4]>,
 }
 
 /// Units from one pool.
-struct Part {
+struct TakenUnits {
     shared: Arc<SharedPool>,
     limit: Limit,
     cost: u64,
     outcome: Outcome,
-    lease: Lease,
+    lease: UnitLease,
 }
 
-impl Taken<'_> {
+impl TakenFromPools<'_> {
     /// Serves a charge from its pool, if there are enough units: from the lease `granted` even after its
     /// end, else from a lease that has not ended.
     fn serve(
@@ -56,7 +58,7 @@ impl Taken<'_> {
                 None => pool.take(limit, cost)?,
             }
         };
-        self.parts.push(Part {
+        self.parts.push(TakenUnits {
             shared: Arc::clone(shared),
             limit: limit.clone(),
             cost,
@@ -67,13 +69,13 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenFromPools<'_> {
     fn drop(&mut self) {
         for part in std::mem::take(&mut self.parts) {
             let kind = LeaseKind::of(&part.limit);
             let state = {
                 let mut pool = part.shared.pool.lock();
-                let is_of = |lease: &Lease| kind.is_same(&part.lease, lease);
+                let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
                 if pool.put_back(part.cost, is_of) {
                     continue;
                 }
@@ -83,7 +85,7 @@ impl Drop for Taken<'_> {
             let inner = Arc::clone(self.inner);
             self.inner.runtime.spawn(async move {
                 let plan = state.plan(part.cost);
-                if let Some(step) = Step::give_back(&inner.keys, &plan, &[part.outcome]) {
+                if let Some(step) = LuaStep::give_back(&inner.keys, &plan, &[part.outcome]) {
                     let deadline = inner.router.deadline();
                     let _ = inner.router.step(step, deadline).await;
                 }
@@ -92,14 +94,14 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Inner {
+impl StoreInner {
     /// Charges a request of which some limits are leased: those from their pools, the others in Redis.
     pub(super) async fn charge_leased(
         self: &Arc<Self>,
         plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let mut taken = Taken {
+        let mut taken = TakenFromPools {
             inner: self,
             parts: SmallVec::new(),
         };
@@ -148,11 +150,11 @@ impl Inner {
     async fn take(
         self: &Arc<Self>,
         planned: &PlannedCharge<'_>,
-        taken: &mut Taken<'_>,
+        taken: &mut TakenFromPools<'_>,
         deadline: Instant,
     ) -> Result<Option<Outcome>, StoreError> {
         let (limit, cost) = (planned.charge.limit, planned.total);
-        let new = || Pool::new(OwnedState::of(planned));
+        let new = || UnitPool::new(OwnedState::of(planned));
         let Some(shared) = self.pools.of(planned.name, new) else {
             return Ok(None);
         };
@@ -243,13 +245,13 @@ impl Inner {
         let ask = shared.pool.lock().ask(cost, shared.waiting(), share);
         let plan = state.plan(ask.least);
         let deadline = self.router.deadline().max(now() + PATIENCE);
-        let step = Step::lease(&plan, ask.want);
+        let step = LuaStep::lease(&plan, ask.want);
         let reply = self.decide(&plan, step, deadline).await?;
-        let Answer::Leased(leased) = reply.answer else {
+        let StepOutcome::Leased(leased) = reply.answer else {
             return Err(StoreError::BadReply("expected a lease".into()));
         };
         self.heard(&state.plan(cost), &[leased.outcome], reply.sent_at);
-        let grant = Grant {
+        let grant = LeaseGrant {
             leased,
             now: reply.now,
             sent_at: reply.sent_at,
@@ -288,12 +290,12 @@ impl Inner {
         let Some(shared) = self.pools.get(planned.name) else {
             return false;
         };
-        let is_of = |lease: &Lease| lease.charged_at == outcome.at;
+        let is_of = |lease: &UnitLease| lease.charged_at == outcome.at;
         shared.pool.lock().put_back(planned.charge.cost, is_of)
     }
 
     /// Gives back the units in the pools that are chosen.
-    pub(super) async fn return_leases(&self, chosen: impl Fn(&Pool) -> bool) {
+    pub(super) async fn return_leases(&self, chosen: impl Fn(&UnitPool) -> bool) {
         let mut unused = self.pools.drain(chosen).into_iter();
         loop {
             let some = unused.by_ref().take(AT_ONCE);
@@ -313,7 +315,7 @@ impl Inner {
         } = unused;
         let plan = state.plan(units);
         let step = match LeaseKind::of(&state.limit) {
-            LeaseKind::Bucket => Some(Step::return_lease(&plan, lease.id)),
+            LeaseKind::Bucket => Some(LuaStep::return_lease(&plan, lease.id)),
             LeaseKind::Window => {
                 let outcome = Outcome {
                     allowed: true,
@@ -324,7 +326,7 @@ impl Inner {
                     delay: Micros::ZERO,
                     at: lease.charged_at,
                 };
-                Step::give_back(&self.keys, &plan, &[outcome])
+                LuaStep::give_back(&self.keys, &plan, &[outcome])
             }
         };
         if let Some(step) = step {
@@ -339,12 +341,12 @@ impl Inner {
 }
 
 /// Gives back what lies idle, until the store has gone.
-pub(super) async fn keep_returning(inner: Weak<Inner>) {
+pub(super) async fn keep_returning(inner: Weak<StoreInner>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(inner) = inner.upgrade() else {
             return;
         };
-        inner.return_leases(Pool::is_idle).await;
+        inner.return_leases(UnitPool::is_idle).await;
     }
 }

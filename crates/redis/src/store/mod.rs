@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 use crate::damage::{Damage, Damages};
 use crate::hints::Hints;
 use crate::instances::{self, Instances, KnownInstances};
-use crate::keys::{Keys, Secret, SecretFrom};
-use crate::leases::{Pools, is_leasable};
+use crate::keys::{KeySecret, RedisKeys, SecretFrom};
+use crate::leases::{UnitPools, is_leasable};
 use crate::monotonic::now;
 use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
@@ -28,7 +28,7 @@ use crate::rules::RuleNames;
 use crate::script::SHA1;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
-use crate::wire::Step;
+use crate::wire::LuaStep;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///
@@ -36,15 +36,15 @@ use crate::wire::Step;
 /// [`StoreError::Unreachable`]. Cheap to clone; ends its connections with the last clone.
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     _chores: Arc<Chores>,
 }
 
-struct Inner {
-    keys: Keys,
+struct StoreInner {
+    keys: RedisKeys,
     router: Router,
     hints: Hints,
-    pools: Pools,
+    pools: UnitPools,
     instances: Instances,
     rule_names: RuleNames,
     /// Scopes that were charged together with others in other slots.
@@ -65,13 +65,13 @@ impl Drop for Chores {
     }
 }
 
-fn secret_of(settings: &RedisSettings) -> Secret {
+fn secret_of(settings: &RedisSettings) -> KeySecret {
     let from = match (&settings.key_secret, settings.password()) {
         (Some(secret), _) => SecretFrom::Configured(secret),
         (None, Some(password)) => SecretFrom::Password(password),
         (None, None) => SecretFrom::Public,
     };
-    Secret::new(from)
+    KeySecret::new(from)
 }
 
 impl RedisStore {
@@ -87,12 +87,12 @@ impl RedisStore {
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
         let namespace = settings.namespace.as_ref();
-        let keys = Keys::new(namespace, secret_of(&settings));
-        let inner = Arc::new(Inner {
-            router: Router::open(&settings, &stats, &Step::probe(&keys)),
+        let keys = RedisKeys::new(namespace, secret_of(&settings));
+        let inner = Arc::new(StoreInner {
+            router: Router::open(&settings, &stats, &LuaStep::probe(&keys)),
             keys,
             hints: Hints::new(),
-            pools: Pools::default(),
+            pools: UnitPools::default(),
             instances: Instances::new(namespace, settings.known_instances.clone()),
             rule_names: RuleNames::new(namespace),
             across: parking_lot::RwLock::default(),
@@ -100,7 +100,7 @@ impl RedisStore {
             damages: Damages::default(),
             runtime: Handle::current(),
         });
-        let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &Inner| {
+        let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &StoreInner| {
             (&inner.instances, &inner.router)
         });
         let returning = leased::keep_returning(Arc::downgrade(&inner));
@@ -187,7 +187,7 @@ impl RedisStore {
         &self.inner.router
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &RedisKeys {
         &self.inner.keys
     }
 
@@ -196,7 +196,7 @@ impl RedisStore {
     }
 }
 
-impl Inner {
+impl StoreInner {
     fn plan<'a>(&self, request: &Request<'a>) -> Plan<'a> {
         Plan::new(&self.keys, request)
     }

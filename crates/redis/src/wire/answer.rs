@@ -3,11 +3,11 @@
 use redis::Value;
 use tidegate_core::{Micros, Outcome, Outcomes, Retry, Timestamp};
 
-use super::{Op, Step, Task};
+use super::{LuaCharge, LuaStep, Op};
 
 /// What the script answered to one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum StepOutcome {
     /// To a charge, a peek and what is settled: one outcome for each charge.
     Outcomes(Outcomes),
     /// To a lease: what was taken in advance.
@@ -70,9 +70,9 @@ pub(crate) struct BadReply;
 
 /// Reads the reply to `steps`: the time of Redis, and an answer for each.
 pub(crate) fn decode(
-    steps: &[&Step],
+    steps: &[&LuaStep],
     reply: Value,
-) -> Result<(Timestamp, Vec<Result<Answer, StepError>>), BadReply> {
+) -> Result<(Timestamp, Vec<Result<StepOutcome, StepError>>), BadReply> {
     let Value::Array(values) = reply else {
         return Err(BadReply);
     };
@@ -99,14 +99,14 @@ pub(crate) fn decode(
     Ok((now, answers))
 }
 
-impl Step {
+impl LuaStep {
     /// The answer to a charge that was admitted at once: all else is known.
     fn admitted(
         &self,
         remaining: u64,
         reset_at: Timestamp,
         now: Timestamp,
-    ) -> Result<Answer, BadReply> {
+    ) -> Result<StepOutcome, BadReply> {
         let ([task], Op::Charge) = (&self.tasks[..], self.op) else {
             return Err(BadReply);
         };
@@ -119,10 +119,10 @@ impl Step {
             delay: Micros::ZERO,
             at: now,
         };
-        Ok(Answer::Outcomes(Outcomes::from_elem(outcome, 1)))
+        Ok(StepOutcome::Outcomes(Outcomes::from_elem(outcome, 1)))
     }
 
-    fn answer(&self, values: &[Value]) -> Result<Answer, BadReply> {
+    fn answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
         match self.op {
             Op::Charge | Op::Peek | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
@@ -134,7 +134,7 @@ impl Step {
                     .iter()
                     .zip(outcomes)
                     .map(|(task, values)| task.outcome(values));
-                Ok(Answer::Outcomes(outcomes.collect::<Result<_, _>>()?))
+                Ok(StepOutcome::Outcomes(outcomes.collect::<Result<_, _>>()?))
             }
             Op::Lease => {
                 let ([outcome], [units, ends_at]) = values.as_chunks::<6>() else {
@@ -143,7 +143,7 @@ impl Step {
                 let [task] = &self.tasks[..] else {
                     return Err(BadReply);
                 };
-                Ok(Answer::Leased(Leased {
+                Ok(StepOutcome::Leased(Leased {
                     outcome: task.outcome(outcome)?,
                     units: number(units)?,
                     ends_at: time(ends_at)?,
@@ -155,7 +155,7 @@ impl Step {
                     Value::BulkString(key) => String::from_utf8(key.clone()).map_err(|_| BadReply),
                     _ => Err(BadReply),
                 });
-                Ok(Answer::Held {
+                Ok(StepOutcome::Held {
                     was_live: number(was_live)? == 1,
                     there: there.collect::<Result<_, _>>()?,
                 })
@@ -167,14 +167,14 @@ impl Step {
                     2 => Ok(Finding::Negative),
                     _ => Err(BadReply),
                 });
-                Ok(Answer::Healed(findings.collect::<Result<_, _>>()?))
+                Ok(StepOutcome::Healed(findings.collect::<Result<_, _>>()?))
             }
-            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(Answer::Done),
+            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(StepOutcome::Done),
         }
     }
 }
 
-impl Task {
+impl LuaCharge {
     fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;

@@ -5,27 +5,27 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::{Anchor, Window};
 
-use super::{Extra, MAX_COST, Op, Step, Task};
+use super::{Extra, LuaCharge, LuaStep, MAX_COST, Op};
 use crate::script::{SCRIPT, SHA1};
 
 /// Runs the script by its name, for those that know it.
-pub(crate) fn evalsha(steps: &[&Step]) -> Cmd {
+pub(crate) fn evalsha(steps: &[&LuaStep]) -> Cmd {
     command("EVALSHA", &SHA1, steps)
 }
 
 /// Runs the script by its text; the server knows it from then on.
-pub(crate) fn eval(steps: &[&Step]) -> Cmd {
+pub(crate) fn eval(steps: &[&LuaStep]) -> Cmd {
     command("EVAL", SCRIPT, steps)
 }
 
-fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
+fn command(name: &str, script: &str, steps: &[&LuaStep]) -> Cmd {
     let mut command = redis::cmd(name);
     let keys = || steps.iter().flat_map(|step| step.keys());
     command.arg(script).arg(keys().count());
     for key in keys() {
         command.arg(key);
     }
-    let limits = Limits::of(steps);
+    let limits = LimitTable::of(steps);
     limits.write(&mut command);
     command.arg(steps.len());
     write_steps(steps, &limits.places, &mut command);
@@ -33,13 +33,14 @@ fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
 }
 
 /// Writes all steps, those that only charge in runs of one limit and cost.
-fn write_steps(steps: &[&Step], places: &[usize], command: &mut Cmd) {
+fn write_steps(steps: &[&LuaStep], places: &[usize], command: &mut Cmd) {
     let (mut rest, mut places) = (steps, places.iter());
     while let Some((step, others)) = rest.split_first() {
         if let (Some(cost), Some(place)) = (step.plain_charge(), places.clone().next()) {
             let others = others.iter().zip(places.clone().skip(1));
-            let is_same =
-                |(other, at): &(&&Step, &usize)| other.plain_charge() == Some(cost) && *at == place;
+            let is_same = |(other, at): &(&&LuaStep, &usize)| {
+                other.plain_charge() == Some(cost) && *at == place
+            };
             let count = 1 + others.take_while(is_same).count();
             // The script counts from one.
             command.arg("charges").arg(place + 1).arg(cost).arg(count);
@@ -53,14 +54,14 @@ fn write_steps(steps: &[&Step], places: &[usize], command: &mut Cmd) {
 }
 
 /// The limits of all steps: most steps of a call share a few.
-struct Limits<'a> {
+struct LimitTable<'a> {
     distinct: SmallVec<[&'a Form; 8]>,
     /// Of each task, in order: where its limit is among them.
     places: SmallVec<[usize; 32]>,
 }
 
-impl<'a> Limits<'a> {
-    fn of(steps: &[&'a Step]) -> Self {
+impl<'a> LimitTable<'a> {
+    fn of(steps: &[&'a LuaStep]) -> Self {
         let mut limits = Self {
             distinct: SmallVec::new(),
             places: SmallVec::new(),
@@ -109,7 +110,7 @@ impl Op {
     }
 }
 
-impl Step {
+impl LuaStep {
     /// The cost, if this is no more than one charge at the time of Redis, of a limit that the script
     /// admits to on a short road.
     fn plain_charge(&self) -> Option<u64> {
@@ -158,7 +159,7 @@ impl Step {
     }
 }
 
-impl Task {
+impl LuaCharge {
     fn write(&self, command: &mut Cmd) {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         match self.extra {
@@ -166,7 +167,7 @@ impl Task {
             Extra::ChargedAt(at) => {
                 command.arg(at.as_micros());
             }
-            Extra::Want(want) => {
+            Extra::Request(want) => {
                 command.arg(want.units.min(MAX_COST));
                 match want.previous {
                     Some((lease, _)) => command.write_arg_fmt(lease),

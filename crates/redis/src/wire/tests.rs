@@ -12,11 +12,11 @@ mod states;
 use tidegate_core::{Charge, LeaseId, Limit, Outcomes, Request, Scope, Timestamp};
 
 use super::*;
-use crate::keys::{Secret, SecretFrom};
+use crate::keys::{KeySecret, SecretFrom};
 use server::Server;
 
-fn keys() -> Keys {
-    Keys::new(None, Secret::new(SecretFrom::Public))
+fn keys() -> RedisKeys {
+    RedisKeys::new(None, KeySecret::new(SecretFrom::Public))
 }
 
 fn plan<'a>(request: &Request<'a>) -> Plan<'a> {
@@ -42,16 +42,16 @@ fn limit(text: &str) -> Limit {
     text.parse().unwrap()
 }
 
-fn outcomes(answer: Result<Answer, StepError>) -> Outcomes {
+fn outcomes(answer: Result<StepOutcome, StepError>) -> Outcomes {
     match answer.unwrap() {
-        Answer::Outcomes(outcomes) => outcomes,
+        StepOutcome::Outcomes(outcomes) => outcomes,
         other => panic!("outcomes and not {other:?}"),
     }
 }
 
-fn was_live(answer: Result<Answer, StepError>) -> bool {
+fn was_live(answer: Result<StepOutcome, StepError>) -> bool {
     match answer.unwrap() {
-        Answer::Held { was_live, there } if there.is_empty() => was_live,
+        StepOutcome::Held { was_live, there } if there.is_empty() => was_live,
         other => panic!("{other:?}"),
     }
 }

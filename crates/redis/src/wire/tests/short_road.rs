@@ -57,8 +57,8 @@ fn the_short_road_leads_where_the_long_one_does() {
                     charging(&long, limit, &key, *cost),
                     charging(&long, &never_denies, "besides", 0),
                 ];
-                steps.push(Step::charge(&keys(), &plan(&Request::new(&alone))));
-                steps.push(Step::charge(&keys(), &plan(&Request::new(&besides))));
+                steps.push(LuaStep::charge(&keys(), &plan(&Request::new(&alone))));
+                steps.push(LuaStep::charge(&keys(), &plan(&Request::new(&besides))));
             }
             // The time is the same for all steps of a call.
             let answers = server.run(&steps.iter().collect::<Vec<_>>());
