@@ -1,4 +1,4 @@
-//! A question on its way to a server, and what can come of it.
+//! A call to a server, its reply, and how it can fail.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::monotonic::now;
 use crate::url::RedisNode;
 use crate::wire::{LuaStep, StepError, StepOutcome};
 
-/// A question with a deadline, and where its answer goes.
+/// A call with a deadline, and the channel for its reply.
 pub(crate) struct Job {
     pub(crate) work: CallBody,
-    /// Whether the server is to answer for a slot that it is about to get.
+    /// Whether to send `ASKING` first: the slot is being moved to this server.
     pub(crate) is_asking: bool,
-    /// Since when it waits.
+    /// When it was put into the queue.
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Instant,
-    /// Nothing once it was answered.
+    /// None once it was answered.
     reply: Option<oneshot::Sender<Result<CallReply, CallError>>>,
 }
 
 impl Job {
-    /// A question that waits from now on, and where its answer will be.
+    /// A call that waits from now on, and the receiver of its reply.
     pub(crate) fn new(
         work: CallBody,
         is_asking: bool,
@@ -62,13 +62,13 @@ impl Job {
 /// What is asked.
 #[derive(Clone)]
 pub(crate) enum CallBody {
-    /// A step of the script, which goes with others in one call.
+    /// A step of the script, which is sent together with others.
     Step(Arc<LuaStep>),
     /// A command on its own.
     Command(Arc<Cmd>),
 }
 
-/// What was answered.
+/// The reply to a call.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -79,50 +79,50 @@ pub(crate) enum CallReply {
     Command(Value),
 }
 
-/// The answer to a step.
+/// The reply to a step.
 #[derive(Debug)]
 pub(crate) struct StepReply {
     pub(crate) answer: StepOutcome,
     /// The server's time when it decided.
     pub(crate) now: Timestamp,
-    /// When the question was sent.
+    /// When the call was sent.
     pub(crate) sent_at: Instant,
 }
 
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Nothing ran: somebody else answers for the slot.
+    /// Nothing ran: another server has the slot.
     #[error("the slot has moved to {0}")]
     Moved(RedisNode),
-    /// Nothing ran: somebody else answers for this key, for now.
-    #[error("{0} is to be asked")]
+    /// Nothing ran: another server has this key for now.
+    #[error("the key has moved to {0}")]
     Ask(RedisNode),
-    /// Nothing ran, and a moment later it may.
+    /// Nothing ran; a retry may succeed.
     #[error("{0}")]
     NotNow(String),
     /// Nothing was sent.
     #[error("{0}")]
     Down(String),
-    /// Nothing ran, and it will not until somebody changes something.
+    /// Nothing ran, and a retry fails until the server is changed.
     #[error("{0}")]
     Refused(String),
-    /// Nobody knows whether it ran.
+    /// It is unknown whether it ran.
     #[error("the connection was lost: {0}")]
     Lost(String),
-    /// Nobody knows whether it ran.
+    /// It is unknown whether it ran.
     #[error("no answer came in time")]
     Late,
-    /// Nothing ran: what is in the place of a state is none.
+    /// Nothing ran: the value at a state's key is not a state.
     #[error("{0}")]
     BadState(String),
-    /// It was answered, and not as agreed.
+    /// The reply does not have the agreed form.
     #[error("{0}")]
     Unreadable(String),
 }
 
 impl CallError {
-    /// Whether the server itself said this, so that it is alive and was understood.
+    /// Whether this is a reply of the server, so that it is alive.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Moved(_)
@@ -134,7 +134,7 @@ impl CallError {
         }
     }
 
-    /// Reads an error reply by its first word, as the script hands it on from a command of its own.
+    /// Reads an error that a command of the script returned, by its first word.
     pub(crate) fn of_step(error: &StepError) -> Self {
         let text = error.to_string();
         match error.code() {

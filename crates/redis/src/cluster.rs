@@ -24,9 +24,9 @@ use crate::wire::LuaStep;
 
 /// How many slots every cluster has.
 const SLOTS: usize = 16_384;
-/// How often the map is looked at again when nothing tells that it is old.
+/// How often the map is read again when nothing indicates that it is stale.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long after a look the next one may be, when something tells that it is old.
+/// How soon the map is read again when something indicates that it is stale.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The masters of a cluster. Ends its task when it is dropped.
@@ -43,11 +43,11 @@ struct ClusterInner {
     seeds: Vec<RedisNode>,
     map: ArcSwap<Map>,
     links: Mutex<HashMap<RedisNode, Arc<Link>>>,
-    /// Somebody has found the map to be old.
+    /// A call has found the map to be stale.
     look: Notify,
 }
 
-/// Who answers for each slot.
+/// Which server has each slot.
 #[derive(Clone)]
 struct Map {
     owners: Vec<Option<Arc<Link>>>,
@@ -81,7 +81,7 @@ impl ClusterLinks {
         Self { inner, task }
     }
 
-    /// Asks the server that answers for `slot`, and whom it names instead, until the deadline.
+    /// Asks the server that has `slot`, and follows its redirects until the deadline.
     pub(crate) async fn call(
         &self,
         slot: u16,
@@ -121,14 +121,14 @@ impl ClusterLinks {
                 }
                 answer => return answer,
             }
-            // Somebody who is redirected for ever is still heard when the deadline has come.
+            // A call that is redirected forever ends at the deadline.
             if now() >= deadline {
                 return Err(CallError::NotNow("redirected without end".to_owned()));
             }
         }
     }
 
-    /// Whether every slot has a server that answers.
+    /// What is wrong if not every slot has a server that answers.
     pub(crate) fn problem(&self) -> Option<String> {
         let map = self.inner.map.load();
         if map.masters.is_empty() {
@@ -136,7 +136,10 @@ impl ClusterLinks {
         }
         let mut down = map.owners.iter().flatten().filter(|link| !link.is_up());
         match down.next() {
-            Some(link) => Some(format!("one of its masters is away: {}", link.problem())),
+            Some(link) => Some(format!(
+                "one of its masters is unreachable: {}",
+                link.problem()
+            )),
             None if map.owners.iter().any(Option::is_none) => {
                 Some("some of its slots have no master".to_owned())
             }
@@ -164,7 +167,7 @@ impl ClusterLinks {
         (slots, is_covered)
     }
 
-    /// Who answers for `slot`.
+    /// The server that has `slot`.
     pub(crate) fn node_of(&self, slot: u16) -> Option<RedisNode> {
         self.inner.owner(slot)?.connected_to()
     }
@@ -208,7 +211,7 @@ impl ClusterInner {
         Arc::clone(link)
     }
 
-    /// Writes down who answers for a slot now.
+    /// Records that `node` has the slot now.
     fn moved(&self, slot: u16, node: RedisNode) -> Arc<Link> {
         let link = self.link(node);
         if self
@@ -227,7 +230,7 @@ impl ClusterInner {
         link
     }
 
-    /// Writes down who answers for which slot, and closes links that nobody needs any more.
+    /// Records which server has which slots, and closes links that are no longer needed.
     fn put(&self, ranges: Vec<(u16, u16, RedisNode)>) {
         let mut owners = vec![None; SLOTS];
         let mut masters: Vec<RedisNode> = Vec::new();
@@ -241,7 +244,7 @@ impl ClusterInner {
                 masters.push(node);
             }
         }
-        // Who has told of this may be behind the times: links are kept while somebody uses them.
+        // The server that sent this map may be out of date: links are kept while they are in use.
         self.links
             .lock()
             .retain(|node, link| masters.contains(node) || link.is_in_use());
@@ -260,7 +263,7 @@ impl ClusterInner {
     }
 }
 
-/// Whom a redirect names: a server that does not know its own host is where the one is that named it.
+/// The node that a redirect names. Without a host it is on the host of the server that was asked.
 fn at_host_of(node: RedisNode, asked: &Link) -> RedisNode {
     match (node, asked.connected_to()) {
         (RedisNode::Tcp { host, port }, Some(RedisNode::Tcp { host: known, .. }))
@@ -272,14 +275,14 @@ fn at_host_of(node: RedisNode, asked: &Link) -> RedisNode {
     }
 }
 
-/// Looks at the map again and again: at once when somebody finds it to be old, often while something is
-/// wrong, and every second otherwise.
+/// Reads the map again and again: as soon as a call finds it to be stale, often while something is wrong,
+/// and every second otherwise.
 async fn watch(inner: Arc<ClusterInner>) {
     let mut connections: HashMap<RedisNode, MultiplexedConnection> = HashMap::new();
     let mut backoff = Backoff::new();
     loop {
         let mut nodes = inner.map.load().masters.clone();
-        // Whoever was reached last is asked first.
+        // Servers with a connection are asked first.
         nodes.sort_by_key(|node| !connections.contains_key(node));
         nodes.extend(inner.seeds.iter().cloned());
         let mut problems = Vec::new();
@@ -321,7 +324,7 @@ async fn watch(inner: Arc<ClusterInner>) {
     }
 }
 
-/// What one server takes for the map.
+/// The map as one server knows it.
 async fn look(
     dialer: &Dialer,
     node: &RedisNode,

@@ -16,7 +16,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// How many rules are remembered at the most.
 const MAX_RULES: usize = 1_000;
 
-/// Damage that a rule has met within the last minute.
+/// Damage that decisions of a rule have met within the last minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
@@ -35,7 +35,7 @@ pub(crate) enum DamageKind {
     Unreadable,
     /// It had another type, and was removed.
     Foreign,
-    /// It had numbers that no version writes, which were taken out.
+    /// It had numbers that no version writes, which were removed.
     Negative,
 }
 
@@ -46,10 +46,10 @@ impl DamageKind {
                 "a counter in Redis cannot be read; until it is removed or expires, the rule does what its `on_store_failure` says"
             }
             Self::Foreign => {
-                "a key in Redis had a type that no counter of this rule has; it was removed, and the counter begins anew"
+                "a key in Redis had a type that no counter of this rule has; it was removed, and the counter restarts"
             }
             Self::Negative => {
-                "a counter in Redis had numbers that Tidegate does not write; they were taken out"
+                "a counter in Redis had numbers that Tidegate does not write; they were removed"
             }
         }
     }
@@ -116,8 +116,8 @@ impl Damages {
     }
 }
 
-/// The id of the rule that a scope belongs to. What it counts by stands behind it. A scope that several
-/// rules share begins with an `@`, and names itself.
+/// The id of the rule that a scope belongs to, without what it counts by. A scope that several rules share
+/// begins with `@` and is returned whole.
 fn rule_of(scope: &Scope) -> &str {
     let name = scope.name();
     match name.split_once('@') {
@@ -148,12 +148,15 @@ mod tests {
         damages.note(&scope, DamageKind::Unreadable);
         damages.note(&scope, DamageKind::Unreadable);
         damages.note(&Scope::new("other@"), DamageKind::Foreign);
-        let told: Vec<(String, u64)> = damages
+        let reported: Vec<(String, u64)> = damages
             .current()
             .into_iter()
             .map(|damage| (damage.rule, damage.met))
             .collect();
-        assert_eq!(told, [("other".to_owned(), 1), ("per-user".to_owned(), 2)]);
+        assert_eq!(
+            reported,
+            [("other".to_owned(), 1), ("per-user".to_owned(), 2)]
+        );
         tokio::time::advance(Duration::from_secs(59)).await;
         damages.note(&scope, DamageKind::Unreadable);
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -28,7 +28,7 @@ pub(crate) struct Dialer {
     settings: Arc<RedisSettings>,
 }
 
-/// Who is at the other end.
+/// What kind of server a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A server with data.
@@ -37,11 +37,11 @@ pub(crate) enum Role {
     Sentinel,
 }
 
-/// A connection, and what is known of what has arrived on it.
+/// A connection, and a record of what has arrived on it.
 pub(crate) struct WatchedConnection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// Reads and writes, where that is not the library's.
+    /// The task that reads and writes, unless the library has its own.
     driver: Option<JoinHandle<()>>,
 }
 
@@ -55,7 +55,7 @@ impl Drop for WatchedConnection {
 
 impl Dialer {
     pub(crate) fn new(settings: Arc<RedisSettings>) -> Self {
-        // Taken already if the program chose one itself, which is as good.
+        // Fails if the program has installed a provider itself, which is fine.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Self { settings }
     }
@@ -65,7 +65,7 @@ impl Dialer {
         self.settings.connect_timeout
     }
 
-    /// A connection that many may use at once.
+    /// A connection that can be shared.
     pub(crate) async fn dial(
         &self,
         node: &RedisNode,
@@ -77,7 +77,7 @@ impl Dialer {
         within(self.settings.connect_timeout, dialing).await
     }
 
-    /// A connection to a server with data, of which is known what has arrived on it. With TLS it is not.
+    /// A connection to a server with data that records what arrives on it, except with TLS.
     pub(crate) async fn dial_watched(
         &self,
         node: &RedisNode,
@@ -127,7 +127,7 @@ impl Dialer {
             .set_response_timeout(None)
     }
 
-    /// A connection that hears messages.
+    /// A connection that receives published messages.
     pub(crate) async fn listen(&self, node: &RedisNode, role: Role) -> Result<PubSub, RedisError> {
         let client = self.client(node, role)?;
         within(self.settings.connect_timeout, client.get_async_pubsub()).await
@@ -189,8 +189,8 @@ impl Dialer {
     }
 }
 
-/// What went wrong, with the setting to change where a login is missing. Redis says that in two ways, one of
-/// which names a length: what is sent before a login is bounded.
+/// What went wrong, with the setting to change if the login is missing. Redis reports that in two ways, of
+/// which one is an error about the length of what was sent before the login.
 pub(crate) fn explain(error: &RedisError, role: Role) -> String {
     let text = error.to_string();
     if error.code() != Some("NOAUTH") && !text.contains("unauthenticated") {
@@ -198,10 +198,10 @@ pub(crate) fn explain(error: &RedisError, role: Role) -> String {
     }
     match role {
         Role::Server => {
-            "it wants a password, and none is configured; set `redis_password_file` or TIDEGATE_REDIS_PASSWORD, or give the password in the URL"
+            "it requires a password, and none is configured; set `redis_password_file` or TIDEGATE_REDIS_PASSWORD, or give the password in the URL"
         }
         Role::Sentinel => {
-            "it wants a password, and none is configured; set `redis_sentinel_password_file` or TIDEGATE_REDIS_SENTINEL_PASSWORD"
+            "it requires a password, and none is configured; set `redis_sentinel_password_file` or TIDEGATE_REDIS_SENTINEL_PASSWORD"
         }
     }
     .to_owned()

@@ -1,7 +1,7 @@
-//! What this instance remembers of what Redis said: denials that still hold, and how much was used.
+//! What this instance remembers of the outcomes that Redis returned: denials that still hold, and usage.
 //!
-//! All of it is only a hint and may be forgotten at any time: denials that are remembered save a question,
-//! and what was used is where local counters begin when Redis is away.
+//! All of it may be dropped at any time: a remembered denial saves a call, and the usage seeds the local
+//! counters when Redis is unreachable.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 /// The same where a charge that is given back a moment later may have caused it.
 pub(crate) const LONGEST_ACROSS_SLOTS: Duration = Duration::from_millis(20);
-/// How many states each part remembers before the older half goes.
+/// How many states each shard remembers before the older half is dropped.
 const YOUNG: usize = 4_096;
 const PARTS: usize = 16;
 
-/// What is remembered. Bounded: the states that were heard of longest ago go first.
+/// What is remembered. Bounded: the states that were updated longest ago are dropped first.
 pub(crate) struct Hints {
     parts: [Mutex<HintShard>; PARTS],
 }
@@ -36,16 +36,16 @@ struct HintShard {
 struct Hint {
     heard_at: Instant,
     outcome: Outcome,
-    /// Whether what was used flows back all the time, and not at the end of something.
+    /// Whether usage flows back continuously, and not at the end of a window.
     flows: bool,
     denial: Option<Denial>,
-    /// When it was last forgotten: what was asked before that counts for nothing.
+    /// When it was last forgotten: outcomes of calls sent before that are ignored.
     forgotten_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Denial {
-    /// Of a limit with these numbers.
+    /// The numbers of the limit that denied.
     form: Form,
     cost: u64,
     sent_at: Instant,
@@ -60,7 +60,7 @@ impl Hints {
         }
     }
 
-    /// The denial that a charge of `cost` would meet, if one is remembered.
+    /// The remembered denial that holds for a charge of `cost`, if there is one.
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
         let now = now();
@@ -79,7 +79,7 @@ impl Hints {
         })
     }
 
-    /// Remembers what was said about a charge of `cost`. A denial is remembered for at most `longest`.
+    /// Remembers the outcome of a charge of `cost`. A denial is remembered for at most `longest`.
     pub(crate) fn heard(
         &self,
         name: StateName,
@@ -117,7 +117,7 @@ impl Hints {
         let known = part.young.get(&name).or_else(|| part.old.get(&name));
         if let Some(forgotten_at) = known.and_then(|known| known.forgotten_at) {
             if hint.forgotten_at.is_none() && hint.heard_at <= forgotten_at {
-                // It was asked before it was forgotten.
+                // The call was sent before the state was forgotten.
                 return;
             }
             hint.forgotten_at = hint.forgotten_at.or(Some(forgotten_at));
@@ -128,19 +128,19 @@ impl Hints {
         part.young.insert(name, hint);
     }
 
-    /// What was last said to remain.
+    /// How much remained by the last outcome.
     pub(crate) fn remaining(&self, name: StateName) -> Option<u64> {
         self.with(name, |hint| hint.outcome.remaining)
             .filter(|remaining| *remaining < u64::MAX)
     }
 
-    /// What was last said of it all, if that is no older than `age`.
+    /// The last outcome, if it is no older than `age`.
     pub(crate) fn recent(&self, name: StateName, age: Duration) -> Option<Outcome> {
         let (outcome, heard_at) = self.with(name, |hint| (hint.outcome, hint.heard_at))?;
         (heard_at.elapsed() <= age).then_some(outcome)
     }
 
-    /// What was last said to be used, as far as that still counts. Told once.
+    /// Usage by the last outcome, decayed to now. Consumed by the call.
     pub(crate) fn take_used(&self, name: StateName) -> Option<u64> {
         let mut part = self.part(name).lock();
         let young = part.young.remove(&name);
@@ -248,8 +248,8 @@ mod tests {
         let longer: Limit = "10/hour".parse().unwrap();
         assert_eq!(hints.denied(name, &longer, 3), None, "another window");
         tokio::time::advance(Duration::from_millis(200)).await;
-        let told = hints.denied(name, &limit, 4).unwrap();
-        assert_eq!(told.retry, Retry::After(Micros::new(300_000)));
+        let denial = hints.denied(name, &limit, 4).unwrap();
+        assert_eq!(denial.retry, Retry::After(Micros::new(300_000)));
         tokio::time::advance(Duration::from_millis(300)).await;
         assert_eq!(hints.denied(name, &limit, 4), None, "it has ended");
 
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_used_is_told_once_and_fades() {
+    async fn what_was_used_is_returned_once_and_fades() {
         let hints = Hints::new();
         let name = keys().name(b"key");
         let hear = |algorithm| {

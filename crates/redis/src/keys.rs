@@ -1,5 +1,5 @@
-//! The names of Redis keys: readable, apart from each other whatever a client sends, and in the
-//! cluster slot of the key that they belong to.
+//! The names of Redis keys: readable, distinct whatever a client sends, and in the cluster slot of the
+//! key that they belong to.
 
 mod slot;
 
@@ -37,8 +37,8 @@ impl StateName {
     }
 }
 
-/// The secret under which keys are hashed that must not be readable. The same on all instances that
-/// share a Redis, or they do not share what they count.
+/// The secret under which keys are hashed that must not be readable. It must be the same on all instances
+/// that share counters.
 #[derive(Clone)]
 pub(crate) struct KeySecret(Hmac<Sha256>);
 
@@ -49,7 +49,7 @@ pub(crate) enum SecretFrom<'a> {
     Configured(&'a [u8]),
     /// The password of Redis, which instances share anyway.
     Password(&'a str),
-    /// A constant that everyone knows: hashes of keys that can be guessed can be told.
+    /// A public constant: keys that can be guessed can be recognised by their hash.
     Public,
 }
 
@@ -57,7 +57,7 @@ impl KeySecret {
     pub(crate) fn new(from: SecretFrom<'_>) -> Self {
         match from {
             SecretFrom::Configured(secret) => Self::keyed(secret),
-            // Not the password itself: what is derived here is for one purpose only.
+            // Derived, so that the password itself is used for nothing else.
             SecretFrom::Password(password) => {
                 let derived = Self::keyed(password.as_bytes()).hash(b"tidegate key secret");
                 Self::keyed(&derived)
@@ -67,7 +67,7 @@ impl KeySecret {
     }
 
     fn keyed(secret: &[u8]) -> Self {
-        // A key of any length will do; the type does not know that.
+        // HMAC accepts keys of any length; the type does not express that.
         let keyed = Hmac::new_from_slice(secret);
         Self(keyed.unwrap_or_else(|_| Hmac::new(&hmac::digest::Key::<Hmac<Sha256>>::default())))
     }
@@ -112,18 +112,18 @@ impl RedisKeys {
         name
     }
 
-    /// What is told of the leases in the state of a concurrency limit.
+    /// The key with the details of the permits in the state of a concurrency limit.
     pub(crate) fn companion(state: &str) -> String {
         [state, ":leases"].concat()
     }
 
-    /// Where it is written which states a lease holds places of. Its slot is in the lease's name.
+    /// The register of permits: which states they are held in. Its slot is part of their id.
     pub(crate) fn register(&self, lease: LeaseId) -> String {
         let tag = slot::tag_of(slot_of_lease(lease));
         format!("{}:{{{tag}}}:lease:{lease}", self.prefix)
     }
 
-    /// A new name for a lease whose register is to be in the same slot as this state.
+    /// A new id of permits whose register is in the same slot as this state.
     pub(crate) fn lease_for(state: &str) -> LeaseId {
         let slot = u128::from(slot_of(state)) << LEASE_BITS;
         let rest = LeaseId::random().as_u128() & ((1 << LEASE_BITS) - 1);
@@ -132,7 +132,7 @@ impl RedisKeys {
 
     fn write_key(&self, scope: &Scope, key: &str, name: &mut String) {
         if key.is_empty() {
-            // An empty tag would be none: the whole name would choose the slot.
+            // With an empty tag, Redis would hash the whole name for the slot.
             name.push('*');
             return;
         }
@@ -159,10 +159,10 @@ impl std::fmt::Debug for RedisKeys {
     }
 }
 
-/// Bits of a lease's name below those that tell its slot.
+/// Bits of the id of permits below those of the slot.
 const LEASE_BITS: u32 = 128 - 14;
 
-/// The slot of a lease's register.
+/// The slot of the register of permits with this id.
 pub(crate) fn slot_of_lease(lease: LeaseId) -> u16 {
     u16::try_from(lease.as_u128() >> LEASE_BITS).unwrap_or(0)
 }
@@ -186,7 +186,7 @@ fn push_hex(byte: u8, name: &mut String) {
     }
 }
 
-/// What [`Limit::shape`] tells apart, to be read by people.
+/// [`Limit::shape`] in readable form.
 fn write_shape(limit: &Limit, name: &mut String) {
     let window = |name: &mut String, kind: &str, window: &dyn std::fmt::Display| {
         // Writing to a string does not fail.

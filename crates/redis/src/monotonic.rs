@@ -1,7 +1,7 @@
-//! The time of deadlines and pauses: monotonic, this process's own, and never that of a decision.
+//! The time of deadlines and pauses: the monotonic clock of this process, never the time of a decision.
 //!
 //! A deadline that passes while this process does not run, because it was stopped or got no processor, says
-//! nothing about who was waited for. Timers that fire late tell.
+//! nothing about the server. A timer that fires late shows such a stall.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) const PUNCTUAL: Duration = Duration::from_millis(3);
 /// How long it takes at the most, in a process that runs, to read what has arrived.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(2);
 
-/// The present instant. Tests hold it with the runtime's clock.
+/// The current instant. Tests control it with the runtime's clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the runtime's clock is the one that tests inject here"
@@ -61,8 +61,8 @@ pub(crate) mod stalls {
     }
 }
 
-/// The future's output, unless the deadline passes first. What has arrived by then is given a moment to
-/// be read, and after a stall of this process, `again`.
+/// The future's output, unless the deadline passes first. There is a moment more to read what has arrived,
+/// and after a stall of this process `again` more.
 pub(crate) async fn until<F: Future>(
     deadline: Instant,
     again: Duration,

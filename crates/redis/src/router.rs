@@ -1,4 +1,4 @@
-//! From a question to the server that answers it, and again where nothing has run.
+//! Sends each call to the server that has its keys, and retries where nothing has run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,7 @@ use crate::stats::Stats;
 use crate::url::{RedisNode, Topology};
 use crate::wire::LuaStep;
 
-/// How long to wait before a question is asked again that could not be answered just then; each time
-/// twice as long.
+/// How long to wait before the first retry of a call that the server could not serve; doubles each time.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The servers of a store, whatever their topology.
@@ -87,7 +86,7 @@ impl Router {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// When a question that is asked now has to be answered.
+    /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         now() + self.deadline
     }
@@ -111,7 +110,7 @@ impl Router {
         }
     }
 
-    /// Sends a command to the server that answers for `key`.
+    /// Sends a command to the server that has `key`.
     pub(crate) async fn command(
         &self,
         key: &str,
@@ -125,16 +124,16 @@ impl Router {
         }
     }
 
-    /// A connection of its own to the server that answers for `key`, for what may keep others waiting.
+    /// A separate connection to the server that has `key`, for commands that would block others.
     pub(crate) async fn dial(&self, key: &str) -> Result<MultiplexedConnection, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let node = self.node_of(key).ok_or_else(|| self.unreachable())?;
         let dialed = self.dialer.dial(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
-    /// A connection that hears messages.
+    /// A connection that receives published messages.
     pub(crate) async fn listen(&self, key: &str) -> Result<PubSub, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let node = self.node_of(key).ok_or_else(|| self.unreachable())?;
         let dialed = self.dialer.listen(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
@@ -146,9 +145,13 @@ impl Router {
         }
     }
 
-    fn away(&self) -> StoreError {
+    fn unreachable(&self) -> StoreError {
         let problem = self.problem();
-        StoreError::Unreachable(problem.unwrap_or_else(|| "it is away".to_owned()).into())
+        StoreError::Unreachable(
+            problem
+                .unwrap_or_else(|| "it is unreachable".to_owned())
+                .into(),
+        )
     }
 
     async fn ask(
@@ -165,17 +168,17 @@ impl Router {
             };
             match answer {
                 Ok(reply) => return Ok(reply),
-                // Nothing has run, and a moment later it may.
+                // Nothing has run; a retry may succeed.
                 Err(CallError::NotNow(_)) if now() + again * 2 < deadline => {
                     tokio::time::sleep(again).await;
                     again *= 2;
                 }
-                Err(error) => return Err(self.told(error)),
+                Err(error) => return Err(self.store_error(error)),
             }
         }
     }
 
-    fn told(&self, error: CallError) -> StoreError {
+    fn store_error(&self, error: CallError) -> StoreError {
         match error {
             CallError::Late => StoreError::TimedOut(self.deadline),
             CallError::Lost(_) => StoreError::Lost(error.into()),
@@ -189,7 +192,7 @@ impl Router {
         }
     }
 
-    /// Whether the store would be asked at all just now.
+    /// Whether calls are sent at present.
     pub(crate) fn is_up(&self) -> bool {
         match &self.servers {
             Servers::One { link, .. } => link.is_up(),
@@ -197,7 +200,7 @@ impl Router {
         }
     }
 
-    /// What keeps it from answering, if anything does.
+    /// What keeps Redis from answering, if anything does.
     pub(crate) fn problem(&self) -> Option<String> {
         match &self.servers {
             Servers::One { link, .. } if link.is_up() => None,
@@ -220,7 +223,7 @@ impl Router {
         problem.is_some_and(|problem| problem.contains(NOT_YET) || problem.contains(NO_ANSWER))
     }
 
-    /// How many questions wait to be sent.
+    /// How many calls wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         match &self.servers {
             Servers::One { link, .. } => link.waiting(),

@@ -10,8 +10,8 @@ const DEFAULT_SENTINEL_PORT: u16 = 26_379;
 /// One or more servers and how they belong together.
 ///
 /// `redis://h:p/db`, `rediss://h:p/db` (TLS), `unix:///path`, `redis+sentinel://h1:p1,h2:p2/name/db`,
-/// `redis+cluster://h1:p1,h2:p2`; the last two also with `rediss`. A user and a password may stand before
-/// the host, percent-encoded. Shown without the password.
+/// `redis+cluster://h1:p1,h2:p2`; the last two also with `rediss`. The host may be preceded by a user and a
+/// password, percent-encoded. Displayed without the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     pub(crate) topology: Topology,
@@ -24,14 +24,14 @@ pub struct RedisUrl {
 /// How the servers belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Topology {
-    /// One server, on its own or behind an address that moves.
+    /// One server, or an address that leads to one.
     One(RedisNode),
-    /// A master that sentinels know by name.
+    /// A master, by its name at the sentinels.
     Sentinel {
         sentinels: Vec<RedisNode>,
         name: String,
     },
-    /// Many masters, of which these are some.
+    /// A cluster, with some of its nodes.
     Cluster { seeds: Vec<RedisNode> },
 }
 
@@ -46,26 +46,26 @@ pub(crate) enum RedisNode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// The scheme is none of ours.
+    /// Unknown scheme.
     #[error(
         "a Redis URL begins with `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`, not `{scheme}`"
     )]
     Scheme {
-        /// What it begins with.
+        /// The scheme that was written.
         scheme: String,
     },
-    /// A host is missing or not a host.
+    /// Missing or invalid host.
     #[error("`{host}` is not `host` or `host:port` with a port from 1 to 65535")]
     Host {
-        /// What stands in its place.
+        /// What was written instead.
         host: String,
     },
-    /// More than one host where only one can be.
+    /// More than one host where only one is allowed.
     #[error(
         "`redis://` takes one host; for several write `redis+sentinel://…/master-name` or `redis+cluster://…`"
     )]
     ManyHosts,
-    /// Sentinels know masters by name.
+    /// Missing name of the master.
     #[error(
         "`redis+sentinel://` needs the name of the master after the hosts, such as `/mymaster`"
     )]
@@ -90,7 +90,7 @@ pub enum UrlError {
         "the user or the password in the URL is not percent-encoded: write `/` as `%2F`, `?` as `%3F`, `@` as `%40`, or use the settings for user and password"
     )]
     Credentials,
-    /// Something after a question mark that means nothing here.
+    /// Unknown query parameter.
     #[error(
         "`?{query}` means nothing in a Redis URL; TLS files and the like are settings of their own"
     )]
@@ -111,14 +111,14 @@ impl FromStr for RedisUrl {
             | "rediss+cluster" => {}
             "unix" | "redis+unix" => return unix(rest),
             _ => {
-                // Perhaps a password stands where the scheme should: only the first word is shown.
+                // The scheme may be missing and a password follow: only the first word is shown.
                 let scheme = scheme.split(['@', ':', '/']).next().unwrap_or_default();
                 return Err(UrlError::Scheme {
                     scheme: scheme.to_owned(),
                 });
             }
         }
-        // Whatever stands before the last `@` may be a password that is not encoded as it should be.
+        // All before the last `@` may be a password that is not encoded correctly.
         if let Some((before, _)) = rest.rsplit_once('@')
             && before.contains(['/', '?', '#', ','])
         {
@@ -213,7 +213,7 @@ fn credentials(authority: &str) -> Result<Credentials<'_>, UrlError> {
 }
 
 fn node(text: &str, default_port: u16) -> Result<RedisNode, UrlError> {
-    // What stands after a colon may be a password.
+    // The text after a colon may be a password.
     let shown = match text.split_once(':') {
         Some((host, port)) if port.parse::<u64>().is_err() => format!("{host}:…"),
         _ => text.to_owned(),
@@ -259,7 +259,7 @@ fn number(database: &str) -> Result<i64, UrlError> {
     })
 }
 
-/// Percent-encoding taken off; none if what remains is not UTF-8, or a `%` is not followed by two digits.
+/// Percent-decodes; none if the result is not UTF-8, or a `%` is not followed by two digits.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_and_never_repeat_a_password() {
+    fn mistakes_are_reported_and_never_repeat_a_password() {
         #[rustfmt::skip]
         let table = [
             ("localhost:6379",              "begins with"),

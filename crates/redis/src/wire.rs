@@ -1,7 +1,7 @@
-//! Steps on their way to the script and its answers on their way back.
+//! Steps of the script and their outcomes.
 //!
 //! A [`LuaStep`] is one thing to decide, with all its keys and numbers, ready to be sent together with
-//! others. Everything that the script is told is written here, as `lua/shell/steps.lua` reads it.
+//! others. `encode.rs` writes the arguments that `lua/shell/steps.lua` reads.
 
 mod answer;
 mod encode;
@@ -22,7 +22,7 @@ pub(crate) use answer::BadReply;
 pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, decode};
 pub(crate) use encode::{eval, evalsha};
 
-/// The latest time at which anything is decided: every window that starts then has an end.
+/// The latest time of a decision: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
 /// More than any limit can grant, and little enough that the script can add to it.
 const MAX_COST: u64 = 1 << 50;
@@ -38,7 +38,7 @@ pub(crate) struct LuaStep {
     slot: u16,
     /// Keys without a charge.
     keys: SmallVec<[Arc<str>; 2]>,
-    tasks: SmallVec<[LuaCharge; 2]>,
+    charges: SmallVec<[LuaCharge; 2]>,
 }
 
 /// What is asked.
@@ -67,12 +67,12 @@ struct LuaCharge {
     companion: Option<Arc<str>>,
     form: Form,
     cost: u64,
-    /// The index of the first task on the same state.
+    /// The index of the first charge on the same state.
     first: usize,
     extra: Extra,
 }
 
-/// What some operations tell of a charge beside its limit and cost.
+/// What some operations need of a charge in addition to its limit and cost.
 #[derive(Debug, Clone, Copy)]
 enum Extra {
     None,
@@ -83,14 +83,14 @@ enum Extra {
 /// What is wanted in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
-    /// The name of the new lease.
+    /// The id of the new lease.
     pub(crate) id: LeaseId,
-    /// How many units; at least the charge's cost are taken, or none.
+    /// How many units are wanted; at least the charge's cost is taken, or nothing.
     pub(crate) units: u64,
-    /// For how long, if it is a bucket; a window's lease ends with the window or slot.
+    /// For how long, for a bucket; a window's lease ends with the window or slot.
     pub(crate) lasts: Micros,
-    /// The bucket's lease before this one, and how many of its units were used. It is gone after this
-    /// step, whatever the answer; what it had left is part of the new one.
+    /// The bucket's lease before this one, and how many of its units were used. This step ends it, whatever
+    /// the outcome; its remaining units are part of the new one.
     pub(crate) previous: Option<(LeaseId, u64)>,
 }
 
@@ -133,10 +133,10 @@ impl LuaStep {
             return None;
         }
         let mut step = Self::of(Op::GiveBack, plan);
-        step.tasks.truncate(outcomes.len());
-        for (task, outcome) in step.tasks.iter_mut().zip(outcomes) {
+        step.charges.truncate(outcomes.len());
+        for (charge, outcome) in step.charges.iter_mut().zip(outcomes) {
             // A delayed charge flows back only from the end of its delay on.
-            task.extra = Extra::ChargedAt(outcome.at + outcome.delay);
+            charge.extra = Extra::ChargedAt(outcome.at + outcome.delay);
         }
         Some(step.with_register(keys))
     }
@@ -145,8 +145,8 @@ impl LuaStep {
     pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
         let mut step = Self::of(Op::Lease, plan);
         step.lease = Some(want.id);
-        for task in &mut step.tasks {
-            task.extra = Extra::Request(want);
+        for charge in &mut step.charges {
+            charge.extra = Extra::Request(want);
         }
         step
     }
@@ -256,9 +256,9 @@ impl LuaStep {
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let register = self.register.iter().map(|register| register.key.as_str());
         let charged = self
-            .tasks
+            .charges
             .iter()
-            .flat_map(|task| std::iter::once(&*task.state).chain(task.companion.as_deref()));
+            .flat_map(|charge| std::iter::once(&*charge.state).chain(charge.companion.as_deref()));
         register
             .chain(self.keys.iter().map(AsRef::as_ref))
             .chain(charged)
@@ -282,12 +282,12 @@ impl LuaStep {
             register: None,
             slot,
             keys: SmallVec::new(),
-            tasks: SmallVec::new(),
+            charges: SmallVec::new(),
         }
     }
 
     fn of(op: Op, plan: &Plan<'_>) -> Self {
-        let task = |planned: &PlannedCharge<'_>| LuaCharge {
+        let charge = |planned: &PlannedCharge<'_>| LuaCharge {
             state: Arc::clone(&planned.state),
             companion: planned
                 .is_concurrency()
@@ -304,7 +304,7 @@ impl LuaStep {
         Self {
             at: plan.at.map(|at| at.min(LATEST)),
             lease: plan.lease,
-            tasks: plan.charges.iter().map(task).collect(),
+            charges: plan.charges.iter().map(charge).collect(),
             ..Self::bare(op, plan.slot())
         }
     }
@@ -327,7 +327,8 @@ impl LuaStep {
 
     /// With its register, if it holds permits.
     fn with_register(mut self, keys: &RedisKeys) -> Self {
-        let holds = self.tasks.is_empty() || self.tasks.iter().any(|task| task.companion.is_some());
+        let holds =
+            self.charges.is_empty() || self.charges.iter().any(|charge| charge.companion.is_some());
         self.register = self.lease.filter(|_| holds).map(|lease| Register {
             key: keys.register(lease),
             there: Vec::new(),

@@ -1,4 +1,4 @@
-//! How fast the units of a pool are asked for, as far as a short time shows.
+//! How fast the units of a pool are asked for, measured over a short time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// For how long requests are counted.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// What was asked for in the present span, and in the one before.
+/// How many units were asked for in the current span, and in the one before.
 #[derive(Debug)]
 pub(super) struct PoolDemand {
     since: Instant,
@@ -34,8 +34,8 @@ impl PoolDemand {
         self.asked = self.asked.saturating_add(cost);
     }
 
-    /// What will be asked for in a time of this length, if it goes on as before. Rather too little than too
-    /// much: a demand that rises is known when it has risen.
+    /// How many units will be asked for in a time of this length at the measured rate. Lags behind a demand that
+    /// rises.
     pub(super) fn expected(&self, length: Duration) -> u64 {
         part(self.asked.max(self.before), length, SPAN)
     }

@@ -1,4 +1,4 @@
-//! What this instance took in advance of `sync: leased` limits, and serves from (`pool.rs`).
+//! Units of `sync: leased` limits that this instance took in advance and serves from (`pool.rs`).
 
 mod demand;
 mod pool;
@@ -17,7 +17,7 @@ use tokio::sync::futures::Notified;
 
 use crate::keys::StateName;
 
-/// How many pools there may be; states beyond that are asked for one by one.
+/// How many pools there may be; Redis decides each request on states beyond that.
 const MOST: usize = 65_536;
 
 /// A pool for each state, made when it is first asked for.
@@ -26,16 +26,16 @@ pub(crate) struct UnitPools {
     pools: Mutex<HashMap<StateName, Arc<SharedPool>, foldhash::fast::RandomState>>,
 }
 
-/// A pool, which one request at a time fills while the others wait for what comes.
+/// A pool, which one request at a time fills while the others wait.
 pub(crate) struct SharedPool {
     pub(crate) pool: Mutex<UnitPool>,
     is_filling: AtomicBool,
     filled: Notify,
-    /// How much all want together that wait for it to be filled.
+    /// How many units all waiting requests want together.
     waiting: AtomicU64,
 }
 
-/// The right to fill a pool. When it is dropped, all that wait look into the pool again.
+/// The right to fill a pool. When it is dropped, all waiting requests look into the pool again.
 pub(crate) struct Filling {
     shared: Arc<SharedPool>,
 }
@@ -74,12 +74,12 @@ impl SharedPool {
         })
     }
 
-    /// Ends when the request that fills it now, or the next one, is done.
+    /// Completes when the request that fills it now, or the next one, is done.
     pub(crate) fn filled(&self) -> Notified<'_> {
         self.filled.notified()
     }
 
-    /// How much all want together that wait.
+    /// How many units all waiting requests want together.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ impl UnitPools {
         self.pools.lock().get(&name).cloned()
     }
 
-    /// Takes out of every pool what `chosen` picks, and forgets the pools that nobody has used for a while.
+    /// Empties the pools that `chosen` picks, and drops pools that were not used for a while.
     pub(crate) fn drain(&self, chosen: impl Fn(&UnitPool) -> bool) -> Vec<Unused> {
         let mut unused = Vec::new();
         self.pools.lock().retain(|_, shared| {
@@ -126,13 +126,13 @@ impl UnitPools {
             if chosen(&pool) {
                 unused.extend(pool.empty());
             }
-            // Whoever still holds it is about to use it.
+            // A pool with another owner is about to be used.
             !pool.is_forgotten() || Arc::strong_count(shared) > 1
         });
         unused
     }
 
-    /// How many units are out on lease here.
+    /// How many units all pools hold.
     pub(crate) fn units(&self) -> u64 {
         let pools = self.pools.lock();
         pools

@@ -19,14 +19,14 @@ const LEASE: Micros = Micros::SECOND;
 const LASTS: Duration = Duration::from_millis(100);
 /// How long a pool may lie idle before its units go back.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long an empty pool is kept for what was learned about its demand.
+/// How long an empty pool is kept for its measured demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// How many units should be there for each instance when Redis is asked again after it had too few.
+/// How many units per instance should gather in Redis before it is asked again after it had too few.
 pub(crate) const AT_LEAST: u64 = 50;
 /// A lease is not used for the last moment before its end.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// Units that were charged in advance, and how fast they go.
+/// Units that were charged in advance, and how fast they are used.
 #[derive(Debug)]
 pub(crate) struct UnitPool {
     state: OwnedState,
@@ -35,34 +35,34 @@ pub(crate) struct UnitPool {
     batch: u64,
     demand: PoolDemand,
     used_at: Instant,
-    /// When the window or slot ends or has ended that was charged last.
+    /// When the window or slot that was charged last ends or has ended.
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
-    /// Until when nothing is asked for, because Redis had less than was wanted, and what it said.
+    /// Until when Redis is not asked, because it had too few units, and its outcome.
     rests: Option<(Instant, Outcome)>,
 }
 
 #[derive(Debug)]
 struct HeldLease {
     lease: UnitLease,
-    /// How many it was for in all.
+    /// How many units were granted.
     granted: u64,
     /// How many are left.
     units: u64,
     filled_at: Instant,
     ends_at: Instant,
-    /// What Redis said when it was taken.
+    /// The outcome with which it was granted.
     outcome: Outcome,
 }
 
-/// What a lease is called where it was taken.
+/// What identifies a lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitLease {
     pub(crate) id: LeaseId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
-    /// Its end: that of the window or slot, where it is one.
+    /// When it ends: with its window or slot, if it has one.
     pub(crate) ends_at: Timestamp,
 }
 
@@ -149,8 +149,8 @@ impl UnitPool {
         self.serve(limit, cost, |held| now < held.ends_at)
     }
 
-    /// Serves the request for which the lease `id` was just taken. Its cost was charged for it, so it does
-    /// not matter if the answer has come after the end.
+    /// Serves the request for which the lease `id` was just taken, even after its end: the cost is charged
+    /// already.
     pub(crate) fn take_granted(
         &mut self,
         limit: &Limit,
@@ -166,7 +166,7 @@ impl UnitPool {
         cost: u64,
         is_usable: impl FnOnce(&HeldLease) -> bool,
     ) -> Option<(Outcome, UnitLease)> {
-        // What was taken under other numbers does not speak for these.
+        // Units taken under a limit with other numbers do not count for this one.
         if *limit != self.state.limit {
             return None;
         }
@@ -186,21 +186,20 @@ impl UnitPool {
         Some((outcome, held.lease))
     }
 
-    /// Lets some units gather in Redis before it is asked again, so that many who wait for what drips in do
-    /// not ask for every drop: as long as `AT_LEAST` for each instance take, but never so long that any
-    /// could be lost.
+    /// Lets units gather in Redis before it is asked again, so that many waiting requests do not ask for every
+    /// single unit: as long as `AT_LEAST` for each instance take, but never so long that any could be lost.
     pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
         let units = AT_LEAST.saturating_mul(instances);
         let (capacity, whole, longest) = match self.state.limit.form() {
             Form::Bucket(bucket) => (bucket.burst(), bucket.to_full(), LASTS),
             Form::SlidingCounter(counter) => {
-                // What has not been taken at the window's end is lost.
+                // Units that are not taken by the window's end are lost.
                 let window = Duration::from(counter.window());
                 let left = self.left(sent_at).unwrap_or_default();
                 let longest = (left / 4).max(window / 128).min(LASTS);
                 (self.state.limit.capacity(), counter.window(), longest)
             }
-            // All of a window or slot comes back at once, and denials are remembered until then.
+            // All units of a window or slot come back together, and denials are remembered until then.
             Form::FixedWindow(_)
             | Form::SlidingSlots(_)
             | Form::SlidingLog(_)
@@ -213,7 +212,7 @@ impl UnitPool {
         self.rests = Some((sent_at + gather.max(retry).min(longest), *outcome));
     }
 
-    /// The answer while it rests: denied until then.
+    /// The denial while Redis is not asked.
     pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
         let (until, outcome) = self.rests.filter(|_| *limit == self.state.limit)?;
         let wait = until.checked_duration_since(now())?;
@@ -227,7 +226,7 @@ impl UnitPool {
         })
     }
 
-    /// Goes over to another limit of the same state; what was taken under the one before goes back.
+    /// Changes to another limit of the same state. Returns the units taken under the old one.
     pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
         if *limit == self.state.limit {
             return None;
@@ -239,7 +238,7 @@ impl UnitPool {
         unused
     }
 
-    /// Puts back what was served and is not needed. False if its lease has gone.
+    /// Puts back units that were served and are not needed. False if the pool no longer has their lease.
     pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
         let now = now();
         let is_same = |held: &&mut HeldLease| {
@@ -255,13 +254,13 @@ impl UnitPool {
         }
     }
 
-    /// How much is left of the present window or slot; none if that is unknown.
+    /// How much is left of the current window or slot; none if that is unknown.
     fn left(&self, now: Instant) -> Option<Duration> {
         Span::of(&self.state.limit)?.left(self.boundary?, now)
     }
 
-    /// How much of what is taken now will be used before its end, if demand goes on as before. What is taken
-    /// for more goes back so late that others cannot use all of it.
+    /// How many units taken now will be used before their end at the measured demand. More would go back so late
+    /// that others could not use all of them.
     fn usable(&self, now: Instant) -> u64 {
         let Some(span) = Span::of(&self.state.limit) else {
             return u64::MAX;
@@ -269,10 +268,10 @@ impl UnitPool {
         let Some(left) = self.left(now) else {
             return 0;
         };
-        // Demand is no steady stream, so a little less than is expected.
+        // Demand varies, so a little less than expected.
         let until_return = self.demand.expected(left.saturating_sub(span.before_end()));
         let surely = until_return.saturating_sub(2 * until_return.isqrt());
-        // What is taken after that does not go back.
+        // Units taken after that do not go back.
         let until_end = self.demand.expected(left.min(span.before_end())) / 2;
         surely.max(until_end.saturating_sub(until_end.isqrt()))
     }
@@ -383,7 +382,7 @@ impl UnitPool {
         });
     }
 
-    /// Takes out what is left, to give it back.
+    /// Takes out the remaining units, to give them back.
     pub(crate) fn empty(&mut self) -> Option<Unused> {
         let held = self.lease.take()?;
         let is_worth = held.units > 0 && now() < held.ends_at;
@@ -394,13 +393,13 @@ impl UnitPool {
         })
     }
 
-    /// Forgets what was taken, and that there was too little.
+    /// Drops its units, and the memory of a shortage.
     pub(crate) fn forget(&mut self) {
         self.lease = None;
         self.rests = None;
     }
 
-    /// When the units should go back that are left of a lease by then. Said once for each end.
+    /// When the units left of a lease should go back. Returned once for each end.
     pub(crate) fn arrange_return(&mut self) -> Option<Instant> {
         let (held, span) = (self.lease.as_ref()?, Span::of(&self.state.limit)?);
         let is_arranged = self.returning.replace(held.lease.ends_at) == Some(held.lease.ends_at);
@@ -408,7 +407,7 @@ impl UnitPool {
         (!is_arranged).then_some(at)
     }
 
-    /// Whether its units should go back: nobody takes them, or their end is near.
+    /// Whether its units should go back: they are not used, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();
         let before_end = Span::of(&self.state.limit).map_or(Duration::ZERO, Span::before_end);
@@ -418,7 +417,7 @@ impl UnitPool {
         })
     }
 
-    /// Whether nothing is in it and nobody has asked for a while.
+    /// Whether it is empty and was not used for a while.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.units() == 0 && self.used_at.elapsed() > FORGOTTEN
     }
@@ -428,5 +427,108 @@ impl UnitPool {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         held.map_or(0, |held| held.units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
+    use crate::plan::Plan;
+    use tidegate_core::{Algorithm, Charge, Rate, Request, Scope};
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_000);
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new(Rate::per_minute(100), algorithm).unwrap()
+    }
+
+    /// A pool that was granted ten units, of which four are used.
+    fn pool(limit: &Limit) -> UnitPool {
+        let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
+        let scope = Scope::new("pool").leased();
+        let charges = [Charge {
+            scope: &scope,
+            limit,
+            key: "key",
+            cost: 1,
+        }];
+        let plan = Plan::new(&keys, &Request::new(&charges));
+        let mut pool = UnitPool::new(OwnedState::of(&plan.charges[0]));
+        let ask = pool.ask(1, 10, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (1, 10, 0));
+        assert_eq!(ask.want.previous, None);
+        pool.granted(limit, &ask, &grant(10, Micros::MINUTE), 1);
+        assert!(pool.take(limit, 4).is_some());
+        pool
+    }
+
+    fn grant(units: u64, lasts: Micros) -> LeaseGrant {
+        let outcome = Outcome {
+            allowed: true,
+            limit: 100,
+            remaining: 50,
+            retry: Retry::Now,
+            reset_at: NOW + lasts,
+            delay: Micros::ZERO,
+            at: NOW,
+        };
+        let leased = Leased {
+            outcome,
+            units,
+            ends_at: NOW + lasts,
+        };
+        LeaseGrant {
+            leased,
+            now: NOW,
+            sent_at: now(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn redis_carries_the_rest_of_a_bucket_over_into_the_next_lease() {
+        let limit = limit(Algorithm::TOKEN_BUCKET);
+        let mut pool = pool(&limit);
+        let first = pool.lease.as_ref().unwrap().lease.id;
+        let ask = pool.ask(8, 8, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (8, 14, 6));
+        assert_eq!(ask.want.previous, Some((first, 4)));
+        assert!(pool.take(&limit, 2).is_some(), "while Redis is asked");
+        pool.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
+        assert_eq!(pool.units(), 12, "without what was used meanwhile");
+        assert!(pool.take_granted(&limit, 12, ask.want.id).is_some());
+        let used = pool.ask(1, 1, 50).want.previous;
+        assert_eq!(used, Some((ask.want.id, 14)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn units_of_one_window_are_added_up_and_end_with_it() {
+        let limit = limit(Algorithm::FIXED_WINDOW);
+        let mut same = pool(&limit);
+        let ask = same.ask(8, 8, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (2, 8, 6));
+        assert_eq!(ask.want.previous, None);
+        same.granted(&limit, &ask, &grant(8, Micros::MINUTE), 1);
+        assert_eq!(same.units(), 14);
+        let mut next = pool(&limit);
+        let ask = next.ask(8, 8, 50);
+        next.granted(&limit, &ask, &grant(8, Micros::HOUR), 1);
+        assert_eq!(next.units(), 8, "the rest is of the window before");
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(next.units(), 0);
+        assert_eq!(next.take(&limit, 1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_under_another_limit_is_not_kept() {
+        let limit = limit(Algorithm::TOKEN_BUCKET);
+        let mut pool = pool(&limit);
+        let ask = pool.ask(8, 8, 50);
+        let more: Limit = "200/minute".parse().unwrap();
+        let unused = pool.adopt(&more).unwrap();
+        assert_eq!(unused.units, 6);
+        pool.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
+        assert_eq!(pool.units(), 0);
+        assert_eq!(pool.resting(&more), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What goes together: the jobs at the head of the queue, put into calls.
+//! Batches: the jobs at the head of the queue, combined into calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::wire::LuaStep;
 
 /// Jobs that share one call.
 pub(super) struct CallBatch {
-    pub(super) question: BatchBody,
+    pub(super) body: BatchBody,
     pub(super) jobs: Vec<Job>,
 }
 
@@ -27,10 +27,10 @@ pub(super) enum BatchBody {
     Command { command: Arc<Cmd>, is_asking: bool },
 }
 
-/// A question that only shows whether the connection is alive.
+/// A call that only shows whether the connection is alive.
 pub(super) fn ping() -> CallBatch {
     CallBatch {
-        question: BatchBody::Command {
+        body: BatchBody::Command {
             command: Arc::new(redis::cmd("PING")),
             is_asking: false,
         },
@@ -38,13 +38,13 @@ pub(super) fn ping() -> CallBatch {
     }
 }
 
-/// Why a question was not sent.
+/// Why a job was not sent.
 pub(super) fn too_late() -> CallError {
     CallError::Down("it could not be answered in time".to_owned())
 }
 
 /// Takes jobs from the head of the queue: as many as fit into one call, or in a cluster into one call for
-/// each slot. Jobs that could not be answered before their deadline are told so instead.
+/// each slot. Jobs that could not be answered before their deadline fail instead.
 pub(super) fn take(
     queue: &mut VecDeque<Job>,
     is_cluster: bool,
@@ -60,7 +60,7 @@ pub(super) fn take(
             job.answer(Err(too_late()));
             continue;
         }
-        // A charge that nobody waits for is not made; what is owed is paid all the same.
+        // A charge whose caller has gone is not made; steps that are owed are.
         let is_owed = matches!(&job.work, CallBody::Step(step) if step.is_owed());
         if !job.is_open() && !is_owed {
             continue;
@@ -72,7 +72,7 @@ pub(super) fn take(
             CallBody::Command(command) => {
                 let command = Arc::clone(command);
                 batches.push(CallBatch {
-                    question: BatchBody::Command { command, is_asking },
+                    body: BatchBody::Command { command, is_asking },
                     jobs: vec![job],
                 });
                 slots.push(None);
@@ -80,22 +80,22 @@ pub(super) fn take(
             }
         };
         let slot = Some(if is_cluster { step.slot() } else { 0 });
-        let fits = |batch: &CallBatch| match &batch.question {
+        let fits = |batch: &CallBatch| match &batch.body {
             BatchBody::Steps { is_asking: is, .. } => *is == is_asking,
             BatchBody::Command { .. } => false,
         };
-        let place = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
+        let index = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
         if let Some(CallBatch {
-            question: BatchBody::Steps { steps, .. },
+            body: BatchBody::Steps { steps, .. },
             jobs,
-        }) = place.map(|place| &mut batches[place])
+        }) = index.map(|index| &mut batches[index])
         {
             steps.push(step);
             jobs.push(job);
         } else {
             let steps = vec![step];
             batches.push(CallBatch {
-                question: BatchBody::Steps { steps, is_asking },
+                body: BatchBody::Steps { steps, is_asking },
                 jobs: vec![job],
             });
             slots.push(slot);

@@ -1,10 +1,10 @@
 //! A link to one server: one connection, a queue, and a breaker between them.
 //!
-//! Callers put a job into the queue and wait for its answer. A task of the link's own connects, sends what
-//! has gathered (`flight.rs`), fails the jobs whose deadline has passed (`serve.rs`), and while the server
-//! does not answer fails every job immediately (`life.rs`).
+//! Callers put a job into the queue and wait for its reply. The link's task connects (`life.rs`), sends
+//! queued jobs in batches and fails those whose deadline has passed (`serve.rs`, `batch.rs`, `sent.rs`).
+//! While the server does not answer (`health.rs`), every job fails immediately.
 //!
-//! The task alone says what is late, because it knows what has arrived and was not read yet, and for how
+//! Only the task decides what is late, because it knows what has arrived and was not read yet, and for how
 //! long it did not run itself: a stall of this process is not a failure of the server.
 
 mod batch;
@@ -36,13 +36,13 @@ use crate::wire::LuaStep;
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;
 
-/// What is said of a server before the first attempt has ended.
+/// The problem of a server before the first attempt has ended.
 pub(crate) const NOT_YET: &str = "it has not been reached yet";
 
 /// How long a server may be silent while it is asked.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// How long after the last question a link counts as used.
+/// How long after the last call a link counts as used.
 const IN_USE: Duration = Duration::from_secs(5);
 
 /// A link to one server. Ends its task when it is dropped.
@@ -63,28 +63,28 @@ pub(crate) struct LinkSettings {
     pub(crate) probe: LuaStep,
 }
 
-/// Whom a link connects to.
+/// What a link connects to.
 #[derive(Clone)]
 pub(crate) enum LinkTarget {
     /// This server.
     Node(RedisNode),
-    /// Whom the sentinels say is the master.
+    /// The master that the sentinels name.
     MasterOf(Arc<Sentinels>),
 }
 
 struct LinkShared {
     settings: LinkSettings,
     queue: Mutex<Queue>,
-    /// Somebody has put a job into the queue.
+    /// A job was put into the queue.
     wake: Notify,
-    /// Somebody knows that the connection should be made anew.
+    /// The connection is to be replaced.
     renew: Notify,
     is_up: AtomicBool,
     /// Why it is not.
     problem: Mutex<String>,
     /// How many jobs may wait, so that the last of them can still be answered in time.
     room: AtomicU64,
-    /// Whom it is connected to.
+    /// The server that it is connected to.
     connected_to: Mutex<Option<RedisNode>>,
     asked_at: Mutex<Instant>,
 }
@@ -144,7 +144,7 @@ impl Link {
         Self { shared, task }
     }
 
-    /// Asks, and waits for the answer; the link's task fails it when the deadline has passed.
+    /// Sends a call and waits for the reply. The link's task fails it when the deadline has passed.
     pub(crate) async fn call(
         &self,
         work: CallBody,
@@ -155,12 +155,12 @@ impl Link {
         self.shared.push(job)?;
         match answer.await {
             Ok(answer) => answer,
-            // The link's task has ended with the job in its hands.
+            // The link's task ended before it answered the job.
             Err(_) => Err(CallError::Lost("the link was closed".to_owned())),
         }
     }
 
-    /// Whether jobs are sent at all just now.
+    /// Whether jobs are sent at present.
     pub(crate) fn is_up(&self) -> bool {
         self.shared.is_up.load(Ordering::Acquire)
     }
@@ -170,17 +170,17 @@ impl Link {
         self.shared.problem.lock().clone()
     }
 
-    /// Makes the connection anew, because it is known to lead to the wrong server.
+    /// Replaces the connection, because it leads to the wrong server.
     pub(crate) fn renew(&self) {
         self.shared.renew.notify_one();
     }
 
-    /// Whom it is connected to.
+    /// The server that it is connected to.
     pub(crate) fn connected_to(&self) -> Option<RedisNode> {
         self.shared.connected_to.lock().clone()
     }
 
-    /// Whether somebody has asked something of late.
+    /// Whether it was called recently.
     pub(crate) fn is_in_use(&self) -> bool {
         self.shared.asked_at.lock().elapsed() < IN_USE
     }
@@ -224,12 +224,12 @@ impl LinkShared {
         if queue.jobs.len() as u64 >= self.room.load(Ordering::Relaxed) {
             self.settings.stats.add(&self.settings.stats.shed);
             return Err(CallError::Down(
-                "more is waiting than can be answered in time".to_owned(),
+                "more calls wait than can be answered in time".to_owned(),
             ));
         }
-        // Read under the lock: a job that a stall kept from the queue must not come into it late.
+        // Read under the lock, so that a stall before it cannot make the job late.
         job.asked_at = now();
-        // A request that asks more than once and comes here late was stalled in between.
+        // A request that makes a further call after its deadline was stalled in between.
         if job.deadline <= job.asked_at {
             job.deadline = job.asked_at + self.settings.deadline;
         }
@@ -246,7 +246,7 @@ impl LinkShared {
         self.is_up.store(true, Ordering::Release);
     }
 
-    /// From now on jobs fail at once, and those that wait with them.
+    /// From now on jobs fail immediately, also those that wait.
     fn mark_down(&self, problem: String) {
         *self.problem.lock() = problem;
         self.is_up.store(false, Ordering::Release);

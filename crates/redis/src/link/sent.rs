@@ -1,7 +1,4 @@
-//! One call: sent, waited for, and its answers handed to those who asked.
-//!
-//! The link's task says when it is too late (`serve.rs`): it alone knows what has arrived and was not read
-//! yet.
+//! A batch that was sent: when it is late, and how its reply is handed to its jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +12,27 @@ use super::health::BatchResult;
 use crate::call::{CallError, CallReply, Job, StepReply, is_no_script, is_read_only};
 use crate::wire::{self, LuaStep};
 
-/// A call under way.
+/// A batch under way.
 pub(super) struct SentBatch {
     id: u64,
-    question: Arc<BatchBody>,
+    body: Arc<BatchBody>,
     jobs: Vec<Job>,
     sent_at: Instant,
-    /// From when on it counts as a failure.
+    /// When it becomes a failure.
     late_at: Instant,
     /// Until when an answer is waited for: for `silence` after it was sent.
     silent_at: Instant,
     silence: Duration,
     is_late: bool,
-    /// When it is to be looked at next.
+    /// When to look at it next.
     due: Instant,
     /// The time in which this process did not run.
     stalled: Duration,
 }
 
 impl SentBatch {
-    /// A call that is sent at `sent_at`. An answer that takes longer than `deadline` is late, and is still
-    /// waited for until the server has been silent for `silence`: some jobs have more patience than decisions.
+    /// A batch that is sent at `sent_at`. A reply that takes longer than `deadline` is late, and is still
+    /// waited for until the server has been silent for `silence`: some jobs have longer deadlines.
     pub(super) fn new(
         id: u64,
         batch: CallBatch,
@@ -43,9 +40,9 @@ impl SentBatch {
         (deadline, silence): (Duration, Duration),
     ) -> Self {
         let late_at = sent_at + deadline;
-        let mut flight = Self {
+        let mut batch = Self {
             id,
-            question: Arc::new(batch.question),
+            body: Arc::new(batch.body),
             jobs: batch.jobs,
             sent_at,
             late_at,
@@ -55,8 +52,8 @@ impl SentBatch {
             due: late_at,
             stalled: Duration::ZERO,
         };
-        flight.due = flight.next_due();
-        flight
+        batch.due = batch.next_due();
+        batch
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -67,13 +64,13 @@ impl SentBatch {
         self.is_late
     }
 
-    /// When it is to be looked at next.
+    /// When to look at it next.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    pub(super) fn question(&self) -> Arc<BatchBody> {
-        Arc::clone(&self.question)
+    pub(super) fn body(&self) -> Arc<BatchBody> {
+        Arc::clone(&self.body)
     }
 
     /// For how long it has been under way, without the time in which this process did not run.
@@ -93,7 +90,7 @@ impl SentBatch {
         self.stalled += by;
     }
 
-    /// Fails the jobs whose deadline has passed. What that says about the server, if anything.
+    /// Fails the jobs whose deadline has passed. Returns what that says about the server, if anything.
     pub(super) fn look(&mut self, now: Instant) -> Option<BatchResult> {
         if now < self.due {
             return None;
@@ -141,7 +138,7 @@ impl SentBatch {
     /// Gives each job its answer.
     fn hand_out(self, value: Value) -> BatchResult {
         let answered = self.answered();
-        let steps = match &*self.question {
+        let steps = match &*self.body {
             BatchBody::Command { .. } => {
                 let mut value = Some(value);
                 for mut job in self.jobs {
@@ -205,7 +202,7 @@ impl SentBatch {
         if is_read_only(error) {
             return BatchResult::ReadOnly;
         }
-        let is_steps = matches!(*self.question, BatchBody::Steps { .. });
+        let is_steps = matches!(*self.body, BatchBody::Steps { .. });
         match CallError::from(error) {
             CallError::NotNow(problem) | CallError::Refused(problem)
                 if is_steps && !problem.contains("TRYAGAIN") =>
@@ -218,14 +215,14 @@ impl SentBatch {
     }
 }
 
-/// Sends a call; its answer, with the name of its flight.
+/// Sends a batch. Returns its reply, with its id.
 pub(super) async fn ask(
     id: u64,
     mut connection: MultiplexedConnection,
-    question: Arc<BatchBody>,
+    body: Arc<BatchBody>,
 ) -> (u64, Result<Value, RedisError>) {
     let connection = &mut connection;
-    let answer = match &*question {
+    let answer = match &*body {
         BatchBody::Steps { steps, is_asking } => {
             let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
             match send(connection, &wire::evalsha(&steps), *is_asking).await {

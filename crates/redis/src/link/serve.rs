@@ -1,4 +1,4 @@
-//! A connection in use: sends what gathers in the queue, hands out what is answered, and says what is late.
+//! A connection in use: sends queued jobs, hands out replies, and decides what is late.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -18,11 +18,11 @@ use super::{LinkShared, SILENCE, batch};
 use crate::dial::WatchedConnection;
 use crate::monotonic::{PUNCTUAL, now};
 
-/// How many calls are under way at once: enough to keep the server busy, few enough that steps gather.
-const FLIGHTS: usize = 2;
-/// The same where each slot has a call of its own.
-const FLIGHTS_IN_CLUSTER: usize = 64;
-/// How long a connection may lie idle before it is tried.
+/// How many calls may be under way: enough to keep the server busy, few enough that steps gather.
+const CALLS: usize = 2;
+/// The same in a cluster, where each slot has a call of its own.
+const CALLS_IN_CLUSTER: usize = 64;
+/// How long a connection may be idle before it is checked.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Serves until the connection is no longer to be used. Returns the reason.
@@ -33,8 +33,8 @@ pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> 
     // Read once per turn: a stall between two readings would count against the server.
     let mut at = now();
     loop {
-        for (id, question) in traffic.send_waiting(at) {
-            answering.push(ask(id, connected.connection.clone(), question));
+        for (id, body) in traffic.send_waiting(at) {
+            answering.push(ask(id, connected.connection.clone(), body));
         }
         let waiting = traffic.due();
         let due = waiting.unwrap_or(at + IDLE);
@@ -60,11 +60,11 @@ pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> 
             (Some((id, answer)), _) => traffic.complete(id, answer, at),
             // A connection that is not used would not notice its end.
             (None, Some(_)) if waiting.is_none() => {
-                let (id, question) = traffic.send(batch::ping(), at);
-                answering.push(ask(id, connected.connection.clone(), question));
+                let (id, body) = traffic.send(batch::ping(), at);
+                answering.push(ask(id, connected.connection.clone(), body));
                 ControlFlow::Continue(())
             }
-            // Whatever has arrived is read before anything counts as late.
+            // What has arrived is read before anything counts as late.
             (None, Some(late)) if connected.arrivals.are_waiting() => {
                 match traffic.health.for_reading() {
                     Some(again) => {
@@ -82,17 +82,17 @@ pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> 
     }
 }
 
-/// What is under way on a connection, and how it goes.
+/// The batches under way on a connection, and its health.
 struct LinkTraffic<'s> {
     shared: &'s LinkShared,
-    flights: Vec<SentBatch>,
-    /// How many calls may be under way, but for those that are late.
+    batches: Vec<SentBatch>,
+    /// How many calls may be under way, not counting late ones.
     most: usize,
     silence: Duration,
     sent: u64,
     health: LinkHealth,
     call_time: CallTime,
-    /// Whether a job that came since the last look could have been sent immediately.
+    /// Whether a job that came since the last turn could have been sent immediately.
     had_room: bool,
 }
 
@@ -101,11 +101,11 @@ impl<'s> LinkTraffic<'s> {
         let settings = &shared.settings;
         Self {
             shared,
-            flights: Vec::new(),
+            batches: Vec::new(),
             most: if settings.is_cluster {
-                FLIGHTS_IN_CLUSTER
+                CALLS_IN_CLUSTER
             } else {
-                FLIGHTS
+                CALLS
             },
             silence: SILENCE.max(settings.deadline),
             sent: 0,
@@ -115,11 +115,11 @@ impl<'s> LinkTraffic<'s> {
         }
     }
 
-    /// Takes from the queue what can be sent now.
+    /// Takes the jobs from the queue that can be sent now.
     fn send_waiting(&mut self, now: Instant) -> Vec<(u64, Arc<BatchBody>)> {
         let settings = &self.shared.settings;
         if self.had_room {
-            // What waits could have been sent immediately: this process was late.
+            // The waiting jobs could have been sent immediately: this process was late.
             let mut queue = self.shared.queue.lock();
             let waited = queue
                 .jobs
@@ -130,7 +130,7 @@ impl<'s> LinkTraffic<'s> {
             }
         }
         let mut sent = Vec::new();
-        let on_time = self.flights.iter().filter(|flight| !flight.is_late());
+        let on_time = self.batches.iter().filter(|batch| !batch.is_late());
         let mut on_time = on_time.count();
         while on_time < self.most {
             let earliest = now + self.call_time.expected(settings.deadline);
@@ -156,32 +156,32 @@ impl<'s> LinkTraffic<'s> {
     fn send(&mut self, batch: CallBatch, now: Instant) -> (u64, Arc<BatchBody>) {
         self.sent += 1;
         let patience = (self.shared.settings.deadline, self.silence);
-        let flight = SentBatch::new(self.sent, batch, now, patience);
-        let question = flight.question();
-        self.flights.push(flight);
-        (self.sent, question)
+        let batch = SentBatch::new(self.sent, batch, now, patience);
+        let body = batch.body();
+        self.batches.push(batch);
+        (self.sent, body)
     }
 
-    /// When something that waits is to be looked at.
+    /// When to look at waiting jobs next.
     fn due(&self) -> Option<Instant> {
         let queued = self.shared.queue.lock().due;
-        self.flights.iter().map(SentBatch::due).chain(queued).min()
+        self.batches.iter().map(SentBatch::due).chain(queued).min()
     }
 
-    /// Gives all that waits more time.
+    /// Gives all waiting jobs more time.
     fn extend(&mut self, by: Duration) {
         self.shared.queue.lock().extend(by);
-        for flight in &mut self.flights {
-            flight.extend(by);
+        for batch in &mut self.batches {
+            batch.extend(by);
         }
     }
 
-    /// Fails what is late. Breaks with the reason if the connection is no longer to be used.
+    /// Fails late jobs. Breaks with the reason if the connection is no longer to be used.
     fn look(&mut self, now: Instant) -> ControlFlow<String> {
         self.shared.queue.lock().expire(now);
         let mut verdict = ControlFlow::Continue(());
-        for index in 0..self.flights.len() {
-            if let Some(result) = self.flights[index].look(now) {
+        for index in 0..self.batches.len() {
+            if let Some(result) = self.batches[index].look(now) {
                 let observed = self.observe(result);
                 verdict = if verdict.is_break() {
                     verdict
@@ -193,19 +193,19 @@ impl<'s> LinkTraffic<'s> {
         verdict
     }
 
-    /// Hands out an answer. Breaks with the reason if the connection is no longer to be used.
+    /// Hands out a reply. Breaks with the reason if the connection is no longer to be used.
     fn complete(
         &mut self,
         id: u64,
         answer: Result<Value, RedisError>,
         now: Instant,
     ) -> ControlFlow<String> {
-        let Some(index) = self.flights.iter().position(|flight| flight.id() == id) else {
+        let Some(index) = self.batches.iter().position(|batch| batch.id() == id) else {
             return ControlFlow::Continue(());
         };
-        let flight = self.flights.swap_remove(index);
-        let took = flight.took(now);
-        let result = flight.complete(answer);
+        let batch = self.batches.swap_remove(index);
+        let took = batch.took(now);
+        let result = batch.complete(answer);
         if result == (BatchResult::Answered { is_late: false }) {
             self.call_time.learn(took);
             let deadline = self.shared.settings.deadline;

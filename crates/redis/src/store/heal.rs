@@ -1,8 +1,8 @@
-//! What is done about values in Redis that are not the states that they should be.
+//! Repairs values in Redis that are not valid states.
 //!
-//! A key of a type that no version uses for its limit is replaced: the request is decided all the same,
-//! over what this instance knows was used. Numbers that no version writes are taken out, and the request
-//! that met them fails. All else is left to the operator: it may be the state of another version.
+//! A key of a type that no version uses for its limit is replaced, and the request is decided with the usage
+//! that this instance knows. Numbers that no version writes are removed, and the request that met them
+//! fails. All else is left to the operator: it may be the state of another version.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use crate::wire::{LuaStep, StepOutcome};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Returns that come sooner than this are arranged one by one: looking for them would find them too late.
+/// Returns that are due sooner than this get a timer of their own: looking for them would find them late.
 const ARRANGED_FOR: Duration = Duration::from_secs(1);
 /// How long a grant may take: what comes late is still worth having.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -261,7 +261,7 @@ impl StoreInner {
         Ok((leased.outcome, ask.want.id))
     }
 
-    /// Sees to it that what is left of a lease goes back before its end.
+    /// Makes sure that the units left of a lease go back before its end.
     fn arrange_return(self: &Arc<Self>, shared: &Arc<SharedPool>) {
         let Some(at) = shared.pool.lock().arrange_return() else {
             return;
@@ -285,7 +285,7 @@ impl StoreInner {
         });
     }
 
-    /// Puts back into its pool what a request took and does not need.
+    /// Puts back into its pool the units of a request that does not need them.
     pub(super) fn put_back(&self, planned: &PlannedCharge<'_>, outcome: &Outcome) -> bool {
         let Some(shared) = self.pools.get(planned.name) else {
             return false;
@@ -340,7 +340,7 @@ impl StoreInner {
     }
 }
 
-/// Gives back what lies idle, until the store has gone.
+/// Gives back idle units, until the store is dropped.
 pub(super) async fn keep_returning(inner: Weak<StoreInner>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

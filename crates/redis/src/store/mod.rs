@@ -1,7 +1,7 @@
-//! The store: what a request asks, put to Redis and remembered.
+//! The store: requests are decided in Redis, and their outcomes remembered.
 //!
-//! `exact.rs` puts charges to Redis, `across.rs` those of one request in several slots of a cluster,
-//! `leased.rs` serves what was taken in advance, `concurrency.rs` holds places, `heal.rs` repairs states.
+//! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
+//! advance; `concurrency.rs` releases and renews permits, `heal.rs` repairs states.
 
 mod across;
 mod concurrency;
@@ -32,8 +32,8 @@ use crate::wire::LuaStep;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///
-/// Made at once, whether Redis answers or not: while it does not, every question fails at once with
-/// [`StoreError::Unreachable`]. Cheap to clone; ends its connections with the last clone.
+/// Opens without waiting for Redis. While Redis does not answer, every call fails immediately with
+/// [`StoreError::Unreachable`]. Cheap to clone; the last clone closes the connections.
 #[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<StoreInner>,
@@ -79,10 +79,10 @@ impl RedisStore {
     pub fn open(settings: RedisSettings) -> Self {
         if settings.key_secret.is_none() && settings.password().is_none() {
             tracing::warn!(
-                "keys of clients are hashed in Redis under a secret that everybody knows; set `key_secret`, the same on every instance"
+                "keys of clients are hashed in Redis with a public default secret; set `key_secret`, the same on every instance"
             );
         }
-        // Made here, and not by the first decision.
+        // Computed here, and not by the first decision.
         std::sync::LazyLock::force(&SHA1);
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
@@ -111,7 +111,7 @@ impl RedisStore {
         }
     }
 
-    /// Waits until Redis answers, but no longer than `patience`. Tells what is wrong if it does not.
+    /// Waits until Redis answers, but no longer than `patience`. Returns the problem if it does not.
     pub async fn connected(&self, patience: Duration) -> Result<(), String> {
         let end = now() + patience;
         loop {
@@ -128,7 +128,7 @@ impl RedisStore {
         self.inner.router.problem()
     }
 
-    /// Whether Redis neither answers nor refuses, so that an answer may still come.
+    /// Whether Redis has neither answered nor refused yet.
     pub fn is_slow(&self) -> bool {
         self.inner.router.is_slow()
     }
@@ -138,12 +138,12 @@ impl RedisStore {
         &self.inner.stats
     }
 
-    /// Values in Redis that were met within the last minute and are not the states that they should be.
+    /// Values in Redis that decisions met within the last minute and that are not valid states.
     pub fn damage(&self) -> Vec<Damage> {
         self.inner.damages.current()
     }
 
-    /// How many questions wait to be sent.
+    /// How many calls wait to be sent.
     pub fn waiting(&self) -> usize {
         self.inner.router.waiting()
     }
@@ -153,14 +153,14 @@ impl RedisStore {
         self.inner.pools.units()
     }
 
-    /// What to keep of the instances for the next run of this one, and how often Redis has answered so far
-    /// that was asked for them.
+    /// What to keep of the instances for the next run of this one, and how many announcements Redis has
+    /// answered so far.
     pub fn known_instances(&self) -> (KnownInstances, u64) {
         self.inner.instances.known()
     }
 
-    /// Gives back what was taken in advance, and says that this instance is gone. For the end of a
-    /// program; the store goes on working.
+    /// Gives back units taken in advance, and records that this instance has left. For the end of a program;
+    /// the store keeps working.
     pub async fn leave(&self) {
         self.inner.return_leases(|_| true).await;
         self.inner.instances.leave(&self.inner.router).await;

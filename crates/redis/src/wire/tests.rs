@@ -2,11 +2,11 @@
 
 mod cells;
 mod failures;
+mod fast_path;
 mod leased;
 mod random;
 mod replies;
 mod server;
-mod short_road;
 mod states;
 
 use tidegate_core::{Charge, LeaseId, Limit, Outcomes, Request, Scope, Timestamp};

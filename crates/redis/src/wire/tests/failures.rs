@@ -102,7 +102,7 @@ fn an_unreadable_value_fails_its_own_step_only() {
 }
 
 #[test]
-fn what_redis_says_to_the_first_write_is_told() {
+fn an_error_of_the_first_write_is_returned() {
     let mut server = Server::start();
     let scope = Scope::new("memory");
     let limit = limit("5/hour");
@@ -152,9 +152,9 @@ fn numbers_that_no_state_has_are_refused() {
     let (rate, lease) = (Rate::per_hour(5), LeaseId::from_u128(1));
     let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
     let slots = Limit::new(rate, Algorithm::SLIDING_WINDOW_SLOTS).unwrap();
-    let places = Limit::concurrent(5).unwrap();
+    let permits = Limit::concurrent(5).unwrap();
     let name = |limit| keys().state(&scope, limit, "key");
-    let companion = RedisKeys::companion(&name(&places));
+    let companion = RedisKeys::companion(&name(&permits));
     let numbers = [
         "-1",
         "-100",
@@ -177,8 +177,8 @@ fn numbers_that_no_state_has_are_refused() {
         for (limit, key, before, field) in [
             (&slots, name(&slots), None, "at"),
             (&slots, name(&slots), None, "29911680"),
-            (&places, companion.clone(), None, "at"),
-            (&places, companion.clone(), Some(name(&places)), "held"),
+            (&permits, companion.clone(), None, "at"),
+            (&permits, companion.clone(), Some(name(&permits)), "held"),
         ] {
             let () = server.say(&["FLUSHALL"]);
             if let Some(set) = before {
@@ -235,7 +235,7 @@ fn numbers_that_no_state_has_are_refused() {
 }
 
 #[test]
-fn a_lie_about_places_is_added_up_again() {
+fn a_wrong_count_of_permits_is_added_up_again() {
     let mut server = Server::start();
     let (scope, limit) = (Scope::new("held"), Limit::concurrent(9).unwrap());
     for lease in 1..=2 {

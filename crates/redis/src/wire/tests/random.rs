@@ -213,7 +213,7 @@ fn random_steps_are_answered_as_from_memory() {
     assert!(kinds.iter().all(|count| *count > 300), "{kinds:?}");
 }
 
-/// Releases or renews a lease, as of the last change: both sides have been told times.
+/// Releases or renews a lease, as of the last change: both sides get times.
 fn release_some(server: &mut Server, timeline: &mut Timeline) {
     if timeline.charged.len() < 4 {
         return;
