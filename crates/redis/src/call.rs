@@ -182,19 +182,16 @@ impl From<&RedisError> for CallError {
                 | ServerErrorKind::ReadOnly
                 | ServerErrorKind::NoScript,
             ) => Self::NotNow(error.to_string()),
-            ErrorKind::Server(_) => match error.code() {
-                Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
-                _ => Self::Refused(error.to_string()),
-            },
             ErrorKind::AuthenticationFailed => Self::Refused(error.to_string()),
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
                 Self::Unreadable(error.to_string())
             }
-            _ if error.code().is_some() => match error.code() {
+            kind => match error.code() {
                 Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
-                _ => Self::Refused(error.to_string()),
+                Some(_) => Self::Refused(error.to_string()),
+                None if matches!(kind, ErrorKind::Server(_)) => Self::Refused(error.to_string()),
+                None => Self::Lost(error.to_string()),
             },
-            _ => Self::Lost(error.to_string()),
         }
     }
 }

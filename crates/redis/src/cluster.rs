@@ -18,9 +18,7 @@ use crate::dial::{Dialer, Role, explain, within};
 
 use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::now;
-use crate::stats::Stats;
 use crate::url::RedisNode;
-use crate::wire::LuaStep;
 
 /// How many slots every cluster has.
 const SLOTS: usize = 16_384;
@@ -36,10 +34,8 @@ pub(crate) struct ClusterLinks {
 }
 
 struct ClusterInner {
-    dialer: Dialer,
-    deadline: Duration,
-    stats: Arc<Stats>,
-    probe: LuaStep,
+    /// What its links are made from.
+    settings: LinkSettings,
     seeds: Vec<RedisNode>,
     map: ArcSwap<Map>,
     links: Mutex<HashMap<RedisNode, Arc<Link>>>,
@@ -57,23 +53,11 @@ struct Map {
 
 impl ClusterLinks {
     /// Begins to look for the masters. Must be called within a runtime.
-    pub(crate) fn open(
-        seeds: Vec<RedisNode>,
-        deadline: Duration,
-        (dialer, stats, probe): (Dialer, Arc<Stats>, LuaStep),
-    ) -> Self {
-        let map = Map {
-            owners: vec![None; SLOTS],
-            masters: Vec::new(),
-            problem: NOT_YET.to_owned(),
-        };
+    pub(crate) fn open(seeds: Vec<RedisNode>, settings: LinkSettings) -> Self {
         let inner = Arc::new(ClusterInner {
-            dialer,
-            deadline,
-            stats,
-            probe,
+            settings,
             seeds,
-            map: ArcSwap::from_pointee(map),
+            map: ArcSwap::from_pointee(Map::unknown(NOT_YET.to_owned())),
             links: Mutex::new(HashMap::new()),
             look: Notify::new(),
         });
@@ -100,14 +84,14 @@ impl ClusterLinks {
             match link.call(work.clone(), is_asking, deadline).await {
                 Err(CallError::Moved(node)) => {
                     is_redirected = true;
-                    inner.stats.add(&inner.stats.redirects);
+                    inner.count_redirect();
                     inner.look.notify_one();
                     asked = Some(inner.moved(slot, at_host_of(node, &link)));
                     is_asking = false;
                 }
                 Err(CallError::Ask(node)) => {
                     is_redirected = true;
-                    inner.stats.add(&inner.stats.redirects);
+                    inner.count_redirect();
                     asked = Some(inner.link(at_host_of(node, &link)));
                     is_asking = true;
                 }
@@ -190,7 +174,22 @@ impl Drop for ClusterLinks {
     }
 }
 
+impl Map {
+    fn unknown(problem: String) -> Self {
+        Self {
+            owners: vec![None; SLOTS],
+            masters: Vec::new(),
+            problem,
+        }
+    }
+}
+
 impl ClusterInner {
+    fn count_redirect(&self) {
+        let stats = &self.settings.stats;
+        stats.add(&stats.redirects);
+    }
+
     fn owner(&self, slot: u16) -> Option<Arc<Link>> {
         self.map.load().owners.get(usize::from(slot))?.clone()
     }
@@ -199,14 +198,8 @@ impl ClusterInner {
     fn link(&self, node: RedisNode) -> Arc<Link> {
         let mut links = self.links.lock();
         let link = links.entry(node).or_insert_with_key(|node| {
-            Arc::new(Link::open(LinkSettings {
-                target: LinkTarget::Node(node.clone()),
-                dialer: self.dialer.clone(),
-                deadline: self.deadline,
-                is_cluster: true,
-                stats: Arc::clone(&self.stats),
-                probe: self.probe.clone(),
-            }))
+            let target = LinkTarget::Node(node.clone());
+            Arc::new(Link::open(target, self.settings.clone()))
         });
         Arc::clone(link)
     }
@@ -288,7 +281,7 @@ async fn watch(inner: Arc<ClusterInner>) {
         let mut problems = Vec::new();
         let mut found = None;
         for node in nodes {
-            match look(&inner.dialer, &node, &mut connections).await {
+            match look(&inner.settings.dialer, &node, &mut connections).await {
                 Ok(ranges) => {
                     found = Some(ranges);
                     break;
@@ -302,12 +295,7 @@ async fn watch(inner: Arc<ClusterInner>) {
         } else {
             let problem = format!("no server of the cluster answers: {}", problems.join("; "));
             if inner.map.load().masters.is_empty() {
-                let map = Map {
-                    owners: vec![None; SLOTS],
-                    masters: Vec::new(),
-                    problem,
-                };
-                inner.map.store(Arc::new(map));
+                inner.map.store(Arc::new(Map::unknown(problem)));
             }
             tokio::time::sleep(backoff.next()).await;
             continue;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::keys::StateName;
 use crate::monotonic::now;
+use crate::wire::admitted;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
@@ -163,15 +164,7 @@ impl Hints {
     /// Forgets one state.
     pub(crate) fn forget(&self, name: StateName) {
         let now = now();
-        let nothing = Outcome {
-            allowed: true,
-            limit: 0,
-            remaining: u64::MAX,
-            retry: Retry::Now,
-            reset_at: Timestamp::EPOCH,
-            delay: Micros::ZERO,
-            at: Timestamp::EPOCH,
-        };
+        let nothing = admitted(0, u64::MAX, Timestamp::EPOCH);
         self.put(
             name,
             Hint {
@@ -204,7 +197,7 @@ impl Hints {
     }
 
     fn part(&self, name: StateName) -> &Mutex<HintShard> {
-        &self.parts[usize::try_from(name.spread() % PARTS as u64).unwrap_or(0)]
+        &self.parts[usize::try_from(name.0 % PARTS as u64).unwrap_or(0)]
     }
 }
 

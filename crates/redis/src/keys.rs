@@ -5,12 +5,13 @@ mod slot;
 
 use std::fmt::Write;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, LeaseId, Limit, Scope};
+use tidegate_core::{Algorithm, Anchor, Charge, LeaseId, Limit, Scope};
 
 use crate::namespace::{self, Namespace};
 pub(crate) use slot::{slot_of, tag_of};
@@ -26,16 +27,17 @@ pub(crate) struct RedisKeys {
     hashers: [RandomState; 2],
 }
 
+/// The key of a state, with what is derived from it.
+#[derive(Debug, Clone)]
+pub(crate) struct StateKey {
+    pub(crate) key: Arc<str>,
+    pub(crate) name: StateName,
+    pub(crate) slot: u16,
+}
+
 /// A short name for a state within this process. Clients cannot make two states share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StateName(u64, u64);
-
-impl StateName {
-    /// A number that spreads states evenly.
-    pub(crate) fn spread(self) -> u64 {
-        self.0
-    }
-}
+pub(crate) struct StateName(pub(crate) u64, u64);
 
 /// The secret under which keys are hashed that must not be readable. It must be the same on all instances
 /// that share counters.
@@ -86,6 +88,16 @@ impl RedisKeys {
             prefix: namespace::prefix(namespace).into(),
             secret,
             hashers: [RandomState::default(), RandomState::default()],
+        }
+    }
+
+    /// The key of the state that a charge pays from.
+    pub(crate) fn state_key(&self, charge: &Charge<'_>) -> StateKey {
+        let key = self.state(charge.scope, charge.limit, charge.key);
+        StateKey {
+            name: self.name(key.as_bytes()),
+            slot: slot_of(&key),
+            key: key.into(),
         }
     }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, LeaseId, Limit, Micros, Request, Scope, Timestamp};
 
-use crate::keys::{RedisKeys, StateName, slot_of};
+use crate::keys::{RedisKeys, StateKey};
 
 /// Indexes of charges whose states share a slot.
 pub(crate) type Group = SmallVec<[usize; 4]>;
@@ -22,14 +22,11 @@ pub(crate) struct Plan<'a> {
     pub(crate) lease: Option<LeaseId>,
 }
 
-/// A charge and where its state is.
+/// A charge and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedCharge<'a> {
     pub(crate) charge: Charge<'a>,
-    /// The key of its state.
-    pub(crate) state: Arc<str>,
-    pub(crate) name: StateName,
-    pub(crate) slot: u16,
+    pub(crate) state: StateKey,
     /// What all charges of the plan on this state cost together.
     pub(crate) total: u64,
     /// The index of the plan's first charge on this state.
@@ -41,15 +38,13 @@ impl<'a> Plan<'a> {
         let mut charges: SmallVec<[PlannedCharge<'a>; 4]> =
             SmallVec::with_capacity(request.charges.len());
         for charge in request.charges {
-            let state = keys.state(charge.scope, charge.limit, charge.key);
-            let name = keys.name(state.as_bytes());
-            let same = charges.iter().position(|other| other.name == name);
+            let state = keys.state_key(charge);
+            let is_same = |other: &PlannedCharge<'_>| other.state.name == state.name;
+            let same = charges.iter().position(is_same);
             let first = same.unwrap_or(charges.len());
             charges.push(PlannedCharge {
                 charge: *charge,
-                slot: slot_of(&state),
-                state: state.into(),
-                name,
+                state,
                 total: charge.cost,
                 first,
             });
@@ -88,14 +83,15 @@ impl<'a> Plan<'a> {
 
     /// The slot of its first state.
     pub(crate) fn slot(&self) -> u16 {
-        self.charges.first().map_or(0, |charge| charge.slot)
+        self.charges.first().map_or(0, |charge| charge.state.slot)
     }
 
     /// Its charges by slot.
     pub(crate) fn by_slot(&self) -> SmallVec<[Group; 2]> {
         let mut groups: SmallVec<[Group; 2]> = SmallVec::new();
         for (index, charge) in self.charges.iter().enumerate() {
-            let is_same = |group: &&mut Group| self.charges[group[0]].slot == charge.slot;
+            let is_same =
+                |group: &&mut Group| self.charges[group[0]].state.slot == charge.state.slot;
             match groups.iter_mut().find(is_same) {
                 Some(group) => group.push(index),
                 None => groups.push(Group::from_slice(&[index])),
@@ -109,7 +105,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn permits(&self) -> Vec<(Arc<str>, Micros)> {
         let permit = |charge: &PlannedCharge<'_>| match charge.charge.limit.form() {
             Form::Concurrency(form) if charge.total > 0 => {
-                Some((Arc::clone(&charge.state), form.lease_ttl()))
+                Some((Arc::clone(&charge.state.key), form.lease_ttl()))
             }
             _ => None,
         };
@@ -129,9 +125,7 @@ pub(crate) struct OwnedState {
     pub(crate) limit: Limit,
     scope: Scope,
     key: Box<str>,
-    state: Arc<str>,
-    pub(crate) name: StateName,
-    slot: u16,
+    pub(crate) state: StateKey,
 }
 
 impl OwnedState {
@@ -140,15 +134,8 @@ impl OwnedState {
             limit: planned.charge.limit.clone(),
             scope: planned.charge.scope.clone(),
             key: planned.charge.key.into(),
-            state: Arc::clone(&planned.state),
-            name: planned.name,
-            slot: planned.slot,
+            state: planned.state.clone(),
         }
-    }
-
-    /// The same state under another limit.
-    pub(crate) fn under(self, limit: Limit) -> Self {
-        Self { limit, ..self }
     }
 
     /// A plan that charges `cost` to this state.
@@ -161,9 +148,7 @@ impl OwnedState {
         };
         let planned = PlannedCharge {
             charge,
-            state: Arc::clone(&self.state),
-            name: self.name,
-            slot: self.slot,
+            state: self.state.clone(),
             total: cost,
             first: 0,
         };
@@ -178,7 +163,7 @@ impl OwnedState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{KeySecret, SecretFrom};
+    use crate::keys::{KeySecret, SecretFrom, slot_of};
 
     #[test]
     fn charges_on_one_state_are_added_up_and_stay_together() {
@@ -205,7 +190,7 @@ mod tests {
         };
         let all = u64::MAX;
         assert_eq!(read(&plan), [(all, 0), (2, 1), (all, 0), (4, 3), (all, 0)]);
-        assert_eq!(&*plan.charges[3].state, "tg:{a}:two:tb:1m");
+        assert_eq!(&*plan.charges[3].state.key, "tg:{a}:two:tb:1m");
         let groups = plan.by_slot();
         assert_eq!(groups[0].as_slice(), [0, 2, 3, 4]);
         assert_eq!(groups[1].as_slice(), [1]);

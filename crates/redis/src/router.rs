@@ -44,35 +44,30 @@ impl Router {
     pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &LuaStep) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));
         let deadline = settings.deadline;
-        let link = |target| {
-            Arc::new(Link::open(LinkSettings {
-                target,
-                dialer: dialer.clone(),
-                deadline,
-                is_cluster: false,
-                stats: Arc::clone(stats),
-                probe: probe.clone(),
-            }))
+        let topology = settings.url.topology.clone();
+        let settings = LinkSettings {
+            dialer: dialer.clone(),
+            deadline,
+            is_cluster: matches!(topology, Topology::Cluster { .. }),
+            stats: Arc::clone(stats),
+            probe: probe.clone(),
         };
-        let servers = match settings.url.topology.clone() {
+        let servers = match topology {
             Topology::One(node) => Servers::One {
-                link: link(LinkTarget::Node(node)),
+                link: Arc::new(Link::open(LinkTarget::Node(node), settings)),
                 follower: None,
             },
             Topology::Sentinel { sentinels, name } => {
                 let sentinels = Arc::new(Sentinels::new(sentinels, name, dialer.clone()));
-                let link = link(LinkTarget::MasterOf(Arc::clone(&sentinels)));
+                let target = LinkTarget::MasterOf(Arc::clone(&sentinels));
+                let link = Arc::new(Link::open(target, settings));
                 let follower = tokio::spawn(sentinel::follow(sentinels, Arc::downgrade(&link)));
                 Servers::One {
                     link,
                     follower: Some(follower),
                 }
             }
-            Topology::Cluster { seeds } => {
-                let stats = Arc::clone(stats);
-                let parts = (dialer.clone(), stats, probe.clone());
-                Servers::Cluster(ClusterLinks::open(seeds, deadline, parts))
-            }
+            Topology::Cluster { seeds } => Servers::Cluster(ClusterLinks::open(seeds, settings)),
         };
         Self {
             servers,
@@ -126,32 +121,27 @@ impl Router {
 
     /// A separate connection to the server that has `key`, for commands that would block others.
     pub(crate) async fn dial(&self, key: &str) -> Result<MultiplexedConnection, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.unreachable())?;
+        let node = self.node_of(key)?;
         let dialed = self.dialer.dial(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
     /// A connection that receives published messages.
     pub(crate) async fn listen(&self, key: &str) -> Result<PubSub, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.unreachable())?;
+        let node = self.node_of(key)?;
         let dialed = self.dialer.listen(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
-    fn node_of(&self, key: &str) -> Option<RedisNode> {
-        match &self.servers {
+    fn node_of(&self, key: &str) -> Result<RedisNode, StoreError> {
+        let node = match &self.servers {
             Servers::One { link, .. } => link.connected_to(),
             Servers::Cluster(cluster) => cluster.node_of(slot_of(key)),
-        }
-    }
-
-    fn unreachable(&self) -> StoreError {
-        let problem = self.problem();
-        StoreError::Unreachable(
-            problem
-                .unwrap_or_else(|| "it is unreachable".to_owned())
-                .into(),
-        )
+        };
+        node.ok_or_else(|| {
+            let problem = self.problem();
+            StoreError::Unreachable(problem.unwrap_or_else(|| "not connected".to_owned()).into())
+        })
     }
 
     async fn ask(

@@ -19,7 +19,7 @@ use crate::keys::{RedisKeys, slot_of, slot_of_lease};
 use crate::plan::{Plan, PlannedCharge};
 #[cfg(test)]
 pub(crate) use answer::BadReply;
-pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, decode};
+pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, admitted, decode};
 pub(crate) use encode::{eval, evalsha};
 
 /// The latest time of a decision: every window that starts then has an end.
@@ -226,11 +226,12 @@ impl LuaStep {
 
     /// Forgets what was used of a state.
     pub(crate) fn forget(planned: &PlannedCharge<'_>) -> Self {
-        let mut step = Self::bare(Op::Forget, planned.slot);
+        let mut step = Self::bare(Op::Forget, planned.state.slot);
         if planned.is_concurrency() {
-            step.keys.push(RedisKeys::companion(&planned.state).into());
+            step.keys
+                .push(RedisKeys::companion(&planned.state.key).into());
         }
-        step.keys.push(Arc::clone(&planned.state));
+        step.keys.push(Arc::clone(&planned.state.key));
         step
     }
 
@@ -288,10 +289,10 @@ impl LuaStep {
 
     fn of(op: Op, plan: &Plan<'_>) -> Self {
         let charge = |planned: &PlannedCharge<'_>| LuaCharge {
-            state: Arc::clone(&planned.state),
+            state: Arc::clone(&planned.state.key),
             companion: planned
                 .is_concurrency()
-                .then(|| RedisKeys::companion(&planned.state).into()),
+                .then(|| RedisKeys::companion(&planned.state.key).into()),
             form: *planned.charge.limit.form(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.
             cost: match op {

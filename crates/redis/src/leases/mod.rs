@@ -37,13 +37,7 @@ pub(crate) struct SharedPool {
 
 /// The right to fill a pool. When it is dropped, all waiting requests look into the pool again.
 pub(crate) struct Filling {
-    shared: Arc<SharedPool>,
-}
-
-impl Filling {
-    pub(crate) fn shared(&self) -> Arc<SharedPool> {
-        Arc::clone(&self.shared)
-    }
+    pub(crate) shared: Arc<SharedPool>,
 }
 
 impl Drop for Filling {

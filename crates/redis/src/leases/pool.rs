@@ -29,7 +29,7 @@ const MARGIN: Duration = Duration::from_millis(1);
 /// Units that were charged in advance, and how fast they are used.
 #[derive(Debug)]
 pub(crate) struct UnitPool {
-    state: OwnedState,
+    pub(crate) state: OwnedState,
     lease: Option<HeldLease>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
@@ -131,10 +131,6 @@ impl UnitPool {
             returning: None,
             rests: None,
         }
-    }
-
-    pub(crate) fn state(&self) -> &OwnedState {
-        &self.state
     }
 
     /// Counts a request, whether or not it is served.
@@ -348,33 +344,27 @@ impl UnitPool {
             charged_at: outcome.at,
             ends_at,
         };
-        // Some of what was left may have gone since Redis was asked.
-        let held = self.lease.as_ref();
-        let still_left = held.map_or(0, |held| held.units.min(ask.left));
-        let (carried, left, taken) = match LeaseKind::of(&self.state.limit) {
-            LeaseKind::Bucket => {
-                let carried = ask.left.min(units);
-                (carried, still_left.min(carried), units - carried)
-            }
-            LeaseKind::Window if held.is_some_and(|held| held.lease.ends_at == ends_at) => {
-                let carried = if still_left > 0 { ask.left } else { 0 };
-                (carried, still_left, units)
-            }
-            LeaseKind::Window => (0, 0, units),
+        let kind = LeaseKind::of(&self.state.limit);
+        let (carried, taken) = match kind {
+            LeaseKind::Bucket => (ask.left.min(units), units.saturating_sub(ask.left)),
+            LeaseKind::Window => (ask.left, units),
         };
         if !outcome.allowed {
             // The units left here are part of what Redis says remains.
-            let here = match LeaseKind::of(&self.state.limit) {
-                LeaseKind::Bucket => carried,
-                LeaseKind::Window => ask.left,
-            };
-            outcome.remaining = outcome.remaining.saturating_sub(here);
+            outcome.remaining = outcome.remaining.saturating_sub(carried);
         }
+        // Some of what was left may have gone since Redis was asked, or with its window.
+        let is_next =
+            |held: &&HeldLease| kind == LeaseKind::Bucket || held.lease.ends_at == ends_at;
+        let held = self.lease.as_ref().filter(is_next);
+        let left = held.map_or(0, |held| held.units.min(carried));
+        let is_carried = left > 0 || kind == LeaseKind::Bucket;
+        let granted = taken.saturating_add(if is_carried { carried } else { 0 });
         let lasts = Duration::from(ends_at.since(grant.now));
         self.boundary = Some(grant.sent_at + lasts);
         self.lease = Some(HeldLease {
             lease,
-            granted: carried.saturating_add(taken),
+            granted,
             units: left.saturating_add(taken),
             filled_at: now(),
             ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),

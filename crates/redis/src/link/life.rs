@@ -60,7 +60,7 @@ pub(super) async fn live(shared: Arc<LinkShared>) {
 }
 
 fn name(shared: &LinkShared) -> String {
-    match &shared.settings.target {
+    match &shared.target {
         LinkTarget::Node(node) => node.to_string(),
         LinkTarget::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
     }
@@ -69,7 +69,7 @@ fn name(shared: &LinkShared) -> String {
 /// A connection to a master on which the script has run.
 async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
     let settings = &shared.settings;
-    let node = match &settings.target {
+    let node = match &shared.target {
         LinkTarget::Node(node) => node.clone(),
         LinkTarget::MasterOf(sentinels) => sentinels.master().await?,
     };
@@ -102,14 +102,13 @@ async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
     let probe: Result<Value, RedisError> =
         within(patience, probe.query_async(&mut connection)).await;
     match probe {
-        Ok(value) => match wire::decode(&[step], value) {
-            Ok((_, answers)) => {
-                if let Some(Err(error)) = answers.first() {
-                    return Err(format!("{node}: {error}"));
-                }
+        Ok(value) => {
+            let decoded = wire::decode(&[step], value);
+            let (_, outcomes) = decoded.map_err(|error| format!("{node}: {error}"))?;
+            if let Some(Err(error)) = outcomes.first() {
+                return Err(format!("{node}: {error}"));
             }
-            Err(error) => return Err(format!("{node}: {error}")),
-        },
+        }
         // It has other slots, and it answers.
         Err(error) if settings.is_cluster && is_redirect(&error) => {}
         Err(error) => return Err(explained(error)),

@@ -52,8 +52,8 @@ pub(crate) struct Link {
 }
 
 /// What a link is made from.
+#[derive(Clone)]
 pub(crate) struct LinkSettings {
-    pub(crate) target: LinkTarget,
     pub(crate) dialer: Dialer,
     pub(crate) deadline: Duration,
     /// Whether steps may share a call only if they share a slot.
@@ -73,6 +73,7 @@ pub(crate) enum LinkTarget {
 }
 
 struct LinkShared {
+    target: LinkTarget,
     settings: LinkSettings,
     queue: Mutex<Queue>,
     /// A job was put into the queue.
@@ -138,8 +139,8 @@ impl Queue {
 
 impl Link {
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: LinkSettings) -> Self {
-        let shared = Arc::new(LinkShared::new(settings));
+    pub(crate) fn open(target: LinkTarget, settings: LinkSettings) -> Self {
+        let shared = Arc::new(LinkShared::new(target, settings));
         let task = tokio::spawn(life::live(Arc::clone(&shared)));
         Self { shared, task }
     }
@@ -200,8 +201,9 @@ impl Drop for Link {
 }
 
 impl LinkShared {
-    fn new(settings: LinkSettings) -> Self {
+    fn new(target: LinkTarget, settings: LinkSettings) -> Self {
         Self {
+            target,
             settings,
             queue: Mutex::default(),
             wake: Notify::new(),

@@ -14,7 +14,7 @@ use crate::wire::{self, LuaStep};
 
 /// A batch under way.
 pub(super) struct SentBatch {
-    id: u64,
+    pub(super) id: u64,
     body: Arc<BatchBody>,
     jobs: Vec<Job>,
     sent_at: Instant,
@@ -23,9 +23,9 @@ pub(super) struct SentBatch {
     /// Until when an answer is waited for: for `silence` after it was sent.
     silent_at: Instant,
     silence: Duration,
-    is_late: bool,
+    pub(super) is_late: bool,
     /// When to look at it next.
-    due: Instant,
+    pub(super) due: Instant,
     /// The time in which this process did not run.
     stalled: Duration,
 }
@@ -54,19 +54,6 @@ impl SentBatch {
         };
         batch.due = batch.next_due();
         batch
-    }
-
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(super) fn is_late(&self) -> bool {
-        self.is_late
-    }
-
-    /// When to look at it next.
-    pub(super) fn due(&self) -> Instant {
-        self.due
     }
 
     pub(super) fn body(&self) -> Arc<BatchBody> {

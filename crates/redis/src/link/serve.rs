@@ -130,7 +130,7 @@ impl<'s> LinkTraffic<'s> {
             }
         }
         let mut sent = Vec::new();
-        let on_time = self.batches.iter().filter(|batch| !batch.is_late());
+        let on_time = self.batches.iter().filter(|batch| !batch.is_late);
         let mut on_time = on_time.count();
         while on_time < self.most {
             let earliest = now + self.call_time.expected(settings.deadline);
@@ -165,7 +165,8 @@ impl<'s> LinkTraffic<'s> {
     /// When to look at waiting jobs next.
     fn due(&self) -> Option<Instant> {
         let queued = self.shared.queue.lock().due;
-        self.batches.iter().map(SentBatch::due).chain(queued).min()
+        let due = self.batches.iter().map(|batch| batch.due);
+        due.chain(queued).min()
     }
 
     /// Gives all waiting jobs more time.
@@ -200,7 +201,7 @@ impl<'s> LinkTraffic<'s> {
         answer: Result<Value, RedisError>,
         now: Instant,
     ) -> ControlFlow<String> {
-        let Some(index) = self.batches.iter().position(|batch| batch.id() == id) else {
+        let Some(index) = self.batches.iter().position(|batch| batch.id == id) else {
             return ControlFlow::Continue(());
         };
         let batch = self.batches.swap_remove(index);

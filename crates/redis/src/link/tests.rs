@@ -15,7 +15,7 @@ use crate::dial::Dialer;
 use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::monotonic::{now, stalls};
 use crate::settings::RedisSettings;
-use crate::url::RedisUrl;
+use crate::url::{RedisNode, RedisUrl};
 use crate::wire::LuaStep;
 
 const DEADLINE: Duration = Duration::from_millis(15);
@@ -49,14 +49,17 @@ async fn link() -> Link {
     let (client, arrivals) = WatchedStream::new(client).unwrap();
     let connected = dialer.log_in(client, arrivals).await.unwrap();
     let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
-    let shared = Arc::new(LinkShared::new(LinkSettings {
-        target: LinkTarget::Node(crate::url::RedisNode::Unix("/".into())),
-        dialer,
-        deadline: DEADLINE,
-        is_cluster: false,
-        stats: Arc::default(),
-        probe: LuaStep::probe(&keys),
-    }));
+    let target = LinkTarget::Node(RedisNode::Unix("/".into()));
+    let shared = Arc::new(LinkShared::new(
+        target,
+        LinkSettings {
+            dialer,
+            deadline: DEADLINE,
+            is_cluster: false,
+            stats: Arc::default(),
+            probe: LuaStep::probe(&keys),
+        },
+    ));
     shared.mark_up();
     let serving = Arc::clone(&shared);
     let task = tokio::spawn(async move {

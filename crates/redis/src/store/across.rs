@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Micros, Outcome, Outcomes, Retry, StoreError, Timestamp};
+use tidegate_core::{Limit, Outcomes, StoreError, Timestamp};
 use tokio::time::Instant;
 
 use super::StoreInner;
 use super::exact::{OutcomesByIndex, outcomes};
-use crate::plan::{Group, Plan, PlannedCharge};
-use crate::wire::LuaStep;
+use crate::plan::{Group, Plan};
+use crate::wire::{LuaStep, admitted};
 
 /// What was charged in some slots, as the steps that give it back. Given back when it is dropped, also if
 /// the request is cancelled.
@@ -41,7 +41,7 @@ impl StoreInner {
     ) -> Result<Outcomes, StoreError> {
         self.note_across(plan);
         groups.sort_by_key(|group| {
-            let names = group.iter().map(|index| plan.charges[*index].name);
+            let names = group.iter().map(|index| plan.charges[*index].state.name);
             let remaining = names.map(|name| self.hints.remaining(name));
             remaining.map(|left| left.unwrap_or(u64::MAX)).min()
         });
@@ -101,7 +101,7 @@ impl StoreInner {
             .spawn(async move { inner.take_back(steps).await });
         let _ = self.router.until(deadline, giving_back).await;
         for index in charged.iter().flatten() {
-            self.hints.forget(plan.charges[*index].name);
+            self.hints.forget(plan.charges[*index].state.name);
         }
         if let Some(lease) = plan.lease {
             let inner = Arc::clone(self);
@@ -120,10 +120,13 @@ impl StoreInner {
     ) -> Result<(), StoreError> {
         for group in groups {
             let part = plan.part(group);
-            let asked = match self.router.step(LuaStep::peek(&part), deadline).await {
-                Ok(reply) => outcomes(reply)?,
+            let asked = if let Ok(reply) = self.router.step(LuaStep::peek(&part), deadline).await {
+                outcomes(reply)?
+            } else {
                 // The request is denied all the same; nothing is known of these.
-                Err(_) => part.charges.iter().map(unknown).collect(),
+                let limits = part.charges.iter().map(|planned| planned.charge.limit);
+                let unknown = |whole| admitted(whole, whole, Timestamp::EPOCH);
+                limits.map(Limit::capacity).map(unknown).collect()
             };
             answers.fill(group, &asked);
         }
@@ -169,19 +172,5 @@ impl StoreInner {
         if !is_known {
             self.across.write().extend(scopes());
         }
-    }
-}
-
-/// The outcome of a limit of which nothing is known.
-fn unknown(planned: &PlannedCharge<'_>) -> Outcome {
-    let (now, capacity) = (Timestamp::EPOCH, planned.charge.limit.capacity());
-    Outcome {
-        allowed: true,
-        limit: capacity,
-        remaining: capacity,
-        retry: Retry::Now,
-        reset_at: now,
-        delay: Micros::ZERO,
-        at: now,
     }
 }

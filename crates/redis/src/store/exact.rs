@@ -157,21 +157,21 @@ impl StoreInner {
 
     /// Forgets what was used of a charge's state.
     pub(super) async fn forget(&self, planned: &PlannedCharge<'_>) -> Result<(), StoreError> {
-        self.hints.forget(planned.name);
-        if let Some(shared) = self.pools.get(planned.name) {
+        self.hints.forget(planned.state.name);
+        if let Some(shared) = self.pools.get(planned.state.name) {
             // Units taken in advance are part of what is forgotten.
             shared.pool.lock().forget();
         }
         let deadline = self.router.deadline();
         let forgotten = self.router.step(LuaStep::forget(planned), deadline).await;
         // A request may have been denied meanwhile.
-        self.hints.forget(planned.name);
+        self.hints.forget(planned.state.name);
         forgotten.map(drop)
     }
 
     fn forget_hints(&self, plan: &Plan<'_>) {
         for planned in &plan.charges {
-            self.hints.forget(planned.name);
+            self.hints.forget(planned.state.name);
         }
     }
 
@@ -187,7 +187,7 @@ impl StoreInner {
             };
             let (limit, cost) = (planned.charge.limit, planned.total);
             self.hints
-                .heard(planned.name, limit, cost, outcome, sent_at, longest);
+                .heard(planned.state.name, limit, cost, outcome, sent_at, longest);
         }
     }
 
@@ -198,7 +198,7 @@ impl StoreInner {
             .iter()
             .map(|planned| {
                 self.hints
-                    .denied(planned.name, planned.charge.limit, planned.total)
+                    .denied(planned.state.name, planned.charge.limit, planned.total)
             })
             .collect();
         if denials.iter().all(Option::is_none) {
@@ -206,7 +206,7 @@ impl StoreInner {
         }
         let outcomes = plan.charges.iter().zip(denials).map(|(planned, denial)| {
             denial.or_else(|| {
-                let recent = self.hints.recent(planned.name, RECENT)?;
+                let recent = self.hints.recent(planned.state.name, RECENT)?;
                 let fits = recent.remaining >= planned.total;
                 let is_same = recent.limit == planned.charge.limit.capacity();
                 (fits && is_same && !planned.is_concurrency()).then_some(Outcome {

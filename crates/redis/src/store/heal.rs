@@ -44,7 +44,7 @@ impl StoreInner {
         let charges = &plan.charges;
         if problem.starts_with("UNREADABLE") {
             for planned in charges {
-                if charges.len() == 1 || problem.contains(&*planned.state) {
+                if charges.len() == 1 || problem.contains(&*planned.state.key) {
                     self.damages
                         .note(planned.charge.scope, DamageKind::Unreadable);
                 }
@@ -77,7 +77,7 @@ impl StoreInner {
         if planned.is_concurrency() {
             return true;
         }
-        let used = self.hints.take_used(planned.name);
+        let used = self.hints.take_used(planned.state.name);
         let Some(cost) = used.filter(|used| *used > 0) else {
             return true;
         };

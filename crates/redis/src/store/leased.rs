@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{LeaseId, Limit, Micros, Outcome, Outcomes, Retry, StoreError};
+use tidegate_core::{LeaseId, Limit, Outcome, Outcomes, StoreError};
 use tokio::time::Instant;
 
 use super::StoreInner;
@@ -15,7 +15,7 @@ use crate::leases::{
 };
 use crate::monotonic::now;
 use crate::plan::{Group, OwnedState, Plan, PlannedCharge};
-use crate::wire::{LuaStep, StepOutcome};
+use crate::wire::{LuaStep, StepOutcome, admitted};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -73,15 +73,16 @@ impl Drop for TakenFromPools<'_> {
     fn drop(&mut self) {
         for part in std::mem::take(&mut self.parts) {
             let kind = LeaseKind::of(&part.limit);
-            let state = {
+            let mut state = {
                 let mut pool = part.shared.pool.lock();
                 let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
                 if pool.put_back(part.cost, is_of) {
                     continue;
                 }
-                pool.state().clone().under(part.limit)
+                pool.state.clone()
             };
             // Its pool has another lease by now, so Redis takes the units back.
+            state.limit = part.limit;
             let inner = Arc::clone(self.inner);
             self.inner.runtime.spawn(async move {
                 let plan = state.plan(part.cost);
@@ -155,7 +156,7 @@ impl StoreInner {
     ) -> Result<Option<Outcome>, StoreError> {
         let (limit, cost) = (planned.charge.limit, planned.total);
         let new = || UnitPool::new(OwnedState::of(planned));
-        let Some(shared) = self.pools.of(planned.name, new) else {
+        let Some(shared) = self.pools.of(planned.state.name, new) else {
             return Ok(None);
         };
         let adopted = {
@@ -173,7 +174,7 @@ impl StoreInner {
                 return Ok(Some(outcome));
             }
             let resting = shared.pool.lock().resting(limit);
-            let denied = resting.or_else(|| self.hints.denied(planned.name, limit, cost));
+            let denied = resting.or_else(|| self.hints.denied(planned.state.name, limit, cost));
             if denied.is_some() {
                 return Ok(denied);
             }
@@ -214,7 +215,7 @@ impl StoreInner {
     ) -> Result<(Outcome, LeaseId), StoreError> {
         let (inner, state, cost) = (Arc::clone(self), OwnedState::of(planned), planned.total);
         let task = self.runtime.spawn(async move {
-            let shared = filling.shared();
+            let shared = Arc::clone(&filling.shared);
             let filled = inner.fill(&state, cost, &shared).await;
             drop(filling);
             inner.arrange_return(&shared);
@@ -238,7 +239,7 @@ impl StoreInner {
     ) -> Result<(Outcome, LeaseId), StoreError> {
         let capacity = state.limit.capacity();
         let instances = self.instances.present().unwrap_or(1);
-        let left = self.hints.remaining(state.name);
+        let left = self.hints.remaining(state.state.name);
         let share = left.unwrap_or(capacity) / instances;
         // What remained when Redis last answered may be more by now.
         let share = share.max(AT_LEAST.min(capacity / instances / 2));
@@ -287,7 +288,7 @@ impl StoreInner {
 
     /// Puts back into its pool the units of a request that does not need them.
     pub(super) fn put_back(&self, planned: &PlannedCharge<'_>, outcome: &Outcome) -> bool {
-        let Some(shared) = self.pools.get(planned.name) else {
+        let Some(shared) = self.pools.get(planned.state.name) else {
             return false;
         };
         let is_of = |lease: &UnitLease| lease.charged_at == outcome.at;
@@ -317,15 +318,7 @@ impl StoreInner {
         let step = match LeaseKind::of(&state.limit) {
             LeaseKind::Bucket => Some(LuaStep::return_lease(&plan, lease.id)),
             LeaseKind::Window => {
-                let outcome = Outcome {
-                    allowed: true,
-                    limit: state.limit.capacity(),
-                    remaining: 0,
-                    retry: Retry::Now,
-                    reset_at: lease.ends_at,
-                    delay: Micros::ZERO,
-                    at: lease.charged_at,
-                };
+                let outcome = admitted(state.limit.capacity(), 0, lease.charged_at);
                 LuaStep::give_back(&self.keys, &plan, &[outcome])
             }
         };
@@ -336,7 +329,7 @@ impl StoreInner {
                 tracing::debug!(%error, "a lease could not be given back");
             }
         }
-        self.hints.forget(state.name);
+        self.hints.forget(state.state.name);
     }
 }
 

@@ -270,9 +270,8 @@ impl Store for RedisStore {
     }
 
     fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
-        let charges = std::slice::from_ref(charge);
-        let plan = self.inner.plan(&Request::new(charges));
-        self.inner.hints.take_used(plan.charges.first()?.name)
+        let state = self.inner.keys.state_key(charge);
+        self.inner.hints.take_used(state.name)
     }
 
     fn rules_changed(&self) {

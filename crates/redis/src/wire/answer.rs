@@ -68,6 +68,19 @@ impl StepError {
 #[error("the reply does not have the script's form")]
 pub(crate) struct BadReply;
 
+/// An outcome that admits now, with all of the limit back at `at`.
+pub(crate) fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
+    Outcome {
+        allowed: true,
+        limit,
+        remaining,
+        retry: Retry::Now,
+        reset_at: at,
+        delay: Micros::ZERO,
+        at,
+    }
+}
+
 /// Reads the reply to `steps`: the time of Redis, and the outcome of each.
 pub(crate) fn decode(
     steps: &[&LuaStep],
@@ -111,13 +124,8 @@ impl LuaStep {
             return Err(BadReply);
         };
         let outcome = Outcome {
-            allowed: true,
-            limit: charge.capacity(),
-            remaining,
-            retry: Retry::Now,
             reset_at,
-            delay: Micros::ZERO,
-            at: now,
+            ..admitted(charge.capacity(), remaining, now)
         };
         Ok(StepOutcome::Outcomes(Outcomes::from_elem(outcome, 1)))
     }
