@@ -2,7 +2,7 @@
 -- Mirror of crates/core/src/algorithm/{arithmetic,mod}.rs and of the arithmetic in time.rs.
 --
 -- Every value is a whole number below 2^53. A quotient beyond that is only near the truth, and all
--- who ask for one take it to mean "the end of time" or "everything".
+-- callers take it to mean "the end of time" or "everything".
 
 -- The last instant, and the longest span, in microseconds.
 local MAX = 9007199254740991
@@ -18,7 +18,7 @@ local function plus(time, span)
   return sum > MAX and MAX or sum
 end
 
--- Takes away, stopping at nothing.
+-- Subtracts, and stops at zero.
 local function minus(number, other)
   return number > other and number - other or 0
 end

@@ -25,7 +25,7 @@ local function time_to_repay(limit, whole, part, target)
   return min(mul_add_div_ceil(whole - target, limit.window, part, limit.count), MAX)
 end
 
--- The answer to most charges, in plain numbers: those that fit at once, into a bucket that has no
+-- The answer to most charges, in plain numbers: those that fit without delay, into a bucket that has no
 -- leases, lets nothing wait in line, and was last changed in the past. Returns the debt to keep as of
 -- now, what remains, and when nothing is owed; nothing for all other charges.
 local function admit(limit, whole, part, changed_at, cost, now)

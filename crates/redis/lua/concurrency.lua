@@ -1,10 +1,10 @@
--- Concurrency: so many holders at once, each with a lease that ends by itself if it is neither
+-- Concurrency: so many permits at a time, each of which ends by itself if it is neither
 -- released nor renewed.
 -- Mirror of crates/core/src/algorithm/concurrency.rs: same names, same order.
 --
 -- limit: holders, lease_ttl
 -- leases: a view of the leases, in the order in which they end:
---   changed_at, held  when they were last changed, and how many places they take together
+--   changed_at, held  when they were last changed, and how many permits they are together
 --   length()          how many there are
 --   entry(rank)       the end, cost and name of one, from rank 0
 --   up_to(time)       how many end up to then
@@ -18,7 +18,7 @@ local concurrency = {}
 
 local max = math.max
 
-local function mend(leases, now, ttl)
+local function rebase(leases, now, ttl)
   local by = set_back(leases.changed_at, now, ttl)
   if by > 0 then
     leases.changed(minus(leases.changed_at, by))
@@ -26,7 +26,7 @@ local function mend(leases, now, ttl)
   end
 end
 
--- The end of the lease with which `excess` places will have become free.
+-- When `excess` permits will have ended.
 local function frees(leases, ended, excess)
   local freed, ends_at = 0, 0
   for rank = ended, leases.length() - 1 do
@@ -71,14 +71,14 @@ function concurrency.decide(limit, leases, cost, now)
 end
 
 -- Moves the leases to the present if their clock has been set back since.
-function concurrency.mend(limit, leases, now)
-  mend(leases, now, limit.lease_ttl)
+function concurrency.rebase(limit, leases, now)
+  rebase(leases, now, limit.lease_ttl)
 end
 
 -- Takes a lease that was allowed, and drops those that have ended. A lease that is there already
 -- grows by `cost` and lasts its whole time again.
 function concurrency.charge(limit, leases, id, cost, now)
-  mend(leases, now, limit.lease_ttl)
+  rebase(leases, now, limit.lease_ttl)
   local at = max(now, leases.changed_at)
   local ended = {}
   for rank = 0, leases.up_to(at) - 1 do
@@ -117,7 +117,7 @@ function concurrency.renew(leases, id, now)
   if not ends_at then
     return false
   end
-  mend(leases, now, ttl)
+  rebase(leases, now, ttl)
   local at = max(now, leases.changed_at)
   ends_at = leases.find(id)
   leases.remove(id, cost)

@@ -76,7 +76,7 @@ function sliding_window_log.decide(limit, log, cost, now)
 end
 
 -- Moves the log to the present if its clock has been set back since.
-function sliding_window_log.mend(limit, log, now)
+function sliding_window_log.rebase(limit, log, now)
   local by = set_back(changed_at_of(log), now, limit.window)
   if by > 0 then
     log.move(by)
@@ -85,7 +85,7 @@ end
 
 -- Charges `cost`, which was allowed, and forgets what has left the window.
 function sliding_window_log.charge(limit, log, cost, now)
-  sliding_window_log.mend(limit, log, now)
+  sliding_window_log.rebase(limit, log, now)
   local length = log.length()
   local changed_at, total, last_cost = 0, 0, 0
   if length > 0 then
@@ -115,7 +115,7 @@ end
 
 -- Takes back `cost` from the entry that was made as of `charged_at`, if it is still there.
 function sliding_window_log.give_back(limit, log, cost, charged_at, now)
-  sliding_window_log.mend(limit, log, now)
+  sliding_window_log.rebase(limit, log, now)
   local length = log.length()
   local index = charged_at > 0 and log.up_to(charged_at - 1) or 0
   if index >= length then

@@ -75,7 +75,7 @@ function sliding_window_slots.decide(limit, slots, cost, now)
 end
 
 -- Moves the state to the present if its clock has been set back since.
-function sliding_window_slots.mend(limit, slots, now)
+function sliding_window_slots.rebase(limit, slots, now)
   local by = set_back(slots.changed_at, now, limit.window)
   if by == 0 then
     return
@@ -91,7 +91,7 @@ end
 
 -- Charges `cost`, which was allowed, and forgets the slots that have stopped counting.
 function sliding_window_slots.charge(limit, slots, cost, now)
-  sliding_window_slots.mend(limit, slots, now)
+  sliding_window_slots.rebase(limit, slots, now)
   slots.changed_at = max(now, slots.changed_at)
   local newest = number(limit, slots.changed_at)
   for slot in pairs(slots.counts) do
@@ -110,7 +110,7 @@ end
 
 -- Takes back `cost` in the slot in which it was charged, as of `charged_at`, while it counts.
 function sliding_window_slots.give_back(limit, slots, cost, charged_at, now)
-  sliding_window_slots.mend(limit, slots, now)
+  sliding_window_slots.rebase(limit, slots, now)
   local newest, charged = number(limit, slots.changed_at), number(limit, charged_at)
   if charged <= newest and newest - charged < limit.counted and slots.counts[charged] then
     slots.counts[charged] = minus(slots.counts[charged], cost)

@@ -1,4 +1,4 @@
-//! Whether a server has sent something that was not read yet: then it is not the server that is late.
+//! Whether a server has sent bytes that were not read yet: then this process is late, and not the server.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// What has arrived on a connection.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// The connection's socket; none where it is read in a way that cannot be watched.
+    /// The connection's socket; none if it cannot be watched.
     socket: Option<OwnedFd>,
-    /// Whether something was read and what was read is being handed out.
+    /// Whether bytes were read and their replies are being handed out.
     is_reading: AtomicBool,
 }
 
 impl Arrivals {
-    /// Of a connection that cannot be watched.
+    /// For a connection that cannot be watched.
     pub(crate) fn unknown() -> Arc<Self> {
         Arc::new(Self {
             socket: None,
@@ -26,9 +26,9 @@ impl Arrivals {
         })
     }
 
-    /// Whether something has arrived that was not handed out yet.
+    /// Whether bytes have arrived whose replies were not handed out yet.
     pub(crate) fn are_waiting(&self) -> bool {
-        // In this order: what is no longer in the socket is being handed out, or was.
+        // In this order: bytes that have left the socket are being handed out, or were.
         let is_unread = self
             .socket
             .as_ref()
@@ -37,14 +37,14 @@ impl Arrivals {
     }
 }
 
-/// A connection that notes what arrives on it.
+/// A stream that records what arrives on it.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedStream<S> {
     stream: S,
     arrivals: Arc<Arrivals>,
 }
 
-impl<S: AsFd> Watched<S> {
+impl<S: AsFd> WatchedStream<S> {
     pub(crate) fn new(stream: S) -> std::io::Result<(Self, Arc<Arrivals>)> {
         let arrivals = Arc::new(Arrivals {
             socket: Some(stream.as_fd().try_clone_to_owned()?),
@@ -58,7 +58,7 @@ impl<S: AsFd> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -67,14 +67,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         self.arrivals.is_reading.store(true, Ordering::Release);
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_pending() {
-            // All that was read before has been handed out.
+            // All replies read before have been handed out.
             self.arrivals.is_reading.store(false, Ordering::Release);
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_sent_and_not_read_is_known() {
         let (mut server, client) = tokio::net::UnixStream::pair().unwrap();
-        let (mut client, arrivals) = Watched::new(client).unwrap();
+        let (mut client, arrivals) = WatchedStream::new(client).unwrap();
         assert!(!arrivals.are_waiting());
         server.write_all(b"+OK\r\n").await.unwrap();
         assert!(arrivals.are_waiting(), "in the socket");

@@ -5,8 +5,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Waits that double from one attempt to the next, up to a quarter of a second, each with some chance in
-/// it so that many instances do not come back at once.
+/// Waits that double from one attempt to the next, up to a quarter of a second, with jitter so that many
+/// instances do not reconnect at the same time.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -26,10 +26,10 @@ impl Backoff {
     }
 }
 
-/// A number from 0 to 1.
+/// A random number from 0 to 1.
 pub(crate) fn chance() -> f64 {
     let mut bytes = [0; 4];
-    // Without chance all wait the longest.
+    // Without randomness, wait the longest.
     if getrandom::fill(&mut bytes).is_err() {
         return 1.0;
     }

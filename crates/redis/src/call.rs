@@ -1,4 +1,4 @@
-//! A question on its way to a server, and what can come of it.
+//! A call to a server, its reply, and how it can fail.
 
 use std::sync::Arc;
 
@@ -8,28 +8,28 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::monotonic::now;
-use crate::url::Node;
-use crate::wire::{Answer, Step, StepError};
+use crate::url::RedisNode;
+use crate::wire::{LuaStep, StepError, StepOutcome};
 
-/// A question with a deadline, and where its answer goes.
+/// A call with a deadline, and the channel for its reply.
 pub(crate) struct Job {
-    pub(crate) work: Work,
-    /// Whether the server is to answer for a slot that it is about to get.
+    pub(crate) work: CallBody,
+    /// Whether to send `ASKING` first: the slot is being moved to this server.
     pub(crate) is_asking: bool,
-    /// Since when it waits.
+    /// When it was put into the queue.
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Instant,
-    /// Nothing once it was answered.
-    reply: Option<oneshot::Sender<Result<Reply, CallError>>>,
+    /// None once it was answered.
+    reply: Option<oneshot::Sender<Result<CallReply, CallError>>>,
 }
 
 impl Job {
-    /// A question that waits from now on, and where its answer will be.
+    /// A call that waits from now on, and the receiver of its reply.
     pub(crate) fn new(
-        work: Work,
+        work: CallBody,
         is_asking: bool,
         deadline: Instant,
-    ) -> (Self, oneshot::Receiver<Result<Reply, CallError>>) {
+    ) -> (Self, oneshot::Receiver<Result<CallReply, CallError>>) {
         let (reply, answer) = oneshot::channel();
         let job = Self {
             work,
@@ -42,7 +42,7 @@ impl Job {
     }
 
     /// Answers it, unless that was done already.
-    pub(crate) fn answer(&mut self, answer: Result<Reply, CallError>) {
+    pub(crate) fn answer(&mut self, answer: Result<CallReply, CallError>) {
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(answer);
         }
@@ -61,68 +61,68 @@ impl Job {
 
 /// What is asked.
 #[derive(Clone)]
-pub(crate) enum Work {
-    /// A step of the script, which goes with others in one call.
-    Step(Arc<Step>),
+pub(crate) enum CallBody {
+    /// A step of the script, which is sent together with others.
+    Step(Arc<LuaStep>),
     /// A command on its own.
     Command(Arc<Cmd>),
 }
 
-/// What was answered.
+/// The reply to a call.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all replies are the large ones"
 )]
-pub(crate) enum Reply {
+pub(crate) enum CallReply {
     Step(StepReply),
     Command(Value),
 }
 
-/// The answer to a step.
+/// The reply to a step.
 #[derive(Debug)]
 pub(crate) struct StepReply {
-    pub(crate) answer: Answer,
+    pub(crate) answer: StepOutcome,
     /// The server's time when it decided.
     pub(crate) now: Timestamp,
-    /// When the question was sent.
+    /// When the call was sent.
     pub(crate) sent_at: Instant,
 }
 
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Nothing ran: somebody else answers for the slot.
+    /// Nothing ran: another server has the slot.
     #[error("the slot has moved to {0}")]
-    Moved(Node),
-    /// Nothing ran: somebody else answers for this key, for now.
-    #[error("{0} is to be asked")]
-    Ask(Node),
-    /// Nothing ran, and a moment later it may.
+    Moved(RedisNode),
+    /// Nothing ran: another server has this key for now.
+    #[error("the key has moved to {0}")]
+    Ask(RedisNode),
+    /// Nothing ran; a retry may succeed.
     #[error("{0}")]
     NotNow(String),
     /// Nothing was sent.
     #[error("{0}")]
     Down(String),
-    /// Nothing ran, and it will not until somebody changes something.
+    /// Nothing ran, and a retry fails until the server is changed.
     #[error("{0}")]
     Refused(String),
-    /// Nobody knows whether it ran.
+    /// It is unknown whether it ran.
     #[error("the connection was lost: {0}")]
     Lost(String),
-    /// Nobody knows whether it ran.
+    /// It is unknown whether it ran.
     #[error("no answer came in time")]
     Late,
-    /// Nothing ran: what is in the place of a state is none.
+    /// Nothing ran: the value at a state's key is not a state.
     #[error("{0}")]
     BadState(String),
-    /// It was answered, and not as agreed.
+    /// The reply does not have the agreed form.
     #[error("{0}")]
     Unreadable(String),
 }
 
 impl CallError {
-    /// Whether the server itself said this, so that it is alive and was understood.
+    /// Whether this is a reply of the server, so that it is alive.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Moved(_)
@@ -134,7 +134,7 @@ impl CallError {
         }
     }
 
-    /// Reads an error reply by its first word, as the script hands it on from a command of its own.
+    /// Reads an error that a command of the script returned, by its first word.
     pub(crate) fn of_step(error: &StepError) -> Self {
         let text = error.to_string();
         match error.code() {
@@ -165,7 +165,7 @@ impl From<&RedisError> for CallError {
             let (host, port) = address.rsplit_once(':')?;
             let host = host.trim_matches(['[', ']']).to_owned();
             let port = port.parse().ok()?;
-            Some(Node::Tcp { host, port })
+            Some(RedisNode::Tcp { host, port })
         };
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::Moved) => {
@@ -182,19 +182,16 @@ impl From<&RedisError> for CallError {
                 | ServerErrorKind::ReadOnly
                 | ServerErrorKind::NoScript,
             ) => Self::NotNow(error.to_string()),
-            ErrorKind::Server(_) => match error.code() {
-                Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
-                _ => Self::Refused(error.to_string()),
-            },
             ErrorKind::AuthenticationFailed => Self::Refused(error.to_string()),
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
                 Self::Unreadable(error.to_string())
             }
-            _ if error.code().is_some() => match error.code() {
+            kind => match error.code() {
                 Some("BUSY" | "OOM") => Self::NotNow(error.to_string()),
-                _ => Self::Refused(error.to_string()),
+                Some(_) => Self::Refused(error.to_string()),
+                None if matches!(kind, ErrorKind::Server(_)) => Self::Refused(error.to_string()),
+                None => Self::Lost(error.to_string()),
             },
-            _ => Self::Lost(error.to_string()),
         }
     }
 }

@@ -13,67 +13,51 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::call::{CallError, Reply, Work};
+use crate::call::{CallBody, CallError, CallReply};
 use crate::dial::{Dialer, Role, explain, within};
 
-use crate::link::{Link, LinkSettings, NOT_YET, Target};
+use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::now;
-use crate::stats::Stats;
-use crate::url::Node;
-use crate::wire::Step;
+use crate::url::RedisNode;
 
 /// How many slots every cluster has.
 const SLOTS: usize = 16_384;
-/// How often the map is looked at again when nothing tells that it is old.
+/// How often the map is read again when nothing indicates that it is stale.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long after a look the next one may be, when something tells that it is old.
+/// How soon the map is read again when something indicates that it is stale.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The masters of a cluster. Ends its task when it is dropped.
-pub(crate) struct Cluster {
-    inner: Arc<Inner>,
+pub(crate) struct ClusterLinks {
+    inner: Arc<ClusterInner>,
     task: JoinHandle<()>,
 }
 
-struct Inner {
-    dialer: Dialer,
-    deadline: Duration,
-    stats: Arc<Stats>,
-    probe: Step,
-    seeds: Vec<Node>,
+struct ClusterInner {
+    /// What its links are made from.
+    settings: LinkSettings,
+    seeds: Vec<RedisNode>,
     map: ArcSwap<Map>,
-    links: Mutex<HashMap<Node, Arc<Link>>>,
-    /// Somebody has found the map to be old.
+    links: Mutex<HashMap<RedisNode, Arc<Link>>>,
+    /// A call has found the map to be stale.
     look: Notify,
 }
 
-/// Who answers for each slot.
+/// Which server has each slot.
 #[derive(Clone)]
 struct Map {
     owners: Vec<Option<Arc<Link>>>,
-    masters: Vec<Node>,
+    masters: Vec<RedisNode>,
     problem: String,
 }
 
-impl Cluster {
+impl ClusterLinks {
     /// Begins to look for the masters. Must be called within a runtime.
-    pub(crate) fn open(
-        seeds: Vec<Node>,
-        deadline: Duration,
-        (dialer, stats, probe): (Dialer, Arc<Stats>, Step),
-    ) -> Self {
-        let map = Map {
-            owners: vec![None; SLOTS],
-            masters: Vec::new(),
-            problem: NOT_YET.to_owned(),
-        };
-        let inner = Arc::new(Inner {
-            dialer,
-            deadline,
-            stats,
-            probe,
+    pub(crate) fn open(seeds: Vec<RedisNode>, settings: LinkSettings) -> Self {
+        let inner = Arc::new(ClusterInner {
+            settings,
             seeds,
-            map: ArcSwap::from_pointee(map),
+            map: ArcSwap::from_pointee(Map::unknown(NOT_YET.to_owned())),
             links: Mutex::new(HashMap::new()),
             look: Notify::new(),
         });
@@ -81,13 +65,13 @@ impl Cluster {
         Self { inner, task }
     }
 
-    /// Asks the server that answers for `slot`, and whom it names instead, until the deadline.
+    /// Asks the server that has `slot`, and follows its redirects until the deadline.
     pub(crate) async fn call(
         &self,
         slot: u16,
-        work: Work,
+        work: CallBody,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, CallError> {
         let inner = &self.inner;
         let mut asked = inner.owner(slot);
         let mut is_asking = false;
@@ -100,14 +84,14 @@ impl Cluster {
             match link.call(work.clone(), is_asking, deadline).await {
                 Err(CallError::Moved(node)) => {
                     is_redirected = true;
-                    inner.stats.add(&inner.stats.redirects);
+                    inner.count_redirect();
                     inner.look.notify_one();
                     asked = Some(inner.moved(slot, at_host_of(node, &link)));
                     is_asking = false;
                 }
                 Err(CallError::Ask(node)) => {
                     is_redirected = true;
-                    inner.stats.add(&inner.stats.redirects);
+                    inner.count_redirect();
                     asked = Some(inner.link(at_host_of(node, &link)));
                     is_asking = true;
                 }
@@ -121,14 +105,14 @@ impl Cluster {
                 }
                 answer => return answer,
             }
-            // Somebody who is redirected for ever is still heard when the deadline has come.
+            // A call that is redirected forever ends at the deadline.
             if now() >= deadline {
                 return Err(CallError::NotNow("redirected without end".to_owned()));
             }
         }
     }
 
-    /// Whether every slot has a server that answers.
+    /// What is wrong if not every slot has a server that answers.
     pub(crate) fn problem(&self) -> Option<String> {
         let map = self.inner.map.load();
         if map.masters.is_empty() {
@@ -136,7 +120,10 @@ impl Cluster {
         }
         let mut down = map.owners.iter().flatten().filter(|link| !link.is_up());
         match down.next() {
-            Some(link) => Some(format!("one of its masters is away: {}", link.problem())),
+            Some(link) => Some(format!(
+                "one of its masters is unreachable: {}",
+                link.problem()
+            )),
             None if map.owners.iter().any(Option::is_none) => {
                 Some("some of its slots have no master".to_owned())
             }
@@ -164,8 +151,8 @@ impl Cluster {
         (slots, is_covered)
     }
 
-    /// Who answers for `slot`.
-    pub(crate) fn node_of(&self, slot: u16) -> Option<Node> {
+    /// The server that has `slot`.
+    pub(crate) fn node_of(&self, slot: u16) -> Option<RedisNode> {
         self.inner.owner(slot)?.connected_to()
     }
 
@@ -181,35 +168,44 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for ClusterLinks {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Inner {
+impl Map {
+    fn unknown(problem: String) -> Self {
+        Self {
+            owners: vec![None; SLOTS],
+            masters: Vec::new(),
+            problem,
+        }
+    }
+}
+
+impl ClusterInner {
+    fn count_redirect(&self) {
+        let stats = &self.settings.stats;
+        stats.add(&stats.redirects);
+    }
+
     fn owner(&self, slot: u16) -> Option<Arc<Link>> {
         self.map.load().owners.get(usize::from(slot))?.clone()
     }
 
     /// The link to `node`, made if there is none.
-    fn link(&self, node: Node) -> Arc<Link> {
+    fn link(&self, node: RedisNode) -> Arc<Link> {
         let mut links = self.links.lock();
         let link = links.entry(node).or_insert_with_key(|node| {
-            Arc::new(Link::open(LinkSettings {
-                target: Target::Node(node.clone()),
-                dialer: self.dialer.clone(),
-                deadline: self.deadline,
-                is_cluster: true,
-                stats: Arc::clone(&self.stats),
-                probe: self.probe.clone(),
-            }))
+            let target = LinkTarget::Node(node.clone());
+            Arc::new(Link::open(target, self.settings.clone()))
         });
         Arc::clone(link)
     }
 
-    /// Writes down who answers for a slot now.
-    fn moved(&self, slot: u16, node: Node) -> Arc<Link> {
+    /// Records that `node` has the slot now.
+    fn moved(&self, slot: u16, node: RedisNode) -> Arc<Link> {
         let link = self.link(node);
         if self
             .owner(slot)
@@ -227,10 +223,10 @@ impl Inner {
         link
     }
 
-    /// Writes down who answers for which slot, and closes links that nobody needs any more.
-    fn put(&self, ranges: Vec<(u16, u16, Node)>) {
+    /// Records which server has which slots, and closes links that are no longer needed.
+    fn put(&self, ranges: Vec<(u16, u16, RedisNode)>) {
         let mut owners = vec![None; SLOTS];
-        let mut masters: Vec<Node> = Vec::new();
+        let mut masters: Vec<RedisNode> = Vec::new();
         for (first, last, node) in ranges {
             let link = self.link(node.clone());
             let (first, last) = (usize::from(first), usize::from(last).min(SLOTS - 1));
@@ -241,7 +237,7 @@ impl Inner {
                 masters.push(node);
             }
         }
-        // Who has told of this may be behind the times: links are kept while somebody uses them.
+        // The server that sent this map may be out of date: links are kept while they are in use.
         self.links
             .lock()
             .retain(|node, link| masters.contains(node) || link.is_in_use());
@@ -260,30 +256,32 @@ impl Inner {
     }
 }
 
-/// Whom a redirect names: a server that does not know its own host is where the one is that named it.
-fn at_host_of(node: Node, asked: &Link) -> Node {
+/// The node that a redirect names. Without a host it is on the host of the server that was asked.
+fn at_host_of(node: RedisNode, asked: &Link) -> RedisNode {
     match (node, asked.connected_to()) {
-        (Node::Tcp { host, port }, Some(Node::Tcp { host: known, .. })) if host.is_empty() => {
-            Node::Tcp { host: known, port }
+        (RedisNode::Tcp { host, port }, Some(RedisNode::Tcp { host: known, .. }))
+            if host.is_empty() =>
+        {
+            RedisNode::Tcp { host: known, port }
         }
         (node, _) => node,
     }
 }
 
-/// Looks at the map again and again: at once when somebody finds it to be old, often while something is
-/// wrong, and every second otherwise.
-async fn watch(inner: Arc<Inner>) {
-    let mut connections: HashMap<Node, MultiplexedConnection> = HashMap::new();
+/// Reads the map again and again: as soon as a call finds it to be stale, often while something is wrong,
+/// and every second otherwise.
+async fn watch(inner: Arc<ClusterInner>) {
+    let mut connections: HashMap<RedisNode, MultiplexedConnection> = HashMap::new();
     let mut backoff = Backoff::new();
     loop {
         let mut nodes = inner.map.load().masters.clone();
-        // Whoever was reached last is asked first.
+        // Servers with a connection are asked first.
         nodes.sort_by_key(|node| !connections.contains_key(node));
         nodes.extend(inner.seeds.iter().cloned());
         let mut problems = Vec::new();
         let mut found = None;
         for node in nodes {
-            match look(&inner.dialer, &node, &mut connections).await {
+            match look(&inner.settings.dialer, &node, &mut connections).await {
                 Ok(ranges) => {
                     found = Some(ranges);
                     break;
@@ -297,12 +295,7 @@ async fn watch(inner: Arc<Inner>) {
         } else {
             let problem = format!("no server of the cluster answers: {}", problems.join("; "));
             if inner.map.load().masters.is_empty() {
-                let map = Map {
-                    owners: vec![None; SLOTS],
-                    masters: Vec::new(),
-                    problem,
-                };
-                inner.map.store(Arc::new(map));
+                inner.map.store(Arc::new(Map::unknown(problem)));
             }
             tokio::time::sleep(backoff.next()).await;
             continue;
@@ -319,12 +312,12 @@ async fn watch(inner: Arc<Inner>) {
     }
 }
 
-/// What one server takes for the map.
+/// The map as one server knows it.
 async fn look(
     dialer: &Dialer,
-    node: &Node,
-    connections: &mut HashMap<Node, MultiplexedConnection>,
-) -> Result<Vec<(u16, u16, Node)>, String> {
+    node: &RedisNode,
+    connections: &mut HashMap<RedisNode, MultiplexedConnection>,
+) -> Result<Vec<(u16, u16, RedisNode)>, String> {
     let mut connection = if let Some(connection) = connections.get(node) {
         connection.clone()
     } else {
@@ -352,7 +345,7 @@ async fn look(
 
 /// Reads `CLUSTER SLOTS`: first and last slot, then the master's host and port. What cannot be read is
 /// left out.
-fn ranges(value: &Value, asked: &Node) -> Vec<(u16, u16, Node)> {
+fn ranges(value: &Value, asked: &RedisNode) -> Vec<(u16, u16, RedisNode)> {
     let Value::Array(rows) = value else {
         return Vec::new();
     };
@@ -376,14 +369,14 @@ fn ranges(value: &Value, asked: &Node) -> Vec<(u16, u16, Node)> {
         // A server that does not know its own address is reached where it was asked.
         let host = match (host, asked) {
             (Some(host), _) => host,
-            (None, Node::Tcp { host, .. }) => host.clone(),
-            (None, Node::Unix(_)) => return None,
+            (None, RedisNode::Tcp { host, .. }) => host.clone(),
+            (None, RedisNode::Unix(_)) => return None,
         };
         let port = number(master.get(1))?;
         Some((
             number(row.first())?,
             number(row.get(1))?,
-            Node::Tcp { host, port },
+            RedisNode::Tcp { host, port },
         ))
     };
     rows.iter().filter_map(read).collect()

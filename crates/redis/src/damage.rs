@@ -16,7 +16,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// How many rules are remembered at the most.
 const MAX_RULES: usize = 1_000;
 
-/// Damage that a rule has met within the last minute.
+/// Damage that decisions of a rule have met within the last minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
@@ -30,33 +30,33 @@ pub struct Damage {
 
 /// What is wrong with a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum DamageKind {
     /// It has the right type and cannot be read.
     Unreadable,
     /// It had another type, and was removed.
     Foreign,
-    /// It had numbers that no version writes, which were taken out.
+    /// It had numbers that no version writes, which were removed.
     Negative,
 }
 
-impl Kind {
+impl DamageKind {
     fn problem(self) -> &'static str {
         match self {
             Self::Unreadable => {
                 "a counter in Redis cannot be read; until it is removed or expires, the rule does what its `on_store_failure` says"
             }
             Self::Foreign => {
-                "a key in Redis had a type that no counter of this rule has; it was removed, and the counter begins anew"
+                "a key in Redis had a type that no counter of this rule has; it was removed, and the counter restarts"
             }
             Self::Negative => {
-                "a counter in Redis had numbers that Tidegate does not write; they were taken out"
+                "a counter in Redis had numbers that Tidegate does not write; they were removed"
             }
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastSeen {
     met: u64,
     last: Instant,
     logged: Option<Instant>,
@@ -65,13 +65,13 @@ struct Seen {
 /// All damage that was met.
 #[derive(Debug, Default)]
 pub(crate) struct Damages {
-    seen: Mutex<HashMap<(Box<str>, Kind), Seen>>,
+    seen: Mutex<HashMap<(Box<str>, DamageKind), LastSeen>>,
 }
 
 impl Damages {
     /// Notes that a decision by a rule has met something, and logs it now and then. Never the key, which
     /// names a client.
-    pub(crate) fn note(&self, scope: &Scope, kind: Kind) {
+    pub(crate) fn note(&self, scope: &Scope, kind: DamageKind) {
         let (rule, now) = (rule_of(scope), now());
         let mut seen = self.seen.lock();
         if seen.len() >= MAX_RULES {
@@ -80,7 +80,7 @@ impl Damages {
         if seen.len() >= MAX_RULES {
             return;
         }
-        let new = Seen {
+        let new = LastSeen {
             met: 0,
             last: now,
             logged: None,
@@ -116,8 +116,8 @@ impl Damages {
     }
 }
 
-/// The id of the rule that a scope belongs to. What it counts by stands behind it. A scope that several
-/// rules share begins with an `@`, and names itself.
+/// The id of the rule that a scope belongs to, without what it counts by. A scope that several rules share
+/// begins with `@` and is returned whole.
 fn rule_of(scope: &Scope) -> &str {
     let name = scope.name();
     match name.split_once('@') {
@@ -145,17 +145,20 @@ mod tests {
     async fn damage_is_reported_by_rule_for_a_minute() {
         let damages = Damages::default();
         let scope = Scope::new("per-user@user_id");
-        damages.note(&scope, Kind::Unreadable);
-        damages.note(&scope, Kind::Unreadable);
-        damages.note(&Scope::new("other@"), Kind::Foreign);
-        let told: Vec<(String, u64)> = damages
+        damages.note(&scope, DamageKind::Unreadable);
+        damages.note(&scope, DamageKind::Unreadable);
+        damages.note(&Scope::new("other@"), DamageKind::Foreign);
+        let reported: Vec<(String, u64)> = damages
             .current()
             .into_iter()
             .map(|damage| (damage.rule, damage.met))
             .collect();
-        assert_eq!(told, [("other".to_owned(), 1), ("per-user".to_owned(), 2)]);
+        assert_eq!(
+            reported,
+            [("other".to_owned(), 1), ("per-user".to_owned(), 2)]
+        );
         tokio::time::advance(Duration::from_secs(59)).await;
-        damages.note(&scope, Kind::Unreadable);
+        damages.note(&scope, DamageKind::Unreadable);
         tokio::time::advance(Duration::from_secs(1)).await;
         let current = damages.current();
         assert_eq!((current.len(), current[0].met), (1, 3));

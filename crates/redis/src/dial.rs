@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
-use crate::arrivals::{Arrivals, Watched};
+use crate::arrivals::{Arrivals, WatchedStream};
 use crate::settings::RedisSettings;
-use crate::url::Node;
+use crate::url::RedisNode;
 
 /// How a server is described that neither answers nor refuses.
 pub(crate) const NO_ANSWER: &str = "no answer within";
@@ -28,7 +28,7 @@ pub(crate) struct Dialer {
     settings: Arc<RedisSettings>,
 }
 
-/// Who is at the other end.
+/// What kind of server a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A server with data.
@@ -37,15 +37,15 @@ pub(crate) enum Role {
     Sentinel,
 }
 
-/// A connection, and what is known of what has arrived on it.
-pub(crate) struct Connected {
+/// A connection, and a record of what has arrived on it.
+pub(crate) struct WatchedConnection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// Reads and writes, where that is not the library's.
+    /// The task that reads and writes, unless the library has its own.
     driver: Option<JoinHandle<()>>,
 }
 
-impl Drop for Connected {
+impl Drop for WatchedConnection {
     fn drop(&mut self) {
         if let Some(driver) = &self.driver {
             driver.abort();
@@ -55,7 +55,7 @@ impl Drop for Connected {
 
 impl Dialer {
     pub(crate) fn new(settings: Arc<RedisSettings>) -> Self {
-        // Taken already if the program chose one itself, which is as good.
+        // Fails if the program has installed a provider itself, which is fine.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Self { settings }
     }
@@ -65,10 +65,10 @@ impl Dialer {
         self.settings.connect_timeout
     }
 
-    /// A connection that many may use at once.
+    /// A connection that can be shared.
     pub(crate) async fn dial(
         &self,
-        node: &Node,
+        node: &RedisNode,
         role: Role,
     ) -> Result<MultiplexedConnection, RedisError> {
         let (dialing, config) = (self.client(node, role)?, self.config());
@@ -77,10 +77,13 @@ impl Dialer {
         within(self.settings.connect_timeout, dialing).await
     }
 
-    /// A connection to a server with data, of which is known what has arrived on it. With TLS it is not.
-    pub(crate) async fn dial_watched(&self, node: &Node) -> Result<Connected, RedisError> {
+    /// A connection to a server with data that records what arrives on it, except with TLS.
+    pub(crate) async fn dial_watched(
+        &self,
+        node: &RedisNode,
+    ) -> Result<WatchedConnection, RedisError> {
         if self.settings.url.is_tls {
-            return Ok(Connected {
+            return Ok(WatchedConnection {
                 connection: self.dial(node, Role::Server).await?,
                 arrivals: Arrivals::unknown(),
                 driver: None,
@@ -88,12 +91,12 @@ impl Dialer {
         }
         let dialing = async {
             match node {
-                Node::Unix(path) => {
-                    let (stream, arrivals) = Watched::new(UnixStream::connect(path).await?)?;
+                RedisNode::Unix(path) => {
+                    let (stream, arrivals) = WatchedStream::new(UnixStream::connect(path).await?)?;
                     self.log_in(stream, arrivals).await
                 }
-                Node::Tcp { host, port } => {
-                    let (stream, arrivals) = Watched::new(reach(host, *port).await?)?;
+                RedisNode::Tcp { host, port } => {
+                    let (stream, arrivals) = WatchedStream::new(reach(host, *port).await?)?;
                     self.log_in(stream, arrivals).await
                 }
             }
@@ -101,15 +104,16 @@ impl Dialer {
         within(self.settings.connect_timeout, dialing).await
     }
 
-    async fn log_in(
+    /// A connection over this stream.
+    pub(crate) async fn log_in(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         arrivals: Arc<Arrivals>,
-    ) -> Result<Connected, RedisError> {
+    ) -> Result<WatchedConnection, RedisError> {
         let login = self.login(Role::Server);
         let logging_in = MultiplexedConnection::new_with_config(&login, stream, self.config());
         let (connection, driver) = logging_in.await?;
-        Ok(Connected {
+        Ok(WatchedConnection {
             connection,
             arrivals,
             driver: Some(tokio::spawn(driver)),
@@ -123,23 +127,23 @@ impl Dialer {
             .set_response_timeout(None)
     }
 
-    /// A connection that hears messages.
-    pub(crate) async fn listen(&self, node: &Node, role: Role) -> Result<PubSub, RedisError> {
+    /// A connection that receives published messages.
+    pub(crate) async fn listen(&self, node: &RedisNode, role: Role) -> Result<PubSub, RedisError> {
         let client = self.client(node, role)?;
         within(self.settings.connect_timeout, client.get_async_pubsub()).await
     }
 
-    fn client(&self, node: &Node, role: Role) -> Result<Client, RedisError> {
+    fn client(&self, node: &RedisNode, role: Role) -> Result<Client, RedisError> {
         let settings = &self.settings;
         let addr = match node {
-            Node::Unix(path) => ConnectionAddr::Unix(path.clone()),
-            Node::Tcp { host, port } if settings.url.is_tls => ConnectionAddr::TcpTls {
+            RedisNode::Unix(path) => ConnectionAddr::Unix(path.clone()),
+            RedisNode::Tcp { host, port } if settings.url.is_tls => ConnectionAddr::TcpTls {
                 host: host.clone(),
                 port: *port,
                 insecure: false,
                 tls_params: None,
             },
-            Node::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+            RedisNode::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
         };
         let info: ConnectionInfo = addr.into_connection_info()?;
         let info = info
@@ -185,8 +189,8 @@ impl Dialer {
     }
 }
 
-/// What went wrong, with the setting to change where a login is missing. Redis says that in two ways, one of
-/// which names a length: what is sent before a login is bounded.
+/// What went wrong, with the setting to change if the login is missing. Redis reports that in two ways, of
+/// which one is an error about the length of what was sent before the login.
 pub(crate) fn explain(error: &RedisError, role: Role) -> String {
     let text = error.to_string();
     if error.code() != Some("NOAUTH") && !text.contains("unauthenticated") {
@@ -194,10 +198,10 @@ pub(crate) fn explain(error: &RedisError, role: Role) -> String {
     }
     match role {
         Role::Server => {
-            "it wants a password, and none is configured; set `redis_password_file` or TIDEGATE_REDIS_PASSWORD, or give the password in the URL"
+            "it requires a password, and none is configured; set `redis_password_file` or TIDEGATE_REDIS_PASSWORD, or give the password in the URL"
         }
         Role::Sentinel => {
-            "it wants a password, and none is configured; set `redis_sentinel_password_file` or TIDEGATE_REDIS_SENTINEL_PASSWORD"
+            "it requires a password, and none is configured; set `redis_sentinel_password_file` or TIDEGATE_REDIS_SENTINEL_PASSWORD"
         }
     }
     .to_owned()

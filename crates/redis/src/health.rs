@@ -1,21 +1,22 @@
-//! Whether Redis answers: every server of it is asked, as a decision would ask.
+//! Whether Redis answers: every server is asked in the way that a decision asks it.
 
 use futures_util::future::join_all;
 use tidegate_core::{Algorithm, Charge, Limit, Micros, Rate, Request, Scope, StoreError};
 
 use crate::RedisStore;
 use crate::keys::tag_of;
-use crate::wire::Step;
+use crate::plan::Plan;
+use crate::wire::LuaStep;
 
 /// How much of Redis answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// All of it.
     Whole,
-    /// Some masters of a Cluster do not, or some slots have none; their keys are decided without Redis. What
-    /// is wrong.
+    /// Some masters of a Cluster do not answer, or some slots have no master; their keys are decided without
+    /// Redis. Contains the problem.
     Part(String),
-    /// Nothing. What is wrong.
+    /// Nothing. Contains the problem.
     Down(String),
 }
 
@@ -28,10 +29,10 @@ impl RedisStore {
         let error = asked.into_iter().find_map(Result::err);
         let problem = match error {
             Some(error) => self.problem().unwrap_or_else(|| {
-                // It has just been lost.
+                // The connection has just been lost.
                 let is_part = self.router().is_cluster();
                 let what = if is_part {
-                    "one of its masters is away: "
+                    "one of its masters is unreachable: "
                 } else {
                     ""
                 };
@@ -60,8 +61,11 @@ impl RedisStore {
             key: tag_of(slot),
             cost: 0,
         }];
-        let step = Step::peek(self.keys(), &Request::new(&charges));
+        let plan = Plan::new(self.keys(), &Request::new(&charges));
         let deadline = self.router().deadline();
-        self.router().step(step, deadline).await.map(drop)
+        self.router()
+            .step(LuaStep::peek(&plan), deadline)
+            .await
+            .map(drop)
     }
 }

@@ -1,14 +1,14 @@
-//! What this instance remembers of what Redis said: denials that still hold, and how much was used.
+//! What this instance remembers of the outcomes that Redis returned: denials that still hold, and usage.
 //!
-//! All of it is only a hint and may be forgotten at any time: denials that are remembered save a question,
-//! and what was used is where local counters begin when Redis is away.
+//! All of it may be dropped at any time: a remembered denial saves a call, and the usage seeds the local
+//! counters when Redis is unreachable.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
+use crate::keys::StateName;
 use crate::monotonic::now;
-use foldhash::quality::RandomState;
+use crate::wire::admitted;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
@@ -18,22 +18,17 @@ use tokio::time::Instant;
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 /// The same where a charge that is given back a moment later may have caused it.
 pub(crate) const LONGEST_ACROSS_SLOTS: Duration = Duration::from_millis(20);
-/// How many states each part remembers before the older half goes.
+/// How many states each shard remembers before the older half is dropped.
 const YOUNG: usize = 4_096;
 const PARTS: usize = 16;
 
-/// A name for a state that no two states share, as far as anybody can arrange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StateName(u64, u64);
-
-/// What is remembered. Bounded: the states that were heard of longest ago go first.
+/// What is remembered. Bounded: the states that were updated longest ago are dropped first.
 pub(crate) struct Hints {
-    hashers: [RandomState; 2],
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<HintShard>; PARTS],
 }
 
 #[derive(Default)]
-struct Part {
+struct HintShard {
     young: HashMap<StateName, Hint, foldhash::fast::RandomState>,
     old: HashMap<StateName, Hint, foldhash::fast::RandomState>,
 }
@@ -42,16 +37,16 @@ struct Part {
 struct Hint {
     heard_at: Instant,
     outcome: Outcome,
-    /// Whether what was used flows back all the time, and not at the end of something.
+    /// Whether usage flows back continuously, and not at the end of a window.
     flows: bool,
     denial: Option<Denial>,
-    /// When it was last forgotten: what was asked before that counts for nothing.
+    /// When it was last forgotten: outcomes of calls sent before that are ignored.
     forgotten_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Denial {
-    /// Of a limit with these numbers.
+    /// The numbers of the limit that denied.
     form: Form,
     cost: u64,
     sent_at: Instant,
@@ -62,22 +57,11 @@ struct Denial {
 impl Hints {
     pub(crate) fn new() -> Self {
         Self {
-            hashers: [RandomState::default(), RandomState::default()],
             parts: std::array::from_fn(|_| Mutex::default()),
         }
     }
 
-    /// The name of the state with this key.
-    pub(crate) fn name(&self, key: &[u8]) -> StateName {
-        let [first, second] = self.hashers.each_ref().map(|hasher| {
-            let mut hasher = hasher.build_hasher();
-            hasher.write(key);
-            hasher.finish()
-        });
-        StateName(first, second)
-    }
-
-    /// The denial that a charge of `cost` would meet, if one is remembered.
+    /// The remembered denial that holds for a charge of `cost`, if there is one.
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
         let now = now();
@@ -96,7 +80,7 @@ impl Hints {
         })
     }
 
-    /// Remembers what was said about a charge of `cost`. A denial is remembered for at most `longest`.
+    /// Remembers the outcome of a charge of `cost`. A denial is remembered for at most `longest`.
     pub(crate) fn heard(
         &self,
         name: StateName,
@@ -134,7 +118,7 @@ impl Hints {
         let known = part.young.get(&name).or_else(|| part.old.get(&name));
         if let Some(forgotten_at) = known.and_then(|known| known.forgotten_at) {
             if hint.forgotten_at.is_none() && hint.heard_at <= forgotten_at {
-                // It was asked before it was forgotten.
+                // The call was sent before the state was forgotten.
                 return;
             }
             hint.forgotten_at = hint.forgotten_at.or(Some(forgotten_at));
@@ -145,19 +129,19 @@ impl Hints {
         part.young.insert(name, hint);
     }
 
-    /// What was last said to remain.
+    /// How much remained by the last outcome.
     pub(crate) fn remaining(&self, name: StateName) -> Option<u64> {
         self.with(name, |hint| hint.outcome.remaining)
             .filter(|remaining| *remaining < u64::MAX)
     }
 
-    /// What was last said of it all, if that is no older than `age`.
+    /// The last outcome, if it is no older than `age`.
     pub(crate) fn recent(&self, name: StateName, age: Duration) -> Option<Outcome> {
         let (outcome, heard_at) = self.with(name, |hint| (hint.outcome, hint.heard_at))?;
         (heard_at.elapsed() <= age).then_some(outcome)
     }
 
-    /// What was last said to be used, as far as that still counts. Told once.
+    /// Usage by the last outcome, decayed to now. Consumed by the call.
     pub(crate) fn take_used(&self, name: StateName) -> Option<u64> {
         let mut part = self.part(name).lock();
         let young = part.young.remove(&name);
@@ -180,15 +164,7 @@ impl Hints {
     /// Forgets one state.
     pub(crate) fn forget(&self, name: StateName) {
         let now = now();
-        let nothing = Outcome {
-            allowed: true,
-            limit: 0,
-            remaining: u64::MAX,
-            retry: Retry::Now,
-            reset_at: Timestamp::EPOCH,
-            delay: Micros::ZERO,
-            at: Timestamp::EPOCH,
-        };
+        let nothing = admitted(0, u64::MAX, Timestamp::EPOCH);
         self.put(
             name,
             Hint {
@@ -205,7 +181,7 @@ impl Hints {
     pub(crate) fn forget_denials(&self) {
         for part in &self.parts {
             let mut part = part.lock();
-            let Part { young, old } = &mut *part;
+            let HintShard { young, old } = &mut *part;
             for hint in young.values_mut().chain(old.values_mut()) {
                 hint.denial = None;
             }
@@ -220,7 +196,7 @@ impl Hints {
             .map(read)
     }
 
-    fn part(&self, name: StateName) -> &Mutex<Part> {
+    fn part(&self, name: StateName) -> &Mutex<HintShard> {
         &self.parts[usize::try_from(name.0 % PARTS as u64).unwrap_or(0)]
     }
 }
@@ -228,7 +204,12 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
     use tidegate_core::{Algorithm, Rate};
+
+    fn keys() -> RedisKeys {
+        RedisKeys::new(None, KeySecret::new(SecretFrom::Public))
+    }
 
     fn limit(algorithm: Algorithm) -> Limit {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()
@@ -250,17 +231,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_denial_serves_costs_as_large_until_it_ends() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
-        let name = hints.name(b"key");
+        let keys = keys();
+        let name = keys.name(b"key");
         hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
-        assert_eq!(hints.denied(hints.name(b"other"), &limit, 3), None);
+        assert_eq!(hints.denied(keys.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
         assert_eq!(hints.denied(name, &more, 3), None, "another limit");
         let longer: Limit = "10/hour".parse().unwrap();
         assert_eq!(hints.denied(name, &longer, 3), None, "another window");
         tokio::time::advance(Duration::from_millis(200)).await;
-        let told = hints.denied(name, &limit, 4).unwrap();
-        assert_eq!(told.retry, Retry::After(Micros::new(300_000)));
+        let denial = hints.denied(name, &limit, 4).unwrap();
+        assert_eq!(denial.retry, Retry::After(Micros::new(300_000)));
         tokio::time::advance(Duration::from_millis(300)).await;
         assert_eq!(hints.denied(name, &limit, 4), None, "it has ended");
 
@@ -279,9 +261,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_used_is_told_once_and_fades() {
+    async fn what_was_used_is_returned_once_and_fades() {
         let hints = Hints::new();
-        let name = hints.name(b"key");
+        let name = keys().name(b"key");
         let hear = |algorithm| {
             hints.heard(name, &limit(algorithm), 1, &denied(1), now(), LONGEST);
         };
@@ -300,8 +282,9 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
+        let keys = keys();
         for key in 0..PARTS * YOUNG * 5 {
-            let name = hints.name(&key.to_ne_bytes());
+            let name = keys.name(&key.to_ne_bytes());
             hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
         }
         let kept: usize = hints

@@ -1,14 +1,17 @@
-//! The names of Redis keys: readable, apart from each other whatever a client sends, and in the
-//! cluster slot of the key that they belong to.
+//! The names of Redis keys: readable, distinct whatever a client sends, and in the cluster slot of the
+//! key that they belong to.
 
 mod slot;
 
 use std::fmt::Write;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
 
+use foldhash::quality::RandomState;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, LeaseId, Limit, Scope};
+use tidegate_core::{Algorithm, Anchor, Charge, LeaseId, Limit, Scope};
 
 use crate::namespace::{self, Namespace};
 pub(crate) use slot::{slot_of, tag_of};
@@ -18,32 +21,45 @@ const LONGEST: usize = 64;
 
 /// Writes the names of keys.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct RedisKeys {
     prefix: Box<str>,
-    secret: Secret,
+    secret: KeySecret,
+    hashers: [RandomState; 2],
 }
 
-/// The secret under which keys are hashed that must not be readable. The same on all instances that
-/// share a Redis, or they do not share what they count.
-#[derive(Clone)]
-pub(crate) struct Secret(Hmac<Sha256>);
+/// The key of a state, with what is derived from it.
+#[derive(Debug, Clone)]
+pub(crate) struct StateKey {
+    pub(crate) key: Arc<str>,
+    pub(crate) name: StateName,
+    pub(crate) slot: u16,
+}
 
-/// Where a [`Secret`] comes from, in the order in which it is looked for.
+/// A short name for a state within this process. Clients cannot make two states share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StateName(pub(crate) u64, u64);
+
+/// The secret under which keys are hashed that must not be readable. It must be the same on all instances
+/// that share counters.
+#[derive(Clone)]
+pub(crate) struct KeySecret(Hmac<Sha256>);
+
+/// Where a [`KeySecret`] comes from, in the order in which it is looked for.
 #[derive(Clone, Copy)]
 pub(crate) enum SecretFrom<'a> {
     /// What the operator configured for this.
     Configured(&'a [u8]),
     /// The password of Redis, which instances share anyway.
     Password(&'a str),
-    /// A constant that everyone knows: hashes of keys that can be guessed can be told.
+    /// A public constant: keys that can be guessed can be recognised by their hash.
     Public,
 }
 
-impl Secret {
+impl KeySecret {
     pub(crate) fn new(from: SecretFrom<'_>) -> Self {
         match from {
             SecretFrom::Configured(secret) => Self::keyed(secret),
-            // Not the password itself: what is derived here is for one purpose only.
+            // Derived, so that the password itself is used for nothing else.
             SecretFrom::Password(password) => {
                 let derived = Self::keyed(password.as_bytes()).hash(b"tidegate key secret");
                 Self::keyed(&derived)
@@ -53,7 +69,7 @@ impl Secret {
     }
 
     fn keyed(secret: &[u8]) -> Self {
-        // A key of any length will do; the type does not know that.
+        // HMAC accepts keys of any length; the type does not express that.
         let keyed = Hmac::new_from_slice(secret);
         Self(keyed.unwrap_or_else(|_| Hmac::new(&hmac::digest::Key::<Hmac<Sha256>>::default())))
     }
@@ -65,13 +81,34 @@ impl Secret {
     }
 }
 
-impl Keys {
+impl RedisKeys {
     /// Names in this namespace.
-    pub(crate) fn new(namespace: Option<&Namespace>, secret: Secret) -> Self {
+    pub(crate) fn new(namespace: Option<&Namespace>, secret: KeySecret) -> Self {
         Self {
             prefix: namespace::prefix(namespace).into(),
             secret,
+            hashers: [RandomState::default(), RandomState::default()],
         }
+    }
+
+    /// The key of the state that a charge pays from.
+    pub(crate) fn state_key(&self, charge: &Charge<'_>) -> StateKey {
+        let key = self.state(charge.scope, charge.limit, charge.key);
+        StateKey {
+            name: self.name(key.as_bytes()),
+            slot: slot_of(&key),
+            key: key.into(),
+        }
+    }
+
+    /// The short name of the state with this key.
+    pub(crate) fn name(&self, key: &[u8]) -> StateName {
+        let [first, second] = self.hashers.each_ref().map(|hasher| {
+            let mut hasher = hasher.build_hasher();
+            hasher.write(key);
+            hasher.finish()
+        });
+        StateName(first, second)
     }
 
     /// The state of one key under one limit: `tg:{<key>}:<scope>:<shape>`.
@@ -87,18 +124,18 @@ impl Keys {
         name
     }
 
-    /// What is told of the leases in the state of a concurrency limit.
+    /// The key with the details of the permits in the state of a concurrency limit.
     pub(crate) fn companion(state: &str) -> String {
         [state, ":leases"].concat()
     }
 
-    /// Where it is written which states a lease holds places of. Its slot is in the lease's name.
+    /// The register of permits: which states they are held in. Its slot is part of their id.
     pub(crate) fn register(&self, lease: LeaseId) -> String {
         let tag = slot::tag_of(slot_of_lease(lease));
         format!("{}:{{{tag}}}:lease:{lease}", self.prefix)
     }
 
-    /// A new name for a lease whose register is to be in the same slot as this state.
+    /// A new id of permits whose register is in the same slot as this state.
     pub(crate) fn lease_for(state: &str) -> LeaseId {
         let slot = u128::from(slot_of(state)) << LEASE_BITS;
         let rest = LeaseId::random().as_u128() & ((1 << LEASE_BITS) - 1);
@@ -107,7 +144,7 @@ impl Keys {
 
     fn write_key(&self, scope: &Scope, key: &str, name: &mut String) {
         if key.is_empty() {
-            // An empty tag would be none: the whole name would choose the slot.
+            // With an empty tag, Redis would hash the whole name for the slot.
             name.push('*');
             return;
         }
@@ -126,7 +163,7 @@ impl Keys {
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for RedisKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys")
             .field("prefix", &self.prefix)
@@ -134,10 +171,10 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// Bits of a lease's name below those that tell its slot.
+/// Bits of the id of permits below those of the slot.
 const LEASE_BITS: u32 = 128 - 14;
 
-/// The slot of a lease's register.
+/// The slot of the register of permits with this id.
 pub(crate) fn slot_of_lease(lease: LeaseId) -> u16 {
     u16::try_from(lease.as_u128() >> LEASE_BITS).unwrap_or(0)
 }
@@ -161,7 +198,7 @@ fn push_hex(byte: u8, name: &mut String) {
     }
 }
 
-/// What [`Limit::shape`] tells apart, to be read by people.
+/// [`Limit::shape`] in readable form.
 fn write_shape(limit: &Limit, name: &mut String) {
     let window = |name: &mut String, kind: &str, window: &dyn std::fmt::Display| {
         // Writing to a string does not fail.

@@ -18,6 +18,7 @@ mod leases;
 mod link;
 mod monotonic;
 mod namespace;
+mod plan;
 mod router;
 mod rules;
 mod script;

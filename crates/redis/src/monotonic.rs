@@ -1,7 +1,7 @@
-//! The time of deadlines and pauses: monotonic, this process's own, and never that of a decision.
+//! The time of deadlines and pauses: the monotonic clock of this process, never the time of a decision.
 //!
 //! A deadline that passes while this process does not run, because it was stopped or got no processor, says
-//! nothing about who was waited for. Timers that fire late tell.
+//! nothing about the server. A timer that fires late shows such a stall.
 
 use std::time::Duration;
 
@@ -13,17 +13,56 @@ pub(crate) const PUNCTUAL: Duration = Duration::from_millis(3);
 /// How long it takes at the most, in a process that runs, to read what has arrived.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(2);
 
-/// The present instant. Tests hold it with the runtime's clock.
+/// The current instant. Tests control it with the runtime's clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the runtime's clock is the one that tests inject here"
 )]
 pub(crate) fn now() -> Instant {
-    Instant::now()
+    let now = Instant::now();
+    #[cfg(test)]
+    stalls::count_reading();
+    now
 }
 
-/// The future's output, unless the deadline passes first. What has arrived by then is given a moment to
-/// be read, and after a stall of this process, `again`.
+/// Stalls of this process in tests: the clock jumps between two readings of it.
+#[cfg(test)]
+pub(crate) mod stalls {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+
+    thread_local! {
+        /// After how many more readings the clock jumps, and how far.
+        static NEXT: Cell<Option<(u32, Duration)>> = const { Cell::new(None) };
+    }
+
+    /// Lets the paused clock jump right after so many more readings on this thread.
+    pub(crate) fn after_readings(count: u32, stall: Duration) {
+        NEXT.set(Some((count, stall)));
+    }
+
+    /// Whether the clock has yet to jump. Cancels the jump.
+    pub(crate) fn cancel() -> bool {
+        NEXT.take().is_some()
+    }
+
+    pub(super) fn count_reading() {
+        match NEXT.get() {
+            Some((0, stall)) => {
+                NEXT.set(None);
+                // The clock advances when this is first polled; what is left of it only yields.
+                let _ = tokio::time::advance(stall).now_or_never();
+            }
+            Some((count, stall)) => NEXT.set(Some((count - 1, stall))),
+            None => {}
+        }
+    }
+}
+
+/// The future's output, unless the deadline passes first. There is a moment more to read what has arrived,
+/// and after a stall of this process `again` more.
 pub(crate) async fn until<F: Future>(
     deadline: Instant,
     again: Duration,

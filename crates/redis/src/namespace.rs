@@ -1,4 +1,4 @@
-//! What separates deployments that share one Redis: a part of every name that they write.
+//! Namespaces: a part of every key and channel, which separates deployments that share one Redis.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ const LONGEST: usize = 32;
 
 /// The name of one deployment among several in one Redis: 1 to 32 letters, digits and `-`.
 ///
-/// Keys and channels are then `tg:NAMESPACE:…`. Those of a deployment without a namespace go on with `{` or
-/// have no third part, which no namespace can be taken for.
+/// Keys and channels are then `tg:NAMESPACE:…`. Without a namespace, `tg:` is followed by `{` or by the last
+/// part, so that the two cannot be confused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Namespace(Box<str>);
 
@@ -38,7 +38,7 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// What every name begins with.
+/// The prefix of every name.
 pub(crate) fn prefix(namespace: Option<&Namespace>) -> String {
     match namespace {
         Some(Namespace(name)) => format!("tg:{name}"),

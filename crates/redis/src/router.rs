@@ -1,4 +1,4 @@
-//! From a question to the server that answers it, and again where nothing has run.
+//! Sends each call to the server that has its keys, and retries where nothing has run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,19 @@ use tidegate_core::StoreError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{CallError, Reply, StepReply, Work};
-use crate::cluster::Cluster;
+use crate::call::{CallBody, CallError, CallReply, StepReply};
+use crate::cluster::ClusterLinks;
 use crate::dial::{Dialer, NO_ANSWER, Role};
 use crate::keys::slot_of;
-use crate::link::{Link, LinkSettings, NOT_YET, Target};
+use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::{now, until};
 use crate::sentinel::{self, Sentinels};
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
-use crate::url::{Node, Topology};
-use crate::wire::Step;
+use crate::url::{RedisNode, Topology};
+use crate::wire::LuaStep;
 
-/// How long to wait before a question is asked again that could not be answered just then; each time
-/// twice as long.
+/// How long to wait before the first retry of a call that the server could not serve; doubles each time.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The servers of a store, whatever their topology.
@@ -37,43 +36,38 @@ enum Servers {
         /// Follows the sentinels, if there are any.
         follower: Option<JoinHandle<()>>,
     },
-    Cluster(Cluster),
+    Cluster(ClusterLinks),
 }
 
 impl Router {
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &Step) -> Self {
+    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &LuaStep) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));
         let deadline = settings.deadline;
-        let link = |target| {
-            Arc::new(Link::open(LinkSettings {
-                target,
-                dialer: dialer.clone(),
-                deadline,
-                is_cluster: false,
-                stats: Arc::clone(stats),
-                probe: probe.clone(),
-            }))
+        let topology = settings.url.topology.clone();
+        let settings = LinkSettings {
+            dialer: dialer.clone(),
+            deadline,
+            is_cluster: matches!(topology, Topology::Cluster { .. }),
+            stats: Arc::clone(stats),
+            probe: probe.clone(),
         };
-        let servers = match settings.url.topology.clone() {
+        let servers = match topology {
             Topology::One(node) => Servers::One {
-                link: link(Target::Node(node)),
+                link: Arc::new(Link::open(LinkTarget::Node(node), settings)),
                 follower: None,
             },
             Topology::Sentinel { sentinels, name } => {
                 let sentinels = Arc::new(Sentinels::new(sentinels, name, dialer.clone()));
-                let link = link(Target::MasterOf(Arc::clone(&sentinels)));
+                let target = LinkTarget::MasterOf(Arc::clone(&sentinels));
+                let link = Arc::new(Link::open(target, settings));
                 let follower = tokio::spawn(sentinel::follow(sentinels, Arc::downgrade(&link)));
                 Servers::One {
                     link,
                     follower: Some(follower),
                 }
             }
-            Topology::Cluster { seeds } => {
-                let stats = Arc::clone(stats);
-                let parts = (dialer.clone(), stats, probe.clone());
-                Servers::Cluster(Cluster::open(seeds, deadline, parts))
-            }
+            Topology::Cluster { seeds } => Servers::Cluster(ClusterLinks::open(seeds, settings)),
         };
         Self {
             servers,
@@ -87,7 +81,7 @@ impl Router {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// When a question that is asked now has to be answered.
+    /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         now() + self.deadline
     }
@@ -100,58 +94,62 @@ impl Router {
     /// Takes a step where its keys are. All of them share a slot.
     pub(crate) async fn step(
         &self,
-        step: Step,
+        step: impl Into<Arc<LuaStep>>,
         deadline: Instant,
     ) -> Result<StepReply, StoreError> {
-        let slot = step.slot().unwrap_or(0);
-        let work = Work::Step(Arc::new(step));
-        match self.ask(slot, work, deadline).await? {
-            Reply::Step(reply) => Ok(reply),
-            Reply::Command(_) => Err(unreadable("a step was answered like a command")),
+        let step = step.into();
+        let slot = step.slot();
+        match self.ask(slot, CallBody::Step(step), deadline).await? {
+            CallReply::Step(reply) => Ok(reply),
+            CallReply::Command(_) => Err(unreadable("a step was answered like a command")),
         }
     }
 
-    /// Sends a command to the server that answers for `key`.
+    /// Sends a command to the server that has `key`.
     pub(crate) async fn command(
         &self,
         key: &str,
         command: redis::Cmd,
         deadline: Instant,
     ) -> Result<redis::Value, StoreError> {
-        let work = Work::Command(Arc::new(command));
+        let work = CallBody::Command(Arc::new(command));
         match self.ask(slot_of(key), work, deadline).await? {
-            Reply::Command(value) => Ok(value),
-            Reply::Step(_) => Err(unreadable("a command was answered like a step")),
+            CallReply::Command(value) => Ok(value),
+            CallReply::Step(_) => Err(unreadable("a command was answered like a step")),
         }
     }
 
-    /// A connection of its own to the server that answers for `key`, for what may keep others waiting.
+    /// A separate connection to the server that has `key`, for commands that would block others.
     pub(crate) async fn dial(&self, key: &str) -> Result<MultiplexedConnection, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let node = self.node_of(key)?;
         let dialed = self.dialer.dial(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
-    /// A connection that hears messages.
+    /// A connection that receives published messages.
     pub(crate) async fn listen(&self, key: &str) -> Result<PubSub, StoreError> {
-        let node = self.node_of(key).ok_or_else(|| self.away())?;
+        let node = self.node_of(key)?;
         let dialed = self.dialer.listen(&node, Role::Server).await;
         dialed.map_err(|error| StoreError::Unreachable(error.into()))
     }
 
-    fn node_of(&self, key: &str) -> Option<Node> {
-        match &self.servers {
+    fn node_of(&self, key: &str) -> Result<RedisNode, StoreError> {
+        let node = match &self.servers {
             Servers::One { link, .. } => link.connected_to(),
             Servers::Cluster(cluster) => cluster.node_of(slot_of(key)),
-        }
+        };
+        node.ok_or_else(|| {
+            let problem = self.problem();
+            StoreError::Unreachable(problem.unwrap_or_else(|| "not connected".to_owned()).into())
+        })
     }
 
-    fn away(&self) -> StoreError {
-        let problem = self.problem();
-        StoreError::Unreachable(problem.unwrap_or_else(|| "it is away".to_owned()).into())
-    }
-
-    async fn ask(&self, slot: u16, work: Work, deadline: Instant) -> Result<Reply, StoreError> {
+    async fn ask(
+        &self,
+        slot: u16,
+        work: CallBody,
+        deadline: Instant,
+    ) -> Result<CallReply, StoreError> {
         let mut again = AGAIN;
         loop {
             let answer = match &self.servers {
@@ -160,17 +158,17 @@ impl Router {
             };
             match answer {
                 Ok(reply) => return Ok(reply),
-                // Nothing has run, and a moment later it may.
+                // Nothing has run; a retry may succeed.
                 Err(CallError::NotNow(_)) if now() + again * 2 < deadline => {
                     tokio::time::sleep(again).await;
                     again *= 2;
                 }
-                Err(error) => return Err(self.told(error)),
+                Err(error) => return Err(self.store_error(error)),
             }
         }
     }
 
-    fn told(&self, error: CallError) -> StoreError {
+    fn store_error(&self, error: CallError) -> StoreError {
         match error {
             CallError::Late => StoreError::TimedOut(self.deadline),
             CallError::Lost(_) => StoreError::Lost(error.into()),
@@ -184,7 +182,7 @@ impl Router {
         }
     }
 
-    /// Whether the store would be asked at all just now.
+    /// Whether calls are sent at present.
     pub(crate) fn is_up(&self) -> bool {
         match &self.servers {
             Servers::One { link, .. } => link.is_up(),
@@ -192,7 +190,7 @@ impl Router {
         }
     }
 
-    /// What keeps it from answering, if anything does.
+    /// What keeps Redis from answering, if anything does.
     pub(crate) fn problem(&self) -> Option<String> {
         match &self.servers {
             Servers::One { link, .. } if link.is_up() => None,
@@ -215,7 +213,7 @@ impl Router {
         problem.is_some_and(|problem| problem.contains(NOT_YET) || problem.contains(NO_ANSWER))
     }
 
-    /// How many questions wait to be sent.
+    /// How many calls wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         match &self.servers {
             Servers::One { link, .. } => link.waiting(),

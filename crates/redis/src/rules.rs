@@ -1,7 +1,6 @@
 //! The rules of all instances, kept in Redis: versions, compare-and-set, and a hint when they change.
 //!
-//! What a text says is the caller's affair. A hint may be lost, so whoever follows also asks for the
-//! version now and then.
+//! The text of rules is opaque here. A hint may be lost, so followers also read the version from time to time.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::dial::within;
 use crate::monotonic::now;
 use crate::namespace::{self, Namespace};
 
-/// How long an answer may take. Nobody's request waits for these.
+/// How long a reply may take. No decision waits for these.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a replica has to take over what was written.
 const REPLICA: Duration = Duration::from_millis(500);
@@ -49,7 +48,7 @@ pub(crate) struct RuleNames {
     current: String,
     /// A hash: version → the rules, as text.
     texts: String,
-    /// A hash: version → who made it, when, and what was changed, as text.
+    /// A hash: version → author, time and change, as text.
     rows: String,
     /// Where each new version is announced.
     channel: String,
@@ -74,18 +73,18 @@ pub struct NewRules<'a> {
     pub after: u64,
     /// The rules.
     pub text: &'a str,
-    /// Who made it, when, and what was changed.
+    /// Author, time and change.
     pub row: &'a str,
     /// How many versions are kept.
     pub keep: usize,
 }
 
-/// What came of writing rules.
+/// The result of writing rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// They are of this version now.
+    /// They were written as this version.
     Version(u64),
-    /// Somebody else was faster: they are of this version, and nothing was written.
+    /// Another writer was faster: the rules have this version, and nothing was written.
     Stale(u64),
 }
 
@@ -105,7 +104,7 @@ impl RedisStore {
         read(self.rules_command(command).await?)
     }
 
-    /// What is told of each version that is kept, newest first.
+    /// Author, time and change of each version that is kept, newest first.
     pub async fn rules_history(&self) -> Result<Vec<(u64, String)>, StoreError> {
         let mut command = redis::cmd("HGETALL");
         command.arg(&self.rule_names().rows);
@@ -116,10 +115,10 @@ impl RedisStore {
         Ok(rows)
     }
 
-    /// Writes rules, if they follow the version in force. Where there are replicas, waits until one has
-    /// them; that it did not come to that in time is logged and no error.
+    /// Writes rules, if they follow the version in force. With replicas, waits until one of them has the rules;
+    /// a timeout of that is logged and is not an error.
     pub async fn write_rules(&self, new: NewRules<'_>) -> Result<Written, StoreError> {
-        // On a connection of its own: waiting for a replica keeps all others on it waiting.
+        // On a separate connection: `WAIT` blocks all other commands on it.
         let names = self.rule_names();
         let mut connection = self.router().dial(&names.current).await?;
         let mut command = redis::cmd("EVAL");
@@ -135,7 +134,7 @@ impl RedisStore {
             .arg(new.keep.max(1))
             .arg(&names.channel);
         let written = within(PATIENCE, command.query_async(&mut connection)).await;
-        let (is_written, version): (u64, u64) = written.map_err(|error| told(&error))?;
+        let (is_written, version): (u64, u64) = written.map_err(|error| store_error(&error))?;
         if is_written == 0 {
             return Ok(Written::Stale(version));
         }
@@ -149,8 +148,7 @@ impl RedisStore {
         Ok(Written::Version(version))
     }
 
-    /// Calls `changed` whenever Redis announces other rules, and when it was not heard for a while.
-    /// Never ends.
+    /// Calls `changed` whenever Redis announces other rules, and after each reconnection. Never ends.
     pub async fn follow_rules(&self, changed: impl Fn()) {
         let mut backoff = Backoff::new();
         let names = self.rule_names();
@@ -180,7 +178,7 @@ fn read<T: redis::FromRedisValue>(value: Value) -> Result<T, StoreError> {
     from_redis_value(value).map_err(|error| StoreError::BadReply(error.into()))
 }
 
-fn told(error: &RedisError) -> StoreError {
+fn store_error(error: &RedisError) -> StoreError {
     let is_lost = error.is_io_error();
     let error = Box::new(error.clone());
     if is_lost {

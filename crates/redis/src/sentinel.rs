@@ -1,4 +1,4 @@
-//! Sentinels: who is the master now, and who hears first when that changes.
+//! Sentinels: which server is the master, and a notice when that changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,29 +13,29 @@ use crate::backoff::Backoff;
 use crate::dial::{Dialer, Role, explain, within};
 use crate::link::Link;
 use crate::monotonic::now;
-use crate::url::Node;
+use crate::url::RedisNode;
 
 /// How long the other sentinels have to answer once one has.
 const OTHERS: Duration = Duration::from_millis(100);
-/// How often the sentinels are asked in case that a message of theirs was lost.
+/// How often the sentinels are asked, in case a message of theirs was lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
-    nodes: Vec<Node>,
+    nodes: Vec<RedisNode>,
     name: String,
     dialer: Dialer,
-    connections: Mutex<HashMap<Node, MultiplexedConnection>>,
+    connections: Mutex<HashMap<RedisNode, MultiplexedConnection>>,
 }
 
-/// Whom a sentinel takes for the master, and since which failover.
-struct Told {
+/// The master as a sentinel knows it, and since which failover.
+struct MasterReport {
     epoch: u64,
-    master: Node,
+    master: RedisNode,
 }
 
 impl Sentinels {
-    pub(crate) fn new(nodes: Vec<Node>, name: String, dialer: Dialer) -> Self {
+    pub(crate) fn new(nodes: Vec<RedisNode>, name: String, dialer: Dialer) -> Self {
         Self {
             nodes,
             name,
@@ -44,15 +44,15 @@ impl Sentinels {
         }
     }
 
-    /// What the sentinels call the master.
+    /// The name of the master at the sentinels.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The master, as the sentinel knows it that has seen the latest failover.
-    pub(crate) async fn master(&self) -> Result<Node, String> {
+    /// The master, as known to the sentinel that has seen the latest failover.
+    pub(crate) async fn master(&self) -> Result<RedisNode, String> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
-        let mut latest: Option<Told> = None;
+        let mut latest: Option<MasterReport> = None;
         let mut problems = Vec::new();
         let mut end = None;
         loop {
@@ -66,39 +66,39 @@ impl Sentinels {
             };
             match next.await {
                 None => break,
-                Some(Ok(told)) => {
+                Some(Ok(report)) => {
                     end.get_or_insert_with(|| now() + OTHERS);
-                    if latest.as_ref().is_none_or(|best| told.epoch > best.epoch) {
-                        latest = Some(told);
+                    if latest.as_ref().is_none_or(|best| report.epoch > best.epoch) {
+                        latest = Some(report);
                     }
                 }
                 Some(Err(problem)) => problems.push(problem),
             }
         }
         latest
-            .map(|told| told.master)
+            .map(|report| report.master)
             .ok_or_else(|| format!("no sentinel knows the master: {}", problems.join("; ")))
     }
 
-    async fn ask(&self, node: &Node) -> Result<Told, String> {
+    async fn ask(&self, node: &RedisNode) -> Result<MasterReport, String> {
         let known = self.connections.lock().get(node).cloned();
         if let Some(connection) = known
-            && let Ok(told) = self.ask_on(connection).await
+            && let Ok(report) = self.ask_on(connection).await
         {
-            return Ok(told);
+            return Ok(report);
         }
-        // Perhaps only the connection was old.
+        // The connection may have been stale.
         self.connections.lock().remove(node);
         let dialing = self.dialer.dial(node, Role::Sentinel).await;
         let connection =
             dialing.map_err(|error| format!("{node}: {}", explain(&error, Role::Sentinel)))?;
-        let told = self.ask_on(connection.clone()).await;
-        let told = told.map_err(|problem| format!("{node}: {problem}"))?;
+        let report = self.ask_on(connection.clone()).await;
+        let report = report.map_err(|problem| format!("{node}: {problem}"))?;
         self.connections.lock().insert(node.clone(), connection);
-        Ok(told)
+        Ok(report)
     }
 
-    async fn ask_on(&self, mut connection: MultiplexedConnection) -> Result<Told, String> {
+    async fn ask_on(&self, mut connection: MultiplexedConnection) -> Result<MasterReport, String> {
         let mut command = redis::cmd("SENTINEL");
         command.arg("MASTER").arg(&self.name);
         let asking = command.query_async(&mut connection);
@@ -108,19 +108,19 @@ impl Sentinels {
         let field = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
         let (host, port) = (field("ip"), field("port").parse().unwrap_or(0));
         if host.is_empty() || port == 0 {
-            return Err("its answer names no address".to_owned());
+            return Err("its reply has no address".to_owned());
         }
-        Ok(Told {
+        Ok(MasterReport {
             epoch: field("config-epoch").parse().unwrap_or(0),
-            master: Node::Tcp {
+            master: RedisNode::Tcp {
                 host: host.to_owned(),
                 port,
             },
         })
     }
 
-    /// Listens to one sentinel and says so when there is a new master.
-    async fn listen(&self, node: &Node, link: &Weak<Link>) -> Option<()> {
+    /// Listens to one sentinel and renews the link when there is a new master.
+    async fn listen(&self, node: &RedisNode, link: &Weak<Link>) -> Option<()> {
         let mut messages = self.dialer.listen(node, Role::Sentinel).await.ok()?;
         messages.subscribe("+switch-master").await.ok()?;
         let mut messages = messages.into_on_message();
@@ -135,7 +135,7 @@ impl Sentinels {
     }
 }
 
-/// Keeps the link with the master that the sentinels name, until the link is gone.
+/// Keeps the link connected to the master that the sentinels name, until the link is dropped.
 pub(crate) async fn follow(sentinels: Arc<Sentinels>, link: Weak<Link>) {
     let mut tasks = tokio::task::JoinSet::new();
     for node in sentinels.nodes.clone() {

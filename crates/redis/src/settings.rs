@@ -7,7 +7,7 @@ use crate::instances::KnownInstances;
 use crate::namespace::Namespace;
 use crate::url::RedisUrl;
 
-/// How a Redis store is set up. What is not said has the defaults that the documentation names.
+/// How a Redis store is set up. The defaults are those of the documentation.
 #[derive(Clone)]
 pub struct RedisSettings {
     /// Where Redis is.
@@ -16,9 +16,9 @@ pub struct RedisSettings {
     pub user: Option<String>,
     /// The password to log in with, instead of the one in the URL.
     pub password: Option<String>,
-    /// The user of the sentinels, if they ask for one.
+    /// The user for the sentinels, if they need one.
     pub sentinel_user: Option<String>,
-    /// The password of the sentinels, if they ask for one.
+    /// The password for the sentinels, if they need one.
     pub sentinel_password: Option<String>,
     /// Certificates for TLS.
     pub tls: RedisTls,
@@ -30,23 +30,23 @@ pub struct RedisSettings {
     pub deadline: Duration,
     /// How long a connection may take to be made, TLS and login included.
     pub connect_timeout: Duration,
-    /// What was kept when this instance last ran.
+    /// What was kept from the last run of this instance.
     pub known_instances: KnownInstances,
 }
 
 /// Certificates for TLS, as the text of PEM files.
 #[derive(Clone, Default)]
 pub struct RedisTls {
-    /// Who is trusted; the usual authorities if nothing is said.
+    /// Trusted authorities; those of the system if missing.
     pub ca: Option<Vec<u8>>,
-    /// The certificate to show.
+    /// The client certificate.
     pub cert: Option<Vec<u8>>,
     /// Its private key.
     pub key: Option<Vec<u8>>,
 }
 
 impl RedisSettings {
-    /// The settings for this URL, all else as it is when nothing is said.
+    /// The settings for this URL, with defaults for all else.
     pub fn new(url: RedisUrl) -> Self {
         Self {
             url,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a store counts about itself, since it was opened. Plain counters; nothing here is exact in order.
+/// What a store counts about itself since it was opened. Relaxed counters: they may be read out of order.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Calls that were sent.
@@ -11,7 +11,7 @@ pub struct Stats {
     pub steps: AtomicU64,
     /// Calls that failed or were late.
     pub failures: AtomicU64,
-    /// Questions that were not sent, because they could not have been answered in time.
+    /// Calls that were not sent, because they could not have been answered in time.
     pub shed: AtomicU64,
     /// Connections that were made.
     pub connects: AtomicU64,
@@ -19,15 +19,15 @@ pub struct Stats {
     pub falls: AtomicU64,
     /// Denials that were answered from memory.
     pub remembered_denials: AtomicU64,
-    /// Decisions that were answered from what was taken in advance.
+    /// Decisions that were served from units taken in advance.
     pub leased_decisions: AtomicU64,
     /// Charges that were given back, because another slot denied.
     pub given_back: AtomicU64,
     /// Decisions that met a value which is not the state of their limit.
     pub bad_states: AtomicU64,
-    /// States that were repaired, because no version of this program has written them so.
+    /// States that were repaired, because no version of this program writes them so.
     pub repaired_states: AtomicU64,
-    /// Times that a slot was somewhere else than thought.
+    /// Redirects to another server of a cluster.
     pub redirects: AtomicU64,
 }
 

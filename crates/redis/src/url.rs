@@ -10,8 +10,8 @@ const DEFAULT_SENTINEL_PORT: u16 = 26_379;
 /// One or more servers and how they belong together.
 ///
 /// `redis://h:p/db`, `rediss://h:p/db` (TLS), `unix:///path`, `redis+sentinel://h1:p1,h2:p2/name/db`,
-/// `redis+cluster://h1:p1,h2:p2`; the last two also with `rediss`. A user and a password may stand before
-/// the host, percent-encoded. Shown without the password.
+/// `redis+cluster://h1:p1,h2:p2`; the last two also with `rediss`. The host may be preceded by a user and a
+/// password, percent-encoded. Displayed without the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     pub(crate) topology: Topology,
@@ -24,17 +24,20 @@ pub struct RedisUrl {
 /// How the servers belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Topology {
-    /// One server, on its own or behind an address that moves.
-    One(Node),
-    /// A master that sentinels know by name.
-    Sentinel { sentinels: Vec<Node>, name: String },
-    /// Many masters, of which these are some.
-    Cluster { seeds: Vec<Node> },
+    /// One server, or an address that leads to one.
+    One(RedisNode),
+    /// A master, by its name at the sentinels.
+    Sentinel {
+        sentinels: Vec<RedisNode>,
+        name: String,
+    },
+    /// A cluster, with some of its nodes.
+    Cluster { seeds: Vec<RedisNode> },
 }
 
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Node {
+pub(crate) enum RedisNode {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
@@ -43,26 +46,26 @@ pub(crate) enum Node {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// The scheme is none of ours.
+    /// Unknown scheme.
     #[error(
         "a Redis URL begins with `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`, not `{scheme}`"
     )]
     Scheme {
-        /// What it begins with.
+        /// The scheme that was written.
         scheme: String,
     },
-    /// A host is missing or not a host.
+    /// Missing or invalid host.
     #[error("`{host}` is not `host` or `host:port` with a port from 1 to 65535")]
     Host {
-        /// What stands in its place.
+        /// What was written instead.
         host: String,
     },
-    /// More than one host where only one can be.
+    /// More than one host where only one is allowed.
     #[error(
         "`redis://` takes one host; for several write `redis+sentinel://…/master-name` or `redis+cluster://…`"
     )]
     ManyHosts,
-    /// Sentinels know masters by name.
+    /// Missing name of the master.
     #[error(
         "`redis+sentinel://` needs the name of the master after the hosts, such as `/mymaster`"
     )]
@@ -87,7 +90,7 @@ pub enum UrlError {
         "the user or the password in the URL is not percent-encoded: write `/` as `%2F`, `?` as `%3F`, `@` as `%40`, or use the settings for user and password"
     )]
     Credentials,
-    /// Something after a question mark that means nothing here.
+    /// Unknown query parameter.
     #[error(
         "`?{query}` means nothing in a Redis URL; TLS files and the like are settings of their own"
     )]
@@ -108,14 +111,14 @@ impl FromStr for RedisUrl {
             | "rediss+cluster" => {}
             "unix" | "redis+unix" => return unix(rest),
             _ => {
-                // Perhaps a password stands where the scheme should: only the first word is shown.
+                // The scheme may be missing and a password follow: only the first word is shown.
                 let scheme = scheme.split(['@', ':', '/']).next().unwrap_or_default();
                 return Err(UrlError::Scheme {
                     scheme: scheme.to_owned(),
                 });
             }
         }
-        // Whatever stands before the last `@` may be a password that is not encoded as it should be.
+        // All before the last `@` may be a password that is not encoded correctly.
         if let Some((before, _)) = rest.rsplit_once('@')
             && before.contains(['/', '?', '#', ','])
         {
@@ -187,7 +190,7 @@ fn unix(rest: &str) -> Result<RedisUrl, UrlError> {
     }
     let path = decoded(path).ok_or(UrlError::NoPath)?;
     Ok(RedisUrl {
-        topology: Topology::One(Node::Unix(path.into())),
+        topology: Topology::One(RedisNode::Unix(path.into())),
         is_tls: false,
         user: None,
         password: None,
@@ -209,8 +212,8 @@ fn credentials(authority: &str) -> Result<Credentials<'_>, UrlError> {
     Ok((part(user)?, part(password)?, hosts))
 }
 
-fn node(text: &str, default_port: u16) -> Result<Node, UrlError> {
-    // What stands after a colon may be a password.
+fn node(text: &str, default_port: u16) -> Result<RedisNode, UrlError> {
+    // The text after a colon may be a password.
     let shown = match text.split_once(':') {
         Some((host, port)) if port.parse::<u64>().is_err() => format!("{host}:…"),
         _ => text.to_owned(),
@@ -240,7 +243,7 @@ fn node(text: &str, default_port: u16) -> Result<Node, UrlError> {
         Some(port) => port.parse().ok().filter(|port| *port > 0),
         None => Some(default_port),
     };
-    Ok(Node::Tcp {
+    Ok(RedisNode::Tcp {
         host: host.to_owned(),
         port: port.ok_or_else(wrong)?,
     })
@@ -256,7 +259,7 @@ fn number(database: &str) -> Result<i64, UrlError> {
     })
 }
 
-/// Percent-encoding taken off; none if what remains is not UTF-8, or a `%` is not followed by two digits.
+/// Percent-decodes; none if the result is not UTF-8, or a `%` is not followed by two digits.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -277,12 +280,12 @@ fn decoded(text: &str) -> Option<String> {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let redis = if self.is_tls { "rediss" } else { "redis" };
-        let joined = |nodes: &[Node]| {
+        let joined = |nodes: &[RedisNode]| {
             let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
             nodes.join(",")
         };
         match &self.topology {
-            Topology::One(Node::Unix(path)) => write!(f, "unix://{}", path.display())?,
+            Topology::One(RedisNode::Unix(path)) => write!(f, "unix://{}", path.display())?,
             Topology::One(node) => write!(f, "{redis}://{node}")?,
             Topology::Sentinel { sentinels, name } => {
                 write!(f, "{redis}+sentinel://{}/{name}", joined(sentinels))?;
@@ -291,7 +294,7 @@ impl fmt::Display for RedisUrl {
         }
         match (&self.topology, self.database) {
             (_, 0) => Ok(()),
-            (Topology::One(Node::Unix(_)), database) => write!(f, "?db={database}"),
+            (Topology::One(RedisNode::Unix(_)), database) => write!(f, "?db={database}"),
             (_, database) => write!(f, "/{database}"),
         }
     }
@@ -304,7 +307,7 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_and_never_repeat_a_password() {
+    fn mistakes_are_reported_and_never_repeat_a_password() {
         #[rustfmt::skip]
         let table = [
             ("localhost:6379",              "begins with"),

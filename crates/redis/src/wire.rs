@@ -1,10 +1,12 @@
-//! Steps on their way to the script and its answers on their way back.
+//! Steps of the script and their outcomes.
 //!
-//! A [`Step`] is one thing to decide, with all its keys and numbers, ready to be sent together with
-//! others. Everything that the script is told is written here, as `lua/shell/steps.lua` reads it.
+//! A [`LuaStep`] is one thing to decide, with all its keys and numbers, ready to be sent together with
+//! others. `encode.rs` writes the arguments that `lua/shell/steps.lua` reads.
 
 mod answer;
 mod encode;
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
@@ -13,28 +15,30 @@ use tidegate_core::{
     Algorithm, Charge, LeaseId, Limit, Micros, Outcome, Rate, Request, Scope, Timestamp,
 };
 
-use crate::keys::{Keys, slot_of};
-pub(crate) use answer::{Answer, Finding, StepError, decode};
+use crate::keys::{RedisKeys, slot_of, slot_of_lease};
+use crate::plan::{Plan, PlannedCharge};
 #[cfg(test)]
-pub(crate) use answer::{BadReply, Leased};
+pub(crate) use answer::BadReply;
+pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, admitted, decode};
 pub(crate) use encode::{eval, evalsha};
 
-/// The latest time at which anything is decided: every window that starts then has an end.
+/// The latest time of a decision: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
 /// More than any limit can grant, and little enough that the script can add to it.
 const MAX_COST: u64 = 1 << 50;
 
 /// One thing to decide, all or nothing. Its keys are in one slot.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct LuaStep {
     op: Op,
     /// The time, where it is supplied; else the script's own.
     at: Option<Timestamp>,
     lease: Option<LeaseId>,
     register: Option<Register>,
-    /// Keys that are named without a charge.
-    keys: SmallVec<[String; 2]>,
-    tasks: SmallVec<[Task; 2]>,
+    slot: u16,
+    /// Keys without a charge.
+    keys: SmallVec<[Arc<str>; 2]>,
+    charges: SmallVec<[LuaCharge; 2]>,
 }
 
 /// What is asked.
@@ -55,168 +59,154 @@ enum Op {
     Heal,
 }
 
-/// A charge on its way.
+/// A charge as the script reads it.
 #[derive(Debug, Clone)]
-struct Task {
-    state: String,
-    /// Of a concurrency limit: what is told of its leases.
-    companion: Option<String>,
+struct LuaCharge {
+    state: Arc<str>,
+    /// Of a concurrency limit: the key with the details of its permits.
+    companion: Option<Arc<str>>,
     form: Form,
     cost: u64,
-    /// The index of the first task on the same state.
+    /// The index of the first charge on the same state.
     first: usize,
     extra: Extra,
 }
 
-/// What some operations tell of a charge beside its limit and cost.
+/// What some operations need of a charge in addition to its limit and cost.
 #[derive(Debug, Clone, Copy)]
 enum Extra {
     None,
     ChargedAt(Timestamp),
-    Want(Want),
+    Request(LeaseRequest),
 }
 
 /// What is wanted in advance.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Want {
-    /// The name of the new lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeaseRequest {
+    /// The id of the new lease.
     pub(crate) id: LeaseId,
-    /// How many units; at least the charge's cost are taken, or none.
+    /// How many units are wanted; at least the charge's cost is taken, or nothing.
     pub(crate) units: u64,
-    /// For how long, if it is a bucket; a window's lease ends with the window or slot.
+    /// For how long, for a bucket; a window's lease ends with the window or slot.
     pub(crate) lasts: Micros,
-    /// The bucket's lease before this one, and how many of its units were used. It is gone after this
-    /// step, whatever the answer; what it had left is part of the new one.
+    /// The bucket's lease before this one, and how many of its units were used. This step ends it, whatever
+    /// the outcome; its remaining units are part of the new one.
     pub(crate) previous: Option<(LeaseId, u64)>,
 }
 
-/// Where it is written which states a lease holds places of.
+/// Where it is written which states have permits under one id.
 #[derive(Debug, Clone)]
 struct Register {
     key: String,
-    /// States in other slots, with the time that the lease lasts there.
-    there: Vec<(String, Micros)>,
+    /// States in other slots, with the time that a permit lasts there.
+    there: Vec<(Arc<str>, Micros)>,
 }
 
-impl Step {
-    /// Charges every limit of the request or none. A lease is written into its register, which is
+impl LuaStep {
+    /// Charges every limit of the plan or none. Permits are written into their register, which is
     /// in the step's slot unless [`registered_elsewhere`](Self::registered_elsewhere).
-    pub(crate) fn charge(keys: &Keys, request: &Request<'_>) -> Self {
-        Self::merged(Op::Charge, keys, request).with_register(keys)
+    pub(crate) fn charge(keys: &RedisKeys, plan: &Plan<'_>) -> Self {
+        Self::of(Op::Charge, plan).with_register(keys)
     }
 
     /// Answers as a charge would and changes nothing.
-    pub(crate) fn peek(keys: &Keys, request: &Request<'_>) -> Self {
-        Self::merged(Op::Peek, keys, request)
+    pub(crate) fn peek(plan: &Plan<'_>) -> Self {
+        Self::of(Op::Peek, plan)
     }
 
     /// Charges what is known only afterwards.
-    pub(crate) fn settle(keys: &Keys, request: &Request<'_>) -> Self {
+    pub(crate) fn settle(plan: &Plan<'_>) -> Self {
         Self {
             lease: None,
-            ..Self::of(Op::Settle, keys, request)
+            ..Self::of(Op::Settle, plan)
         }
     }
 
-    /// Takes back a request that was charged with these outcomes. None if one of them was denied:
+    /// Takes back a plan that was charged with these outcomes. None if one of them was denied:
     /// then nothing was taken.
     pub(crate) fn give_back(
-        keys: &Keys,
-        request: &Request<'_>,
+        keys: &RedisKeys,
+        plan: &Plan<'_>,
         outcomes: &[Outcome],
     ) -> Option<Self> {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
             return None;
         }
-        let mut step = Self::of(Op::GiveBack, keys, request);
-        step.tasks.truncate(outcomes.len());
-        for (task, outcome) in step.tasks.iter_mut().zip(outcomes) {
-            // What waits in line flows back only when its turn has come.
-            task.extra = Extra::ChargedAt(outcome.at + outcome.delay);
+        let mut step = Self::of(Op::GiveBack, plan);
+        step.charges.truncate(outcomes.len());
+        for (charge, outcome) in step.charges.iter_mut().zip(outcomes) {
+            // A delayed charge flows back only from the end of its delay on.
+            charge.extra = Extra::ChargedAt(outcome.at + outcome.delay);
         }
         Some(step.with_register(keys))
     }
 
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
-    pub(crate) fn lease(
-        keys: &Keys,
-        charge: &Charge<'_>,
-        want: Want,
-        at: Option<Timestamp>,
-    ) -> Self {
-        let charges = [*charge];
-        let request = Request {
-            charges: &charges,
-            at,
-            lease: Some(want.id),
-        };
-        let mut step = Self::of(Op::Lease, keys, &request);
-        for task in &mut step.tasks {
-            task.extra = Extra::Want(want);
+    pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
+        let mut step = Self::of(Op::Lease, plan);
+        step.lease = Some(want.id);
+        for charge in &mut step.charges {
+            charge.extra = Extra::Request(want);
         }
         step
     }
 
-    /// Ends the lease of a bucket, of which the charge's cost was never used.
-    pub(crate) fn return_lease(
-        keys: &Keys,
-        charge: &Charge<'_>,
-        lease: LeaseId,
-        at: Option<Timestamp>,
-    ) -> Self {
-        let charges = [*charge];
-        let request = Request {
-            charges: &charges,
-            at,
+    /// Ends the lease of a bucket, of which the plan's cost was never used.
+    pub(crate) fn return_lease(plan: &Plan<'_>, lease: LeaseId) -> Self {
+        Self {
             lease: Some(lease),
-        };
-        Self::of(Op::Return, keys, &request)
+            ..Self::of(Op::Return, plan)
+        }
     }
 
-    /// Ends a concurrency lease in all states that its register names in this slot.
-    pub(crate) fn release(keys: &Keys, lease: LeaseId) -> Self {
-        Self::bare(Op::Release, Some(lease)).with_register(keys)
+    /// Releases the permits in all states that their register names in this slot.
+    pub(crate) fn release(keys: &RedisKeys, lease: LeaseId) -> Self {
+        Self::in_register(Op::Release, keys, lease)
     }
 
-    /// Renews a concurrency lease in all states that its register names in this slot.
-    pub(crate) fn renew(keys: &Keys, lease: LeaseId) -> Self {
-        Self::bare(Op::Renew, Some(lease)).with_register(keys)
+    /// Renews the permits in all states that their register names in this slot.
+    pub(crate) fn renew(keys: &RedisKeys, lease: LeaseId) -> Self {
+        Self::in_register(Op::Renew, keys, lease)
     }
 
-    /// Ends a concurrency lease in one state.
-    pub(crate) fn release_there(state: String, lease: LeaseId) -> Self {
-        Self::bare(Op::ReleaseThere, Some(lease)).on(state)
+    /// Releases the permits in one state.
+    pub(crate) fn release_there(state: &str, lease: LeaseId) -> Self {
+        Self::in_state(Op::ReleaseThere, state, lease)
     }
 
-    /// Renews a concurrency lease in one state.
-    pub(crate) fn renew_there(state: String, lease: LeaseId) -> Self {
-        Self::bare(Op::RenewThere, Some(lease)).on(state)
+    /// Renews the permits in one state.
+    pub(crate) fn renew_there(state: &str, lease: LeaseId) -> Self {
+        Self::in_state(Op::RenewThere, state, lease)
     }
 
-    /// Writes the register of a lease that holds places in other slots only.
+    /// Writes the register of permits that are in other slots only.
     pub(crate) fn register(
-        keys: &Keys,
+        keys: &RedisKeys,
         lease: LeaseId,
         at: Option<Timestamp>,
-        there: Vec<(String, Micros)>,
+        there: Vec<(Arc<str>, Micros)>,
     ) -> Self {
         let step = Self {
             at: at.map(|at| at.min(LATEST)),
-            ..Self::bare(Op::Register, Some(lease))
+            ..Self::in_register(Op::Register, keys, lease)
         };
-        step.with_register(keys).also_held(there)
+        step.also_held(there)
     }
 
     /// Repairs the states of these charges, where no version of this program has written them.
-    pub(crate) fn heal(keys: &Keys, charges: &[Charge<'_>]) -> Self {
-        Self::of(Op::Heal, keys, &Request::new(charges))
+    pub(crate) fn heal(plan: &Plan<'_>) -> Self {
+        Self {
+            at: None,
+            lease: None,
+            ..Self::of(Op::Heal, plan)
+        }
     }
 
     /// A step that always writes, and leaves nothing for long.
-    pub(crate) fn probe(keys: &Keys) -> Self {
+    pub(crate) fn probe(keys: &RedisKeys) -> Self {
         let (scope, rate) = (Scope::new("probe"), Rate::new(MAX_COUNT, Micros::DAY));
         let Ok(limit) = Limit::new(rate, Algorithm::TOKEN_BUCKET) else {
-            return Self::bare(Op::Settle, None);
+            return Self::bare(Op::Settle, 0);
         };
         let charges = [Charge {
             scope: &scope,
@@ -224,37 +214,37 @@ impl Step {
             key: "probe",
             cost: 1,
         }];
-        Self::settle(keys, &Request::new(&charges))
+        Self::settle(&Plan::new(keys, &Request::new(&charges)))
     }
 
-    /// Forgets where a lease is held.
-    pub(crate) fn unregister(keys: &Keys, lease: LeaseId) -> Self {
-        let mut step = Self::bare(Op::Forget, None);
-        step.keys.push(keys.register(lease));
+    /// Forgets in which states permits are held.
+    pub(crate) fn unregister(keys: &RedisKeys, lease: LeaseId) -> Self {
+        let mut step = Self::bare(Op::Forget, slot_of_lease(lease));
+        step.keys.push(keys.register(lease).into());
         step
     }
 
-    /// Forgets what a key has used of a limit.
-    pub(crate) fn forget(keys: &Keys, scope: &Scope, limit: &Limit, key: &str) -> Self {
-        let state = keys.state(scope, limit, key);
-        let mut step = Self::bare(Op::Forget, None);
-        if matches!(limit.form(), Form::Concurrency(_)) {
-            step.keys.push(Keys::companion(&state));
+    /// Forgets what was used of a state.
+    pub(crate) fn forget(planned: &PlannedCharge<'_>) -> Self {
+        let mut step = Self::bare(Op::Forget, planned.state.slot);
+        if planned.is_concurrency() {
+            step.keys
+                .push(RedisKeys::companion(&planned.state.key).into());
         }
-        step.keys.push(state);
+        step.keys.push(Arc::clone(&planned.state.key));
         step
     }
 
-    /// The same step, whose lease is also held in these states in other slots.
+    /// The same step, whose permits are also held in these states in other slots.
     #[must_use]
-    pub(crate) fn also_held(mut self, there: Vec<(String, Micros)>) -> Self {
+    pub(crate) fn also_held(mut self, there: Vec<(Arc<str>, Micros)>) -> Self {
         if let Some(register) = &mut self.register {
             register.there = there;
         }
         self
     }
 
-    /// The same step, whose lease is written into its register by another.
+    /// The same step, whose permits another step writes into their register.
     #[must_use]
     pub(crate) fn registered_elsewhere(self) -> Self {
         Self {
@@ -263,110 +253,92 @@ impl Step {
         }
     }
 
-    /// The states of concurrency limits in this step, with the time that a lease lasts there: what
-    /// another slot's register has to name.
-    pub(crate) fn holds(&self) -> impl Iterator<Item = (&str, Micros)> {
-        self.tasks.iter().filter_map(|task| match &task.form {
-            Form::Concurrency(form) if task.cost > 0 => {
-                Some((task.state.as_str(), form.lease_ttl()))
-            }
-            _ => None,
-        })
-    }
-
-    /// All keys, in the order in which the script is told of them.
+    /// All keys, in the order in which the script reads them.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let register = self.register.iter().map(|register| register.key.as_str());
         let charged = self
-            .tasks
+            .charges
             .iter()
-            .flat_map(|task| std::iter::once(task.state.as_str()).chain(task.companion.as_deref()));
+            .flat_map(|charge| std::iter::once(&*charge.state).chain(charge.companion.as_deref()));
         register
-            .chain(self.keys.iter().map(String::as_str))
+            .chain(self.keys.iter().map(AsRef::as_ref))
             .chain(charged)
     }
 
-    /// Whether it is to be done even if nobody waits for its answer any more.
+    /// Whether it is done even if its answer is no longer waited for.
     pub(crate) fn is_owed(&self) -> bool {
         !matches!(self.op, Op::Charge | Op::Peek | Op::Lease)
     }
 
-    /// The slot of its keys, if it has any.
-    pub(crate) fn slot(&self) -> Option<u16> {
-        self.keys().next().map(slot_of)
+    /// The slot of its keys.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
     }
 
-    fn bare(op: Op, lease: Option<LeaseId>) -> Self {
+    fn bare(op: Op, slot: u16) -> Self {
         Self {
             op,
             at: None,
-            lease,
+            lease: None,
             register: None,
+            slot,
             keys: SmallVec::new(),
-            tasks: SmallVec::new(),
+            charges: SmallVec::new(),
         }
     }
 
-    fn of(op: Op, keys: &Keys, request: &Request<'_>) -> Self {
-        let mut tasks: SmallVec<[Task; 2]> = SmallVec::with_capacity(request.charges.len());
-        for charge in request.charges {
-            let task = Task::new(keys, charge, &tasks);
-            tasks.push(task);
-        }
+    fn of(op: Op, plan: &Plan<'_>) -> Self {
+        let charge = |planned: &PlannedCharge<'_>| LuaCharge {
+            state: Arc::clone(&planned.state.key),
+            companion: planned
+                .is_concurrency()
+                .then(|| RedisKeys::companion(&planned.state.key).into()),
+            form: *planned.charge.limit.form(),
+            // What is decided is decided over the sum; what is booked is booked charge by charge.
+            cost: match op {
+                Op::Charge | Op::Peek => planned.total,
+                _ => planned.charge.cost,
+            },
+            first: planned.first,
+            extra: Extra::None,
+        };
         Self {
-            at: request.at.map(|at| at.min(LATEST)),
-            tasks,
-            ..Self::bare(op, request.lease)
+            at: plan.at.map(|at| at.min(LATEST)),
+            lease: plan.lease,
+            charges: plan.charges.iter().map(charge).collect(),
+            ..Self::bare(op, plan.slot())
         }
     }
 
-    /// With the sum of their costs on all charges of one state.
-    fn merged(op: Op, keys: &Keys, request: &Request<'_>) -> Self {
-        let mut step = Self::of(op, keys, request);
-        for index in 1..step.tasks.len() {
-            let first = step.tasks[index].first;
-            let cost = step.tasks[index].cost;
-            let (earlier, later) = step.tasks.split_at_mut(index);
-            for task in earlier.iter_mut().filter(|task| task.first == first) {
-                task.cost = task.cost.saturating_add(cost);
-                later[0].cost = task.cost;
-            }
-        }
-        step
+    fn in_register(op: Op, keys: &RedisKeys, lease: LeaseId) -> Self {
+        let step = Self {
+            lease: Some(lease),
+            ..Self::bare(op, slot_of_lease(lease))
+        };
+        step.with_register(keys)
     }
 
-    /// With its lease's register, if it holds any place.
-    fn with_register(mut self, keys: &Keys) -> Self {
-        let holds = self.tasks.is_empty() || self.tasks.iter().any(|task| task.companion.is_some());
+    fn in_state(op: Op, state: &str, lease: LeaseId) -> Self {
+        Self {
+            lease: Some(lease),
+            keys: SmallVec::from_iter([state.into(), RedisKeys::companion(state).into()]),
+            ..Self::bare(op, slot_of(state))
+        }
+    }
+
+    /// With its register, if it holds permits.
+    fn with_register(mut self, keys: &RedisKeys) -> Self {
+        let holds =
+            self.charges.is_empty() || self.charges.iter().any(|charge| charge.companion.is_some());
         self.register = self.lease.filter(|_| holds).map(|lease| Register {
             key: keys.register(lease),
             there: Vec::new(),
         });
         self
     }
-
-    fn on(mut self, state: String) -> Self {
-        let companion = Keys::companion(&state);
-        self.keys.extend([state, companion]);
-        self
-    }
 }
 
-impl Task {
-    fn new(keys: &Keys, charge: &Charge<'_>, earlier: &[Self]) -> Self {
-        let form = *charge.limit.form();
-        let state = keys.state(charge.scope, charge.limit, charge.key);
-        let is_same = |other: &Self| other.state == state;
-        Self {
-            first: earlier.iter().position(is_same).unwrap_or(earlier.len()),
-            companion: matches!(form, Form::Concurrency(_)).then(|| Keys::companion(&state)),
-            state,
-            form,
-            cost: charge.cost,
-            extra: Extra::None,
-        }
-    }
-
+impl LuaCharge {
     /// What the limit grants at most at one instant.
     fn capacity(&self) -> u64 {
         match &self.form {

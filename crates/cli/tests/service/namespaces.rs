@@ -127,7 +127,10 @@ fn one_lost_master_of_a_cluster_is_200_with_a_warning() {
     cluster.nodes()[0].kill();
     let body = wait_for_status(&server, 200, "degraded");
     let warnings = body["warnings"].to_string();
-    assert!(warnings.contains("one of its masters is away"), "{body}");
+    assert!(
+        warnings.contains("one of its masters is unreachable"),
+        "{body}"
+    );
     let decided = |server: &Server| {
         let users = (0..30).map(|user| check(server, &json!({"user_id": format!("u{user}")})));
         users.filter(|reply| reply.status == 200).count()

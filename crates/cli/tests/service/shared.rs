@@ -141,7 +141,7 @@ fn no_api_key_is_in_redis() {
         assert!(!text.contains("clear-"), "{text}");
         assert!(!text.contains("under this"), "{text}");
     }
-    assert!(!log.contains("everybody knows"), "{log}");
+    assert!(!log.contains("public default secret"), "{log}");
 }
 
 #[test]

@@ -48,15 +48,15 @@ function form.lease(task, step)
   local want = task.want
   want.id, want.units = step.lease, max(want.units, task.cost)
   local lease = module('bucket_leases').lease
-  local outcome, next, taken, ends_at = lease(task.limit, task.place.state, task.cost, want, step.now)
+  local outcome, next, taken, ends_at = lease(task.limit, task.entry.state, task.cost, want, step.now)
   form.replace(task, next, step)
   return outcome, taken, ends_at
 end
 
 function form.return_lease(task, step)
-  if task.place.is_kept then
+  if task.entry.is_kept then
     local return_lease = module('bucket_leases').return_lease
-    form.replace(task, return_lease(task.limit, task.place.state, step.lease, task.cost, step.now), step)
+    form.replace(task, return_lease(task.limit, task.entry.state, step.lease, task.cost, step.now), step)
   end
 end
 

@@ -8,7 +8,7 @@
 local ceil, max, min = math.ceil, math.max, math.min
 local format, match = string.format, string.match
 
--- How long state with supplied times is kept: the store's clock cannot tell when it is worth nothing.
+-- How long state with supplied times is kept: the store's clock does not say when it is idle.
 local A_DAY = 86400000
 -- Members are written to a sorted set so many at a time, as a call takes a limited number of values.
 local AT_ONCE = 1000
@@ -45,7 +45,7 @@ local function over(outcome, untouched)
   return outcome
 end
 
--- A form that has all functions of a module beside its own. Most calls need none of them.
+-- A form that has all functions of a module in addition to its own. Most calls need none of them.
 local function form_of(name)
   return setmetatable({}, {
     __index = function(_, field)
@@ -72,7 +72,7 @@ local function number()
   return tonumber(ARGV[next_argument])
 end
 
--- The limits of the call, by their places.
+-- The limits of the call, by index.
 local limits = {}
 
 -- The time of Redis, read once.

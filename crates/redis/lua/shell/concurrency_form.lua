@@ -15,14 +15,14 @@ function form.takes(task, step)
 end
 
 function form.charge(task, step)
-  form.algorithm.charge(task.limit, task.place.state, step.lease, task.cost, step.now)
+  form.algorithm.charge(task.limit, task.entry.state, step.lease, task.cost, step.now)
 end
 
--- A denial that mends nothing writes nothing.
-function form.save(place, step, reset_at)
-  if reset_at or place.state.changed_at ~= place.changed_at then
-    place.state.save(step, reset_at)
-    place.changed_at, place.is_kept = place.state.changed_at, true
+-- A denial that rebases nothing writes nothing.
+function form.save(entry, step, reset_at)
+  if reset_at or entry.state.changed_at ~= entry.changed_at then
+    entry.state.save(step, reset_at)
+    entry.changed_at, entry.is_kept = entry.state.changed_at, true
   end
 end
 
@@ -31,8 +31,8 @@ function form.settle(task, step)
 end
 
 function form.give_back(task, step)
-  if task.place.is_kept and step.lease ~= '' then
-    leases.release(task.place.state, step.lease, step.now, step)
+  if task.entry.is_kept and step.lease ~= '' then
+    leases.release(task.entry.state, step.lease, step.now, step)
   end
 end
 

@@ -44,7 +44,7 @@ local function heal_slots(key)
   return NEGATIVE
 end
 
--- How many places all leases of a state take.
+-- How many permits of a state are held.
 local function held_by_all(key, companion)
   local held = 0
   for start = 0, call('ZCARD', key) - 1, AT_ONCE do

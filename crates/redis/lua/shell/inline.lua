@@ -1,6 +1,6 @@
 -- States of a few numbers: one readable text each, read and written whole.
 --
--- A form that is kept so has, beside these functions: algorithm, parse(text, limit), write(state, limit).
+-- A form that is kept so has, in addition to these functions: algorithm, parse(text, limit), write(state, limit).
 
 local inline = {}
 
@@ -13,40 +13,40 @@ function inline.open(form, key, limit)
 end
 
 function inline.ask(task, cost, now)
-  return (task.form.algorithm.decide(task.limit, task.place.state, cost, now))
+  return (task.form.algorithm.decide(task.limit, task.entry.state, cost, now))
 end
 
 -- Keeps the `next` state, which is like fresh at `reset_at`.
 local function keep(task, next, reset_at, step)
-  local place = task.place
-  if next == place.state and place.is_kept then
+  local entry = task.entry
+  if next == entry.state and entry.is_kept then
     if task.form.forgets_by_limit and reset_at > step.now and not step.is_supplied then
       -- A limit that was lowered takes longer to forget.
-      call('PEXPIREAT', place.key, expiry(reset_at), 'GT')
+      call('PEXPIREAT', entry.key, expiry(reset_at), 'GT')
     end
     return
   end
   if reset_at > step.now and not step.is_supplied then
-    call('SET', place.key, task.form.write(next, task.limit), 'PXAT', expiry(reset_at))
-    place.is_kept = true
-  elseif step.is_supplied and (place.is_kept or reset_at > step.now) then
-    call('SET', place.key, task.form.write(next, task.limit), 'PX', A_DAY)
-    place.is_kept = true
-  elseif place.is_kept then
-    call('DEL', place.key)
-    place.is_kept = false
+    call('SET', entry.key, task.form.write(next, task.limit), 'PXAT', expiry(reset_at))
+    entry.is_kept = true
+  elseif step.is_supplied and (entry.is_kept or reset_at > step.now) then
+    call('SET', entry.key, task.form.write(next, task.limit), 'PX', A_DAY)
+    entry.is_kept = true
+  elseif entry.is_kept then
+    call('DEL', entry.key)
+    entry.is_kept = false
   end
-  place.state = next
+  entry.state = next
 end
 
 function inline.take(task, step)
-  local outcome, next = task.form.algorithm.decide(task.limit, task.place.state, task.cost, step.now)
+  local outcome, next = task.form.algorithm.decide(task.limit, task.entry.state, task.cost, step.now)
   keep(task, next, outcome[RESET_AT], step)
   return outcome
 end
 
 function inline.settle(task, step)
-  local algorithm, limit, state, cost = task.form.algorithm, task.limit, task.place.state, task.cost
+  local algorithm, limit, state, cost = task.form.algorithm, task.limit, task.entry.state, task.cost
   local next = algorithm.settle(limit, state, cost, step.now)
   local outcome = algorithm.decide(limit, state, cost, step.now)
   local fits = cost <= algorithm.decide(limit, state, 0, step.now)[REMAINING]
@@ -67,9 +67,9 @@ function inline.replace(task, next, step)
 end
 
 function inline.give_back(task, step)
-  if task.place.is_kept then
+  if task.entry.is_kept then
     local give_back = task.form.algorithm.give_back
-    inline.replace(task, give_back(task.limit, task.place.state, task.cost, task.charged_at, step.now), step)
+    inline.replace(task, give_back(task.limit, task.entry.state, task.cost, task.charged_at, step.now), step)
   end
 end
 

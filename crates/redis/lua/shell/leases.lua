@@ -1,12 +1,12 @@
--- The leases of a concurrency limit's state, where they are kept.
+-- How the permits of a concurrency limit are kept.
 
 local leases = {}
 
 local concurrency, counts = module('concurrency'), module('counts')
 
--- The leases of one key: a sorted set of names by their end, and a hash that tells when they were
--- last changed (`at`), how many places they take (`held`), whether that time was supplied, and of each
--- name its cost and how long it lasts.
+-- The permits of one key: a sorted set of ids by their end, and a hash with the time of the last change
+-- (`at`), the number of permits (`held`), whether that time was supplied, and of each id its cost and
+-- how long it lasts.
 function leases.open(key, companion)
   local view = module('sorted_set')(key, 32, function(found, put)
     local ids = {}
@@ -25,9 +25,9 @@ function leases.open(key, companion)
   view.changed_at = counts.count(known[1] or '0', companion)
   view.held = 0
   if view.length() > 0 then
-    -- Where the hash was lost, each lease is taken to hold one place.
+    -- If the hash was lost, each id counts as one permit.
     view.held = counts.count(known[2] or view.length(), companion)
-    -- Each holds one place at least.
+    -- Each id holds at least one permit.
     if view.held < view.length() then
       counts.negative(companion)
     end
@@ -62,7 +62,7 @@ function leases.open(key, companion)
     view.changed_at = at
   end
 
-  -- Writes what is told of all of them, and until when it matters if that has changed.
+  -- Writes the hash, and when it expires if that has changed.
   function view.save(step, reset_at)
     if not (reset_at or known[1]) then
       -- The hash was lost: it is not to come back for good.

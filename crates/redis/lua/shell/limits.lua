@@ -1,4 +1,4 @@
--- Every limit of the call, as it is written in ARGV: once, before the steps that name it by its place.
+-- Every limit of the call, as it is written in ARGV: once, before the steps that name it by its index.
 
 local function read_limit(kind)
   if kind == 'bucket' or kind == 'cell' then

@@ -1,4 +1,4 @@
--- What most steps ask: to charge, and to be told what a charge would be told.
+-- The most frequent operations: to charge, and to peek at what a charge would return.
 
 local ops = {}
 

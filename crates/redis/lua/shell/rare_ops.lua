@@ -35,7 +35,7 @@ local function lease_window(task, step)
     taken = 0
   end
   local outcome = task.form.take(task, step)
-  return outcome, taken, task.form.algorithm.ends_at(task.limit, task.place.state, outcome[AT])
+  return outcome, taken, task.form.algorithm.ends_at(task.limit, task.entry.state, outcome[AT])
 end
 
 -- Takes units in advance: the outcome, how many, and until when.

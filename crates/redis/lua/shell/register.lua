@@ -1,11 +1,11 @@
--- The register of a lease: a hash that tells which states it holds places of, here or in another slot,
--- and how long it lasts there. So the lease's name is enough to find them.
+-- The register of permits: a hash of the states that hold permits of one id, in this slot or another,
+-- and how long they last there. So the id is enough to find them.
 
 local register = {}
 
 local leases = module('leases')
 
--- Notes what a step has taken, and what it was told is taken elsewhere.
+-- Records the permits that a step has taken, and those that it says are taken elsewhere.
 function register.write(step, outcomes)
   local ends_at, fields = 0, {}
   for index, task in ipairs(step.tasks) do
@@ -34,11 +34,11 @@ local function read(step)
   local found = call('HGETALL', step.register)
   local here, there, longest = {}, {}, 0
   for index = 1, #found, 2 do
-    local key, place, ttl = found[index], match(found[index + 1], '^(%a+) (%d+)$')
+    local key, where, ttl = found[index], match(found[index + 1], '^(%a+) (%d+)$')
     longest = max(longest, whole_number(ttl) or 0)
-    if place == 'here' then
+    if where == 'here' then
       here[#here + 1] = { key = key, view = leases.open(key, key .. ':leases') }
-    elseif place == 'there' then
+    elseif where == 'there' then
       there[#there + 1] = key
     else
       unreadable(step.register)
@@ -54,7 +54,7 @@ function register.release(step)
     local time = leases.time_for(state.view, step)
     any = leases.release(state.view, step.lease, time, step) or any
   end
-  -- While it is held elsewhere, it must still be found: whoever releases it there forgets this.
+  -- Kept while permits are held elsewhere: the store removes it when it has released those.
   if #here > 0 and #there == 0 then
     call('DEL', step.register)
   end

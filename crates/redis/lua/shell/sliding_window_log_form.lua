@@ -48,10 +48,10 @@ function form.open(_, key)
   return { key = key, is_kept = log.length() > 0, state = log }
 end
 
-function form.save(place, step, reset_at)
-  place.is_kept = place.state.length() > 0
-  if place.is_kept and reset_at then
-    expire(step, place.key, reset_at)
+function form.save(entry, step, reset_at)
+  entry.is_kept = entry.state.length() > 0
+  if entry.is_kept and reset_at then
+    expire(step, entry.key, reset_at)
   end
 end
 

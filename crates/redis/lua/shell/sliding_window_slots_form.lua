@@ -22,28 +22,28 @@ function form.open(_, key)
   return { key = key, is_kept = #fields > 0, state = state, kept = kept, kept_at = changed_at }
 end
 
-function form.save(place, step, reset_at)
-  local set, removed, kept = { 'at', place.state.changed_at }, {}, {}
-  for slot, count in pairs(place.state.counts) do
-    if place.kept[slot] ~= count then
+function form.save(entry, step, reset_at)
+  local set, removed, kept = { 'at', entry.state.changed_at }, {}, {}
+  for slot, count in pairs(entry.state.counts) do
+    if entry.kept[slot] ~= count then
       set[#set + 1], set[#set + 2] = format('%.0f', slot), count
     end
     kept[slot] = count
   end
-  for slot in pairs(place.kept) do
+  for slot in pairs(entry.kept) do
     if not kept[slot] then
       removed[#removed + 1] = format('%.0f', slot)
     end
   end
-  if #set > 2 or #removed > 0 or place.kept_at ~= place.state.changed_at then
-    call('HSET', place.key, unpack(set))
+  if #set > 2 or #removed > 0 or entry.kept_at ~= entry.state.changed_at then
+    call('HSET', entry.key, unpack(set))
     if #removed > 0 then
-      call('HDEL', place.key, unpack(removed))
+      call('HDEL', entry.key, unpack(removed))
     end
-    place.kept, place.kept_at, place.is_kept = kept, place.state.changed_at, true
+    entry.kept, entry.kept_at, entry.is_kept = kept, entry.state.changed_at, true
   end
   if reset_at then
-    expire(step, place.key, reset_at)
+    expire(step, entry.key, reset_at)
   end
 end
 

@@ -1,7 +1,7 @@
 -- What a log and leases have in common: members of a sorted set by rank, read as they are asked for.
 
 -- A view of the set at `key`, read a `page` at a time. `read` makes entries of what was found, and
--- gives each to its second argument with its place in the page.
+-- gives each to its second argument with its index in the page.
 return function(key, page, read)
   local view = {}
   local length, entries = call('ZCARD', key), {}

@@ -3,7 +3,7 @@
 local function read_task(op)
   local limit = limits[number()]
   local form = module(limit.kind .. '_form')
-  local task = { form = form, limit = limit, cost = number(), first = number(), key = key(), place = nil }
+  local task = { form = form, limit = limit, cost = number(), first = number(), key = key(), entry = nil }
   if limit.has_companion then
     task.companion = key()
   end
@@ -48,9 +48,9 @@ local function run(step)
   end
   for index, task in ipairs(step.tasks) do
     if task.first < index then
-      task.place = step.tasks[task.first].place
+      task.entry = step.tasks[task.first].entry
     else
-      task.place = task.form:open(task.key, task.limit, task.companion)
+      task.entry = task.form:open(task.key, task.limit, task.companion)
     end
   end
   local op = module('ops')[step.op] or module('rare_ops')[step.op]

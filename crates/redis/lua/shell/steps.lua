@@ -1,21 +1,20 @@
 -- Steps, as they are written in KEYS and ARGV, read one after the other and answered.
 --
 -- Charges of one limit on one key each, at the time of Redis, come in runs: the limit and the cost
--- once, and how many keys. Those that are admitted at once are answered by two numbers and no list,
--- what remains and when all of it is back. The others, and all other steps, take the long road of
--- step.lua.
+-- once, and how many keys. Those that the fast path admits are answered by two numbers and no list:
+-- what remains and when all of it is back. step.lua decides the others, and all other steps.
 
 local reply, answers = { time }, 1
 
-local function answer(is_done, told)
+local function answer(is_done, result)
   if not is_done then
-    told = type(told) == 'table' and (told.text or told.err) or tostring(told)
+    result = type(result) == 'table' and (result.text or result.err) or tostring(result)
   end
   answers = answers + 1
-  reply[answers] = told
+  reply[answers] = result
 end
 
--- A charge that it takes more to decide.
+-- A charge that the fast path leaves open.
 local function decide(limit, key, cost)
   local form = module(limit.kind .. '_form')
   local task = { form = form, limit = limit, cost = cost, first = 1, key = key }
@@ -24,7 +23,7 @@ end
 
 local function run_of_charges()
   local limit, cost, count = limits[number()], number(), number()
-  local charge = module(limit.kind .. '_road')
+  local charge = module(limit.kind .. '_fast')
   for index = next_key + 1, next_key + count do
     local key = KEYS[index]
     local is_done, remaining, reset_at = pcall(charge, limit, key, cost, time)

@@ -1,6 +1,6 @@
-//! How many instances share this Redis: each announces itself and reads who else is there.
+//! How many instances share this Redis: each announces itself and reads the others' announcements.
 //!
-//! `roster.rs` decides who counts.
+//! `roster.rs` decides which instances count.
 
 mod roster;
 
@@ -21,20 +21,20 @@ use crate::router::Router;
 
 /// How often an instance announces itself.
 const EVERY: Duration = Duration::from_millis(300);
-/// How long an announcement counts, in milliseconds: long enough for a few that are lost.
+/// How long an announcement counts, in milliseconds: a few may be lost.
 const COUNTS_FOR: u64 = 2_000;
-/// A pause between two answers counts for no more than this: Redis was unreachable in the rest of it.
+/// A pause between two replies counts for no more than this: Redis was unreachable for the rest of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long it is known in Redis that an instance left, in milliseconds: as long as others could count it.
+/// How long Redis records that an instance has left, in milliseconds: as long as others could count it.
 const LEFT_FOR: u64 = 15 * 60 * 1_000;
-/// More names than this are only read when their number has changed, and now and then.
+/// More names than this are read only when their number has changed, and every [`READ_EVERY`] announcements.
 const ALWAYS_READ: u64 = 32;
-/// Every so many announcements all names are read.
+/// After how many announcements all names are read.
 const READ_EVERY: u64 = 10;
 
-/// All instances read one clock, that of Redis, so theirs may differ. Returns how many there are; with
-/// their names and those that left, if there are few or not as many as the caller knows. Keys of a type that
-/// no version uses are replaced; how many is the last number.
+/// Uses the clock of Redis, because those of the instances may differ. Returns the number of instances; also
+/// their names and those that have left, if there are few or their number is not the one that the caller
+/// knows. Keys of a type that no version uses are replaced; the last number says how many.
 const ANNOUNCE: &str = "
 local replaced = 0
 for _, key in ipairs(KEYS) do
@@ -66,13 +66,12 @@ redis.call('PEXPIREAT', KEYS[2], now + ARGV[2] + 1)
 return 1
 ";
 
-/// What an instance keeps over a restart, so that it is the same one and knows the others while Redis is
-/// unreachable.
+/// What an instance keeps over a restart: its identity, and the others in case Redis is unreachable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownInstances {
-    /// Its own id, which no two running instances may share: 32 hexadecimal digits, made if there is none.
+    /// Its own id, which no two running instances may share: 32 hexadecimal digits, generated if missing.
     pub id: Option<LeaseId>,
-    /// All that count, itself among them. Empty: nothing is known of the others.
+    /// All that count, including itself. Empty if the others are not known.
     pub instances: Vec<KnownInstance>,
 }
 
@@ -81,17 +80,17 @@ pub struct KnownInstances {
 pub(crate) struct Instances {
     /// A sorted set: the name of each instance, and when its announcement ends in milliseconds.
     key: String,
-    /// The same of those that left, and until when that is known.
+    /// The same for instances that have left, and when that record ends.
     left_key: String,
     id: LeaseId,
-    /// The id and something that is different in every run.
+    /// The id and a part that is different in every run.
     name: String,
     roster: Mutex<Heard>,
-    /// Whether this instance has left. Held while Redis is asked, so that nothing is announced after that.
+    /// Whether this instance has left. Locked during calls, so that nothing is announced after leaving.
     has_left: tokio::sync::Mutex<bool>,
-    /// How many count. Zero while nothing is known.
+    /// How many count. Zero while that is unknown.
     count: AtomicU64,
-    /// How many were there when Redis last answered. Zero before that.
+    /// How many were present when Redis last answered. Zero before that.
     present: AtomicU64,
     /// How often Redis answered.
     answers: AtomicU64,
@@ -101,14 +100,14 @@ pub(crate) struct Instances {
 struct Heard {
     roster: Roster,
     last_at: Option<Instant>,
-    /// How many Redis said there are, and how many answers ago their names were read.
+    /// How many there are by the last reply, and how many replies ago their names were read.
     card: u64,
     read_ago: u64,
 }
 
-/// An answer of Redis to an announcement.
+/// The reply to an announcement.
 #[derive(Debug)]
-struct Answer {
+struct AnnounceReply {
     card: u64,
     names: Option<(Vec<String>, Vec<String>)>,
     /// Whether a key had to be replaced.
@@ -142,13 +141,13 @@ impl Instances {
         }
     }
 
-    /// How many share this Redis, as far as is known: those that were there when it last answered, and those
-    /// that went missing not long before.
+    /// How many share this Redis, as far as is known: those that were present when it last answered, and those
+    /// that went missing recently.
     pub(crate) fn count(&self) -> Option<u64> {
         Some(self.count.load(Ordering::Relaxed)).filter(|count| *count > 0)
     }
 
-    /// How many were there when Redis last answered.
+    /// How many were present when Redis last answered.
     pub(crate) fn present(&self) -> Option<u64> {
         Some(self.present.load(Ordering::Relaxed)).filter(|present| *present > 0)
     }
@@ -190,18 +189,18 @@ impl Instances {
         }
         let asked_at = now();
         let answer = router.command(&self.key, command, asked_at + EVERY).await;
-        if let Some(answer) = answer.ok().and_then(Answer::read) {
+        if let Some(answer) = answer.ok().and_then(AnnounceReply::read) {
             if answer.has_replaced {
                 tracing::warn!(
                     key = self.key,
-                    "the list of servers in Redis had a type that no version uses; it was removed and begins anew"
+                    "the list of servers in Redis had a type that no version uses; it was removed and is rebuilt"
                 );
             }
             self.heard(answer, asked_at);
         }
     }
 
-    fn heard(&self, answer: Answer, at: Instant) {
+    fn heard(&self, answer: AnnounceReply, at: Instant) {
         let mut heard = self.roster.lock();
         let passed = heard.last_at.map_or(Duration::ZERO, |last_at| {
             at.saturating_duration_since(last_at).min(LONGEST_PAUSE)
@@ -221,7 +220,7 @@ impl Instances {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that this instance is gone, so that the others do not count it any more.
+    /// Records that this instance has left, so that the others no longer count it.
     pub(crate) async fn leave(&self, router: &Router) {
         let mut command = redis::cmd("EVAL");
         command.arg(LEAVE).arg(2).arg(&self.key).arg(&self.left_key);
@@ -233,7 +232,7 @@ impl Instances {
     }
 }
 
-impl Answer {
+impl AnnounceReply {
     fn read(value: Value) -> Option<Self> {
         let Value::Array(values) = value else {
             return None;
@@ -266,7 +265,7 @@ fn names(value: Value) -> Option<Vec<String>> {
     values.into_iter().map(name).collect()
 }
 
-/// Announces and counts until whoever is asked for has gone.
+/// Announces and counts until the owner is dropped.
 pub(crate) async fn keep_counting<T>(owner: Weak<T>, parts: impl Fn(&T) -> (&Instances, &Router)) {
     loop {
         {

@@ -1,17 +1,17 @@
-//! Which instances count, from what Redis last said of them.
+//! Which instances count, by the last reply of Redis.
 //!
-//! Only an answer of Redis changes the roster. While Redis is unreachable it stays as it was, so that all
-//! instances go on with the same number.
+//! Only a reply of Redis changes the roster. While Redis is unreachable it stays as it was, so that all
+//! instances continue with the same number.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// How long an instance counts that did not leave and is no longer seen, in time in which Redis answers.
+/// How long an instance counts that is missing and did not leave, in time in which Redis answers.
 const MISSING_FOR: Duration = Duration::from_mins(10);
 /// Names that are longer are not those of instances.
 const LONGEST_NAME: usize = 100;
 
-/// The names of instances, and for how long each has been missing; none if it was there.
+/// The names of instances, and for how long each has been missing; none if it is present.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     instances: BTreeMap<String, Option<Duration>>,
@@ -29,7 +29,7 @@ impl Roster {
         Self { instances }
     }
 
-    /// What Redis said `passed` after its last answer: the names that are there, and those that left.
+    /// Takes in a reply that came `passed` after the last one: the names that are present and that left.
     pub(super) fn heard(&mut self, present: Vec<String>, left: &[String], passed: Duration) {
         let present: HashSet<String> = present.into_iter().filter(|name| is_name(name)).collect();
         let ids: HashSet<&str> = present.iter().map(|name| id_of(name)).collect();
@@ -37,14 +37,14 @@ impl Roster {
         self.instances.retain(|name, missing| {
             let missing = missing.get_or_insert_default();
             *missing = missing.saturating_add(passed);
-            // One that was restarted is there under another name.
+            // A restarted instance is present under another name.
             *missing < MISSING_FOR && !left.contains(name.as_str()) && !ids.contains(id_of(name))
         });
         self.instances
             .extend(present.into_iter().map(|name| (name, None)));
     }
 
-    /// Redis said `passed` after its last answer that the same are there as before.
+    /// Takes in a reply that came `passed` after the last one: the same names are present.
     pub(super) fn unchanged(&mut self, passed: Duration) {
         self.instances.retain(|_, missing| {
             missing.as_mut().is_none_or(|missing| {
@@ -68,7 +68,7 @@ impl Roster {
         self.instances.len() as u64
     }
 
-    /// How many of them were there when Redis last answered.
+    /// How many of them were present when Redis last answered.
     pub(super) fn present(&self) -> u64 {
         let is_there = |missing: &&Option<Duration>| missing.is_none();
         self.instances.values().filter(is_there).count() as u64
@@ -78,9 +78,9 @@ impl Roster {
 /// An instance that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownInstance {
-    /// Its name in Redis: the id that it keeps over restarts, and one of this run.
+    /// Its name in Redis: the id that it keeps over restarts, and a part of this run.
     pub name: String,
-    /// For how long it has been missing; none if it was there.
+    /// For how long it has been missing; none if it is present.
     pub missing: Option<Duration>,
 }
 

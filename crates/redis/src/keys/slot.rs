@@ -25,12 +25,12 @@ pub(crate) fn tag_of(slot: u16) -> &'static str {
     std::str::from_utf8(&tag[..length]).unwrap_or_default()
 }
 
-/// How long a tag is at the most.
+/// The longest tag.
 const LONGEST: usize = 4;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The tag of every slot, zeros behind it: the first number, in base 36 with the lowest digit first, that
-/// is in the slot. Part of the program, because it takes longer to make than a decision may.
+/// The tag of every slot, padded with zeros: the first number, in base 36 with the lowest digit first, that
+/// is in the slot. Computed at compile time, because it takes longer than a decision may.
 static TAGS: [[u8; LONGEST]; SLOTS as usize] = {
     let mut tags = [[0; LONGEST]; SLOTS as usize];
     let mut missing = SLOTS;

@@ -6,8 +6,8 @@ use tidegate_testkit::timeline::any_limit;
 
 use super::*;
 
-fn keys() -> Keys {
-    Keys::new(None, Secret::new(SecretFrom::Public))
+fn keys() -> RedisKeys {
+    RedisKeys::new(None, KeySecret::new(SecretFrom::Public))
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_secret_decides_what_hashed_keys_are_called() {
         SecretFrom::Password("one"),
         SecretFrom::Public,
     ]
-    .map(|from| Keys::new(None, Secret::new(from)).state(&scope, &limit, "key"));
+    .map(|from| RedisKeys::new(None, KeySecret::new(from)).state(&scope, &limit, "key"));
     let apart: std::collections::HashSet<_> = names.iter().collect();
     assert_eq!(apart.len(), names.len());
 }
@@ -71,11 +71,11 @@ fn the_secret_decides_what_hashed_keys_are_called() {
 #[test]
 fn a_namespace_is_the_second_part_of_every_name() {
     let staging = "staging".parse().unwrap();
-    let keys = Keys::new(Some(&staging), Secret::new(SecretFrom::Public));
+    let keys = RedisKeys::new(Some(&staging), KeySecret::new(SecretFrom::Public));
     let limit: Limit = "10/minute".parse().unwrap();
     let state = keys.state(&Scope::new("per-user"), &limit, "a:b");
     assert_eq!(state, "tg:staging:{a%3ab}:per-user:tb:1m");
-    let lease = Keys::lease_for(&state);
+    let lease = RedisKeys::lease_for(&state);
     let register = keys.register(lease);
     assert!(register.starts_with("tg:staging:{"), "{register}");
     assert_eq!(slot_of(&register), slot_of(&state));
@@ -126,8 +126,8 @@ proptest! {
         prop_assert_eq!(name.matches('}').count(), 1);
         let has_empty_tag = name.contains("{}");
         prop_assert!(!has_empty_tag);
-        prop_assert_eq!(slot_of(&name), slot_of(&Keys::companion(&name)));
-        let lease = Keys::lease_for(&name);
+        prop_assert_eq!(slot_of(&name), slot_of(&RedisKeys::companion(&name)));
+        let lease = RedisKeys::lease_for(&name);
         prop_assert_eq!(slot_of(&keys().register(lease)), slot_of(&name));
     }
 
@@ -138,7 +138,7 @@ proptest! {
     ) {
         let in_namespace = |name: &str, key: &str| {
             let name = name.parse().unwrap();
-            let keys = Keys::new(Some(&name), Secret::new(SecretFrom::Public));
+            let keys = RedisKeys::new(Some(&name), KeySecret::new(SecretFrom::Public));
             keys.state(&Scope::new(&scope), &limit, key)
         };
         let here = in_namespace(&one, &key);

@@ -1,4 +1,4 @@
-//! How fast the units of a pool are asked for, as far as a short time shows.
+//! How fast the units of a pool are asked for, measured over a short time.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 /// For how long requests are counted.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// What was asked for in the present span, and in the one before.
+/// How many units were asked for in the current span, and in the one before.
 #[derive(Debug)]
-pub(super) struct Demand {
+pub(super) struct PoolDemand {
     since: Instant,
     asked: u64,
     before: u64,
 }
 
-impl Demand {
+impl PoolDemand {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -34,8 +34,8 @@ impl Demand {
         self.asked = self.asked.saturating_add(cost);
     }
 
-    /// What will be asked for in a time of this length, if it goes on as before. Rather too little than too
-    /// much: a demand that rises is known when it has risen.
+    /// How many units will be asked for in a time of this length at the measured rate. Lags behind a demand that
+    /// rises.
     pub(super) fn expected(&self, length: Duration) -> u64 {
         part(self.asked.max(self.before), length, SPAN)
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_is_what_came_in_the_last_tenth_of_a_second() {
-        let mut demand = Demand::new(now());
+        let mut demand = PoolDemand::new(now());
         for _ in 0..10 {
             demand.count(2, now());
             tokio::time::advance(Duration::from_millis(10)).await;

@@ -1,10 +1,10 @@
-//! What this instance took in advance of `sync: leased` limits, and serves from (`pool.rs`).
+//! Units of `sync: leased` limits that this instance took in advance and serves from (`pool.rs`).
 
 mod demand;
 mod pool;
 mod span;
 
-pub(crate) use pool::{AT_LEAST, Grant, Lease, Pool, Unused};
+pub(crate) use pool::{AT_LEAST, LeaseGrant, LeaseKind, UnitLease, UnitPool, Unused};
 pub(crate) use span::is_leasable;
 
 use std::collections::HashMap;
@@ -15,29 +15,29 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::hints::StateName;
+use crate::keys::StateName;
 
-/// How many pools there may be; states beyond that are asked for one by one.
+/// How many pools there may be; Redis decides each request on states beyond that.
 const MOST: usize = 65_536;
 
 /// A pool for each state, made when it is first asked for.
 #[derive(Default)]
-pub(crate) struct Pools {
+pub(crate) struct UnitPools {
     pools: Mutex<HashMap<StateName, Arc<SharedPool>, foldhash::fast::RandomState>>,
 }
 
-/// A pool, which one request at a time fills while the others wait for what comes.
+/// A pool, which one request at a time fills while the others wait.
 pub(crate) struct SharedPool {
-    pub(crate) pool: Mutex<Pool>,
+    pub(crate) pool: Mutex<UnitPool>,
     is_filling: AtomicBool,
     filled: Notify,
-    /// How much all want together that wait for it to be filled.
+    /// How many units all waiting requests want together.
     waiting: AtomicU64,
 }
 
-/// The right to fill a pool. When it is dropped, all that wait look into the pool again.
+/// The right to fill a pool. When it is dropped, all waiting requests look into the pool again.
 pub(crate) struct Filling {
-    shared: Arc<SharedPool>,
+    pub(crate) shared: Arc<SharedPool>,
 }
 
 impl Drop for Filling {
@@ -48,16 +48,16 @@ impl Drop for Filling {
 }
 
 /// A request that waits for a pool to be filled, until it is dropped.
-pub(crate) struct Waiting<'p> {
+pub(crate) struct WaitingForFill<'p> {
     shared: &'p SharedPool,
     cost: u64,
 }
 
 impl SharedPool {
     /// Counts a request among those that wait.
-    pub(crate) fn wait(&self, cost: u64) -> Waiting<'_> {
+    pub(crate) fn wait(&self, cost: u64) -> WaitingForFill<'_> {
         self.waiting.fetch_add(cost, Ordering::Relaxed);
-        Waiting { shared: self, cost }
+        WaitingForFill { shared: self, cost }
     }
 
     /// The right to fill it; none if another request does.
@@ -68,29 +68,29 @@ impl SharedPool {
         })
     }
 
-    /// Ends when the request that fills it now, or the next one, is done.
+    /// Completes when the request that fills it now, or the next one, is done.
     pub(crate) fn filled(&self) -> Notified<'_> {
         self.filled.notified()
     }
 
-    /// How much all want together that wait.
+    /// How many units all waiting requests want together.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingForFill<'_> {
     fn drop(&mut self) {
         self.shared.waiting.fetch_sub(self.cost, Ordering::Relaxed);
     }
 }
 
-impl Pools {
+impl UnitPools {
     /// The pool of a state, made with `new` if there is none. None if there are too many.
     pub(crate) fn of(
         &self,
         name: StateName,
-        new: impl FnOnce() -> Pool,
+        new: impl FnOnce() -> UnitPool,
     ) -> Option<Arc<SharedPool>> {
         let mut pools = self.pools.lock();
         if pools.len() >= MOST && !pools.contains_key(&name) {
@@ -112,21 +112,21 @@ impl Pools {
         self.pools.lock().get(&name).cloned()
     }
 
-    /// Takes out of every pool what `chosen` picks, and forgets the pools that nobody has used for a while.
-    pub(crate) fn drain(&self, chosen: impl Fn(&Pool) -> bool) -> Vec<Unused> {
+    /// Empties the pools that `chosen` picks, and drops pools that were not used for a while.
+    pub(crate) fn drain(&self, chosen: impl Fn(&UnitPool) -> bool) -> Vec<Unused> {
         let mut unused = Vec::new();
         self.pools.lock().retain(|_, shared| {
             let mut pool = shared.pool.lock();
             if chosen(&pool) {
                 unused.extend(pool.empty());
             }
-            // Whoever still holds it is about to use it.
+            // A pool with another owner is about to be used.
             !pool.is_forgotten() || Arc::strong_count(shared) > 1
         });
         unused
     }
 
-    /// How many units are out on lease here.
+    /// How many units all pools hold.
     pub(crate) fn units(&self) -> u64 {
         let pools = self.pools.lock();
         pools

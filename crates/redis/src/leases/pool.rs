@@ -1,113 +1,131 @@
-//! A pool of units that were charged in advance, of one state.
+//! A pool of units of one state that were charged in advance: what it serves, what it asks Redis for, and
+//! how it takes in what is granted.
 
 use std::time::Duration;
 
-use super::demand::Demand;
-use super::span::Span;
-use crate::monotonic::now;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
+use super::demand::PoolDemand;
+use super::span::Span;
+use crate::monotonic::now;
+use crate::plan::OwnedState;
+use crate::wire::{LeaseRequest, Leased};
+
+/// How long the lease of a bucket lasts.
+const LEASE: Micros = Micros::SECOND;
 /// For how long a pool should last when it is filled.
 const LASTS: Duration = Duration::from_millis(100);
 /// How long a pool may lie idle before its units go back.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long an empty pool is kept for what was learned about its demand.
+/// How long an empty pool is kept for its measured demand.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// How many units should be there for each instance when Redis is asked again after it had too few.
+/// How many units per instance should gather in Redis before it is asked again after it had too few.
 pub(crate) const AT_LEAST: u64 = 50;
 /// A lease is not used for the last moment before its end.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// Units that were charged in advance, and how fast they go.
+/// Units that were charged in advance, and how fast they are used.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    scope: tidegate_core::Scope,
-    limit: Limit,
-    key: Box<str>,
-    lease: Option<Held>,
+pub(crate) struct UnitPool {
+    pub(crate) state: OwnedState,
+    lease: Option<HeldLease>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
-    demand: Demand,
+    demand: PoolDemand,
     used_at: Instant,
-    /// When the window or slot ends or has ended that was charged last.
+    /// When the window or slot that was charged last ends or has ended.
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
-    /// Until when nothing is asked for, because Redis had less than was wanted, and what it said.
+    /// Until when Redis is not asked, because it had too few units, and its outcome.
     rests: Option<(Instant, Outcome)>,
 }
 
 #[derive(Debug)]
-struct Held {
-    lease: Lease,
-    /// How many it was for in all.
+struct HeldLease {
+    lease: UnitLease,
+    /// How many units were granted.
     granted: u64,
     /// How many are left.
     units: u64,
     filled_at: Instant,
     ends_at: Instant,
-    /// What Redis said when it was taken.
+    /// The outcome with which it was granted.
     outcome: Outcome,
 }
 
-/// What a lease is called where it was taken.
+/// What identifies a lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lease {
+pub(crate) struct UnitLease {
     pub(crate) id: LeaseId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
-    /// Its end: that of the window or slot, where it is one.
+    /// When it ends: with its window or slot, if it has one.
     pub(crate) ends_at: Timestamp,
 }
 
-/// What Redis granted.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) lease: Lease,
-    /// How many units it added to what was left.
-    pub(crate) taken: u64,
-    /// How long it lasts from the instant of its decision.
-    pub(crate) lasts: Micros,
-    pub(crate) sent_at: Instant,
-    pub(crate) outcome: Outcome,
-    /// How many that were left of the lease before may belong to this one.
-    pub(crate) carried: u64,
-    /// Whether it is a bucket's, in which Redis itself carries over what was left.
-    pub(crate) is_bucket: bool,
+/// How the leases of a limit follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseKind {
+    /// Redis carries the units that are left of a lease over into the next one.
+    Bucket,
+    /// Units belong to a window or slot; those of one window are added up here.
+    Window,
 }
 
-/// What a pool would have to be filled with.
-#[derive(Debug)]
-pub(crate) struct Want {
-    /// Less is of no use.
+impl LeaseKind {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match limit.form() {
+            Form::Bucket(_) => Self::Bucket,
+            _ => Self::Window,
+        }
+    }
+
+    /// Whether units of `one` may be put back into `other`.
+    pub(crate) fn is_same(self, one: &UnitLease, other: &UnitLease) -> bool {
+        match self {
+            Self::Bucket => one.id == other.id,
+            Self::Window => one.ends_at == other.ends_at,
+        }
+    }
+}
+
+/// What a pool asks Redis for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnitRequest {
+    /// Fewer units are of no use.
     pub(crate) least: u64,
-    /// What would be good to have.
-    pub(crate) most: u64,
-    /// The lease that is still running, and how much of it is used and left.
-    pub(crate) before: Option<(Lease, u64, u64)>,
+    pub(crate) want: LeaseRequest,
+    /// The units left of the running lease.
+    pub(crate) left: u64,
+}
+
+/// What Redis answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseGrant {
+    pub(crate) leased: Leased,
+    /// The time of Redis when it decided.
+    pub(crate) now: Timestamp,
+    pub(crate) sent_at: Instant,
 }
 
 /// Units that go back.
 #[derive(Debug)]
 pub(crate) struct Unused {
-    pub(crate) scope: tidegate_core::Scope,
-    pub(crate) limit: Limit,
-    pub(crate) key: Box<str>,
-    pub(crate) lease: Lease,
+    pub(crate) state: OwnedState,
+    pub(crate) lease: UnitLease,
     pub(crate) units: u64,
 }
 
-impl Pool {
-    pub(crate) fn new(scope: &tidegate_core::Scope, limit: &Limit, key: &str) -> Self {
+impl UnitPool {
+    pub(crate) fn new(state: OwnedState) -> Self {
         Self {
-            scope: scope.clone(),
-            limit: limit.clone(),
-            key: key.into(),
+            state,
             lease: None,
             batch: 1,
-            demand: Demand::new(now()),
+            demand: PoolDemand::new(now()),
             used_at: now(),
             boundary: None,
             returning: None,
@@ -121,20 +139,20 @@ impl Pool {
     }
 
     /// Serves `cost`, if there is that much.
-    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, Lease)> {
+    pub(crate) fn take(&mut self, limit: &Limit, cost: u64) -> Option<(Outcome, UnitLease)> {
         let now = now();
         self.used_at = now;
         self.serve(limit, cost, |held| now < held.ends_at)
     }
 
-    /// Serves the request for which the lease `id` was just taken. Its cost was charged for it, so it does
-    /// not matter if the answer has come after the end.
+    /// Serves the request for which the lease `id` was just taken, even after its end: the cost is charged
+    /// already.
     pub(crate) fn take_granted(
         &mut self,
         limit: &Limit,
         cost: u64,
         id: LeaseId,
-    ) -> Option<(Outcome, Lease)> {
+    ) -> Option<(Outcome, UnitLease)> {
         self.serve(limit, cost, |held| held.lease.id == id)
     }
 
@@ -142,10 +160,10 @@ impl Pool {
         &mut self,
         limit: &Limit,
         cost: u64,
-        is_usable: impl FnOnce(&Held) -> bool,
-    ) -> Option<(Outcome, Lease)> {
-        // What was taken under other numbers does not speak for these.
-        if *limit != self.limit {
+        is_usable: impl FnOnce(&HeldLease) -> bool,
+    ) -> Option<(Outcome, UnitLease)> {
+        // Units taken under a limit with other numbers do not count for this one.
+        if *limit != self.state.limit {
             return None;
         }
         let held = self.lease.as_mut().filter(|held| is_usable(held))?;
@@ -164,21 +182,20 @@ impl Pool {
         Some((outcome, held.lease))
     }
 
-    /// Lets some units gather in Redis before it is asked again, so that many who wait for what drips in do
-    /// not ask for every drop: as long as `AT_LEAST` for each instance take, but never so long that any
-    /// could be lost.
+    /// Lets units gather in Redis before it is asked again, so that many waiting requests do not ask for every
+    /// single unit: as long as `AT_LEAST` for each instance take, but never so long that any could be lost.
     pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
         let units = AT_LEAST.saturating_mul(instances);
-        let (capacity, whole, longest) = match self.limit.form() {
+        let (capacity, whole, longest) = match self.state.limit.form() {
             Form::Bucket(bucket) => (bucket.burst(), bucket.to_full(), LASTS),
             Form::SlidingCounter(counter) => {
-                // What has not been taken at the window's end is lost.
+                // Units that are not taken by the window's end are lost.
                 let window = Duration::from(counter.window());
                 let left = self.left(sent_at).unwrap_or_default();
                 let longest = (left / 4).max(window / 128).min(LASTS);
-                (self.limit.capacity(), counter.window(), longest)
+                (self.state.limit.capacity(), counter.window(), longest)
             }
-            // All of a window or slot comes back at once, and denials are remembered until then.
+            // All units of a window or slot come back together, and denials are remembered until then.
             Form::FixedWindow(_)
             | Form::SlidingSlots(_)
             | Form::SlidingLog(_)
@@ -191,9 +208,9 @@ impl Pool {
         self.rests = Some((sent_at + gather.max(retry).min(longest), *outcome));
     }
 
-    /// The answer while it rests: denied until then.
+    /// The denial while Redis is not asked.
     pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
-        let (until, outcome) = self.rests.filter(|_| *limit == self.limit)?;
+        let (until, outcome) = self.rests.filter(|_| *limit == self.state.limit)?;
         let wait = until.checked_duration_since(now())?;
         let wait = Micros::from(wait);
         (!wait.is_zero()).then_some(Outcome {
@@ -205,22 +222,22 @@ impl Pool {
         })
     }
 
-    /// Goes over to another limit of the same state; what was taken under the one before goes back.
+    /// Changes to another limit of the same state. Returns the units taken under the old one.
     pub(crate) fn adopt(&mut self, limit: &Limit) -> Option<Unused> {
-        if *limit == self.limit {
+        if *limit == self.state.limit {
             return None;
         }
         let unused = self.empty();
-        self.limit = limit.clone();
+        self.state.limit = limit.clone();
         self.batch = 1;
         self.rests = None;
         unused
     }
 
-    /// Puts back what was served and is not needed. False if its lease has gone.
-    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&Lease) -> bool) -> bool {
+    /// Puts back units that were served and are not needed. False if the pool no longer has their lease.
+    pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
         let now = now();
-        let is_same = |held: &&mut Held| {
+        let is_same = |held: &&mut HeldLease| {
             let used = held.granted.saturating_sub(held.units);
             now < held.ends_at && is_of(&held.lease) && used >= cost
         };
@@ -233,129 +250,164 @@ impl Pool {
         }
     }
 
-    /// How much is left of the present window or slot; none if that is unknown.
+    /// How much is left of the current window or slot; none if that is unknown.
     fn left(&self, now: Instant) -> Option<Duration> {
-        Span::of(&self.limit)?.left(self.boundary?, now)
+        Span::of(&self.state.limit)?.left(self.boundary?, now)
     }
 
-    /// How much of what is taken now will be used before its end, if demand goes on as before. What is taken
-    /// for more goes back so late that others cannot use all of it.
+    /// How many units taken now will be used before their end at the measured demand. More would go back so late
+    /// that others could not use all of them.
     fn usable(&self, now: Instant) -> u64 {
-        let Some(span) = Span::of(&self.limit) else {
+        let Some(span) = Span::of(&self.state.limit) else {
             return u64::MAX;
         };
         let Some(left) = self.left(now) else {
             return 0;
         };
-        // Demand is no steady stream, so a little less than is expected.
+        // Demand varies, so a little less than expected.
         let until_return = self.demand.expected(left.saturating_sub(span.before_end()));
         let surely = until_return.saturating_sub(2 * until_return.isqrt());
-        // What is taken after that does not go back.
+        // Units taken after that do not go back.
         let until_end = self.demand.expected(left.min(span.before_end())) / 2;
         surely.max(until_end.saturating_sub(until_end.isqrt()))
     }
 
-    /// What is missing to serve `cost`; no more than `share`, if less is enough. All together wait for
-    /// `waiting`.
-    pub(crate) fn wants(&self, cost: u64, waiting: u64, share: u64) -> Want {
+    /// What to ask Redis for to serve `cost`: no more than `share`, if less is enough. All requests that wait
+    /// for it want `waiting` together.
+    pub(crate) fn ask(&self, cost: u64, waiting: u64, share: u64) -> UnitRequest {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
-        let least = cost.saturating_sub(left).max(1);
-        Want {
-            least,
-            most: self
-                .batch
-                .min(self.usable(now))
-                .max(waiting)
-                .min(share)
-                .max(least),
-            before: held.map(|held| {
-                let used = held.granted.saturating_sub(held.units);
-                (held.lease, used, held.units)
-            }),
+        let missing = cost.saturating_sub(left).max(1);
+        let most = self.batch.min(self.usable(now)).max(waiting);
+        let most = most.min(share).max(missing);
+        let (least, units, previous) = match LeaseKind::of(&self.state.limit) {
+            LeaseKind::Bucket => {
+                let used = |held: &HeldLease| held.granted.saturating_sub(held.units);
+                let previous = held.map(|held| (held.lease.id, used(held)));
+                (cost, most.saturating_add(left), previous)
+            }
+            LeaseKind::Window => (missing, most, None),
+        };
+        let want = LeaseRequest {
+            id: LeaseId::random(),
+            units,
+            lasts: LEASE,
+            previous,
+        };
+        UnitRequest { least, want, left }
+    }
+
+    /// Takes in the answer of Redis to `ask`. If it was asked under another limit than the pool's by now, the
+    /// units are lost until their lease ends.
+    pub(crate) fn granted(
+        &mut self,
+        limit: &Limit,
+        ask: &UnitRequest,
+        grant: &LeaseGrant,
+        instances: u64,
+    ) {
+        if *limit != self.state.limit {
+            return;
+        }
+        let leased = &grant.leased;
+        if leased.units > 0 {
+            self.learn_batch();
+            self.fill(ask, grant);
+        }
+        if leased.units < ask.want.units && leased.outcome.retry != Retry::Never {
+            self.rest(&leased.outcome, grant.sent_at, instances);
         }
     }
 
-    /// Takes in what was granted, and learns how fast it goes.
-    pub(crate) fn fill(&mut self, limit: &Limit, grant: &Grant) {
-        let now = now();
-        if *limit != self.limit {
-            // It has gone over to another limit meanwhile: what was granted is lost until it ends.
-            return;
-        }
+    /// Asks for more next time if the last lease was soon used up, and for less if it was not.
+    fn learn_batch(&mut self) {
         if let Some(held) = &self.lease {
-            let lasted = now.saturating_duration_since(held.filled_at);
+            let lasted = now().saturating_duration_since(held.filled_at);
             if lasted < LASTS {
                 self.batch = self.batch.saturating_mul(2);
             } else if lasted > LASTS * 2 {
                 self.batch = (self.batch / 2).max(1);
             }
         }
-        self.batch = self.batch.min(self.limit.capacity());
-        // What was left belongs to the new lease if Redis put it there, or if both are of one window. Some
-        // of it may have gone since the question was sent.
-        let left = match &self.lease {
-            Some(held) if grant.is_bucket || held.lease.ends_at == grant.lease.ends_at => {
-                held.units.min(grant.carried)
-            }
-            _ => 0,
+        self.batch = self.batch.min(self.state.limit.capacity());
+    }
+
+    fn fill(&mut self, ask: &UnitRequest, grant: &LeaseGrant) {
+        let Leased {
+            mut outcome,
+            units,
+            ends_at,
+        } = grant.leased;
+        let lease = UnitLease {
+            id: ask.want.id,
+            charged_at: outcome.at,
+            ends_at,
         };
-        let carried = if left > 0 || grant.is_bucket {
-            grant.carried
-        } else {
-            0
+        let kind = LeaseKind::of(&self.state.limit);
+        let (carried, taken) = match kind {
+            LeaseKind::Bucket => (ask.left.min(units), units.saturating_sub(ask.left)),
+            LeaseKind::Window => (ask.left, units),
         };
-        let lasts = Duration::from(grant.lasts);
+        if !outcome.allowed {
+            // The units left here are part of what Redis says remains.
+            outcome.remaining = outcome.remaining.saturating_sub(carried);
+        }
+        // Some of what was left may have gone since Redis was asked, or with its window.
+        let is_next =
+            |held: &&HeldLease| kind == LeaseKind::Bucket || held.lease.ends_at == ends_at;
+        let held = self.lease.as_ref().filter(is_next);
+        let left = held.map_or(0, |held| held.units.min(carried));
+        let is_carried = left > 0 || kind == LeaseKind::Bucket;
+        let granted = taken.saturating_add(if is_carried { carried } else { 0 });
+        let lasts = Duration::from(ends_at.since(grant.now));
         self.boundary = Some(grant.sent_at + lasts);
-        self.lease = Some(Held {
-            lease: grant.lease,
-            granted: carried.saturating_add(grant.taken),
-            units: left.saturating_add(grant.taken),
-            filled_at: now,
+        self.lease = Some(HeldLease {
+            lease,
+            granted,
+            units: left.saturating_add(taken),
+            filled_at: now(),
             ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),
-            outcome: grant.outcome,
+            outcome,
         });
     }
 
-    /// Takes out what is left, to give it back.
+    /// Takes out the remaining units, to give them back.
     pub(crate) fn empty(&mut self) -> Option<Unused> {
         let held = self.lease.take()?;
         let is_worth = held.units > 0 && now() < held.ends_at;
         is_worth.then(|| Unused {
-            scope: self.scope.clone(),
-            limit: self.limit.clone(),
-            key: self.key.clone(),
+            state: self.state.clone(),
             lease: held.lease,
             units: held.units,
         })
     }
 
-    /// Forgets what was taken, and that there was too little.
+    /// Drops its units, and the memory of a shortage.
     pub(crate) fn forget(&mut self) {
         self.lease = None;
         self.rests = None;
     }
 
-    /// When the units should go back that are left of a lease by then. Said once for each end.
+    /// When the units left of a lease should go back. Returned once for each end.
     pub(crate) fn arrange_return(&mut self) -> Option<Instant> {
-        let (held, span) = (self.lease.as_ref()?, Span::of(&self.limit)?);
+        let (held, span) = (self.lease.as_ref()?, Span::of(&self.state.limit)?);
         let is_arranged = self.returning.replace(held.lease.ends_at) == Some(held.lease.ends_at);
         let at = held.ends_at.checked_sub(span.before_end())?;
         (!is_arranged).then_some(at)
     }
 
-    /// Whether its units should go back: nobody takes them, or their end is near.
+    /// Whether its units should go back: they are not used, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();
-        let before_end = Span::of(&self.limit).map_or(Duration::ZERO, Span::before_end);
+        let before_end = Span::of(&self.state.limit).map_or(Duration::ZERO, Span::before_end);
         self.lease.as_ref().is_some_and(|held| {
             let ends_soon = now + before_end >= held.ends_at && now < held.ends_at;
             held.units > 0 && (now >= self.used_at + IDLE || ends_soon)
         })
     }
 
-    /// Whether nothing is in it and nobody has asked for a while.
+    /// Whether it is empty and was not used for a while.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.units() == 0 && self.used_at.elapsed() > FORGOTTEN
     }
@@ -365,5 +417,108 @@ impl Pool {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         held.map_or(0, |held| held.units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
+    use crate::plan::Plan;
+    use tidegate_core::{Algorithm, Charge, Rate, Request, Scope};
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_000);
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new(Rate::per_minute(100), algorithm).unwrap()
+    }
+
+    /// A pool that was granted ten units, of which four are used.
+    fn pool(limit: &Limit) -> UnitPool {
+        let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
+        let scope = Scope::new("pool").leased();
+        let charges = [Charge {
+            scope: &scope,
+            limit,
+            key: "key",
+            cost: 1,
+        }];
+        let plan = Plan::new(&keys, &Request::new(&charges));
+        let mut pool = UnitPool::new(OwnedState::of(&plan.charges[0]));
+        let ask = pool.ask(1, 10, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (1, 10, 0));
+        assert_eq!(ask.want.previous, None);
+        pool.granted(limit, &ask, &grant(10, Micros::MINUTE), 1);
+        assert!(pool.take(limit, 4).is_some());
+        pool
+    }
+
+    fn grant(units: u64, lasts: Micros) -> LeaseGrant {
+        let outcome = Outcome {
+            allowed: true,
+            limit: 100,
+            remaining: 50,
+            retry: Retry::Now,
+            reset_at: NOW + lasts,
+            delay: Micros::ZERO,
+            at: NOW,
+        };
+        let leased = Leased {
+            outcome,
+            units,
+            ends_at: NOW + lasts,
+        };
+        LeaseGrant {
+            leased,
+            now: NOW,
+            sent_at: now(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn redis_carries_the_rest_of_a_bucket_over_into_the_next_lease() {
+        let limit = limit(Algorithm::TOKEN_BUCKET);
+        let mut pool = pool(&limit);
+        let first = pool.lease.as_ref().unwrap().lease.id;
+        let ask = pool.ask(8, 8, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (8, 14, 6));
+        assert_eq!(ask.want.previous, Some((first, 4)));
+        assert!(pool.take(&limit, 2).is_some(), "while Redis is asked");
+        pool.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
+        assert_eq!(pool.units(), 12, "without what was used meanwhile");
+        assert!(pool.take_granted(&limit, 12, ask.want.id).is_some());
+        let used = pool.ask(1, 1, 50).want.previous;
+        assert_eq!(used, Some((ask.want.id, 14)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn units_of_one_window_are_added_up_and_end_with_it() {
+        let limit = limit(Algorithm::FIXED_WINDOW);
+        let mut same = pool(&limit);
+        let ask = same.ask(8, 8, 50);
+        assert_eq!((ask.least, ask.want.units, ask.left), (2, 8, 6));
+        assert_eq!(ask.want.previous, None);
+        same.granted(&limit, &ask, &grant(8, Micros::MINUTE), 1);
+        assert_eq!(same.units(), 14);
+        let mut next = pool(&limit);
+        let ask = next.ask(8, 8, 50);
+        next.granted(&limit, &ask, &grant(8, Micros::HOUR), 1);
+        assert_eq!(next.units(), 8, "the rest is of the window before");
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(next.units(), 0);
+        assert_eq!(next.take(&limit, 1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_under_another_limit_is_not_kept() {
+        let limit = limit(Algorithm::TOKEN_BUCKET);
+        let mut pool = pool(&limit);
+        let ask = pool.ask(8, 8, 50);
+        let more: Limit = "200/minute".parse().unwrap();
+        let unused = pool.adopt(&more).unwrap();
+        assert_eq!(unused.units, 6);
+        pool.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
+        assert_eq!(pool.units(), 0);
+        assert_eq!(pool.resting(&more), None);
     }
 }

@@ -6,14 +6,13 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{Anchor, Limit, Micros, Window};
 use tokio::time::Instant;
 
-/// Shorter ones are not leased: too little of them is left when a lease has come and gone. Nor are buckets
-/// that fill faster: they would be full while a server waits for more to gather.
+/// Shorter windows are not leased: too little of them is left when a lease has come and gone. Nor are
+/// buckets that fill faster: they would be full while an instance waits for units to gather.
 const SHORTEST: Micros = Micros::from_millis(100);
-/// A bucket with less for each instance is not leased: what one has used counts as out on lease until it says
-/// so, and the others would wait for that.
+/// A bucket with less burst for each instance is not leased: used units count as leased until the instance
+/// reports them, and the others would wait for that.
 const BURST_EACH: u64 = 8;
-/// What is not used goes back for the last quarter of a span, within these bounds, so that it arrives in
-/// time.
+/// Unused units go back for the last quarter of a span, within these bounds, so that they arrive in time.
 const BEFORE_END: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(100)];
 
 /// A window or slot.
@@ -35,7 +34,7 @@ pub(crate) fn is_leasable(limit: &Limit, instances: u64) -> bool {
 }
 
 impl Span {
-    /// None if the leases of this limit end by themselves, or so late that it does not matter.
+    /// None if the leases of this limit do not end with a window, or so late that it does not matter.
     pub(super) fn of(limit: &Limit) -> Option<Self> {
         let (length, is_aligned) = match limit.form() {
             Form::SlidingSlots(slots) => (slots.slot(), true),
@@ -52,14 +51,14 @@ impl Span {
         })
     }
 
-    /// How long before the end the units go back that were not used.
+    /// How long before the end unused units go back.
     pub(super) fn before_end(self) -> Duration {
         let [least, most] = BEFORE_END;
         (self.length / 4).clamp(least, most)
     }
 
-    /// How much is left of the span that holds `now`, if one ends or has ended at `boundary`. None if that
-    /// does not follow.
+    /// How much is left of the span at `now`, if one ends or has ended at `boundary`. None if that cannot be
+    /// derived.
     pub(super) fn left(self, boundary: Instant, now: Instant) -> Option<Duration> {
         if now < boundary {
             return Some(boundary - now);

@@ -1,4 +1,4 @@
-//! What goes together: the jobs at the head of the queue, put into calls.
+//! Batches: the jobs at the head of the queue, combined into calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use redis::Cmd;
 use tokio::time::Instant;
 
 use super::BATCH;
-use crate::call::{CallError, Job, Work};
-use crate::wire::Step;
+use crate::call::{CallBody, CallError, Job};
+use crate::wire::LuaStep;
 
 /// Jobs that share one call.
-pub(super) struct Batch {
-    pub(super) question: Question,
+pub(super) struct CallBatch {
+    pub(super) body: BatchBody,
     pub(super) jobs: Vec<Job>,
 }
 
 /// What is sent.
-pub(super) enum Question {
+pub(super) enum BatchBody {
     /// Steps, one for each job.
     Steps {
-        steps: Vec<Arc<Step>>,
+        steps: Vec<Arc<LuaStep>>,
         is_asking: bool,
     },
     /// A command, for a single job.
     Command { command: Arc<Cmd>, is_asking: bool },
 }
 
-/// A question that only shows whether the connection is alive.
-pub(super) fn ping() -> Batch {
-    Batch {
-        question: Question::Command {
+/// A call that only shows whether the connection is alive.
+pub(super) fn ping() -> CallBatch {
+    CallBatch {
+        body: BatchBody::Command {
             command: Arc::new(redis::cmd("PING")),
             is_asking: false,
         },
@@ -38,19 +38,19 @@ pub(super) fn ping() -> Batch {
     }
 }
 
-/// Why a question was not sent.
+/// Why a job was not sent.
 pub(super) fn too_late() -> CallError {
     CallError::Down("it could not be answered in time".to_owned())
 }
 
 /// Takes jobs from the head of the queue: as many as fit into one call, or in a cluster into one call for
-/// each slot. Jobs that could not be answered before their deadline are told so instead.
+/// each slot. Jobs that could not be answered before their deadline fail instead.
 pub(super) fn take(
     queue: &mut VecDeque<Job>,
     is_cluster: bool,
     earliest_answer: Instant,
-) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
+) -> Vec<CallBatch> {
+    let mut batches: Vec<CallBatch> = Vec::new();
     let mut slots: Vec<Option<u16>> = Vec::new();
     let mut taken = 0;
     while taken < BATCH
@@ -60,42 +60,42 @@ pub(super) fn take(
             job.answer(Err(too_late()));
             continue;
         }
-        // A charge that nobody waits for is not made; what is owed is paid all the same.
-        let is_owed = matches!(&job.work, Work::Step(step) if step.is_owed());
+        // A charge whose caller has gone is not made; steps that are owed are.
+        let is_owed = matches!(&job.work, CallBody::Step(step) if step.is_owed());
         if !job.is_open() && !is_owed {
             continue;
         }
         taken += 1;
         let is_asking = job.is_asking;
         let step = match &job.work {
-            Work::Step(step) => Arc::clone(step),
-            Work::Command(command) => {
+            CallBody::Step(step) => Arc::clone(step),
+            CallBody::Command(command) => {
                 let command = Arc::clone(command);
-                batches.push(Batch {
-                    question: Question::Command { command, is_asking },
+                batches.push(CallBatch {
+                    body: BatchBody::Command { command, is_asking },
                     jobs: vec![job],
                 });
                 slots.push(None);
                 continue;
             }
         };
-        let slot = if is_cluster { step.slot() } else { Some(0) };
-        let fits = |batch: &Batch| match &batch.question {
-            Question::Steps { is_asking: is, .. } => *is == is_asking,
-            Question::Command { .. } => false,
+        let slot = Some(if is_cluster { step.slot() } else { 0 });
+        let fits = |batch: &CallBatch| match &batch.body {
+            BatchBody::Steps { is_asking: is, .. } => *is == is_asking,
+            BatchBody::Command { .. } => false,
         };
-        let place = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
-        if let Some(Batch {
-            question: Question::Steps { steps, .. },
+        let index = (0..batches.len()).find(|at| slots[*at] == slot && fits(&batches[*at]));
+        if let Some(CallBatch {
+            body: BatchBody::Steps { steps, .. },
             jobs,
-        }) = place.map(|place| &mut batches[place])
+        }) = index.map(|index| &mut batches[index])
         {
             steps.push(step);
             jobs.push(job);
         } else {
             let steps = vec![step];
-            batches.push(Batch {
-                question: Question::Steps { steps, is_asking },
+            batches.push(CallBatch {
+                body: BatchBody::Steps { steps, is_asking },
                 jobs: vec![job],
             });
             slots.push(slot);

@@ -1,4 +1,4 @@
-//! The life of a link: connect, prove that the script runs, send until something is wrong, begin again.
+//! The life of a link: connect, check that the script runs, serve until something is wrong, start over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
 use super::serve::serve;
-use super::{Shared, Target};
+use super::{LinkShared, LinkTarget};
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::dial::{Connected, Role, explain, within};
+use crate::dial::{Role, WatchedConnection, explain, within};
 use crate::monotonic::now;
 use crate::wire;
 
 /// The oldest Redis whose commands the script can use.
 const OLDEST: u32 = 7;
 
-/// Fails what waits when the link's task ends, however it ends.
-struct Ending<'s>(&'s Shared);
+/// Fails waiting jobs when the link's task ends, however it ends.
+struct Ending<'s>(&'s LinkShared);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.fall("the link was closed".to_owned());
+        self.0.mark_down("the link was closed".to_owned());
     }
 }
 
-/// Connects and serves for ever.
-pub(super) async fn live(shared: Arc<Shared>) {
+/// Connects and serves forever.
+pub(super) async fn live(shared: Arc<LinkShared>) {
     let _ending = Ending(&shared);
     let mut backoff = Backoff::new();
     loop {
         match connect(&shared).await {
             Ok(connected) => {
-                shared.rise();
-                let risen = now();
+                shared.mark_up();
+                let up_since = now();
                 let problem = serve(&shared, connected).await;
-                shared.fall(problem.clone());
+                shared.mark_down(problem.clone());
                 shared.settings.stats.add(&shared.settings.stats.falls);
-                tracing::warn!(server = %name(&shared), problem, "Redis does not answer; going on without it");
-                // What worked for a while is tried again at once.
-                if risen.elapsed() > Duration::from_secs(1) {
+                tracing::warn!(server = %name(&shared), problem, "Redis does not answer; deciding without it");
+                // A connection that worked for a while is replaced without delay.
+                if up_since.elapsed() > Duration::from_secs(1) {
                     backoff = Backoff::new();
                 }
             }
@@ -49,7 +49,7 @@ pub(super) async fn live(shared: Arc<Shared>) {
                 if is_new {
                     tracing::warn!(server = %name(&shared), problem, "Redis cannot be used");
                 }
-                shared.fall(problem);
+                shared.mark_down(problem);
             }
         }
         tokio::select! {
@@ -59,56 +59,59 @@ pub(super) async fn live(shared: Arc<Shared>) {
     }
 }
 
-fn name(shared: &Shared) -> String {
-    match &shared.settings.target {
-        Target::Node(node) => node.to_string(),
-        Target::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
+fn name(shared: &LinkShared) -> String {
+    match &shared.target {
+        LinkTarget::Node(node) => node.to_string(),
+        LinkTarget::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
     }
 }
 
 /// A connection to a master on which the script has run.
-async fn connect(shared: &Shared) -> Result<Connected, String> {
+async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
     let settings = &shared.settings;
-    let node = match &settings.target {
-        Target::Node(node) => node.clone(),
-        Target::MasterOf(sentinels) => sentinels.master().await?,
+    let node = match &shared.target {
+        LinkTarget::Node(node) => node.clone(),
+        LinkTarget::MasterOf(sentinels) => sentinels.master().await?,
     };
-    let told = |error: RedisError| format!("{node}: {}", explain(&error, Role::Server));
-    let connected = settings.dialer.dial_watched(&node).await.map_err(told)?;
+    let explained = |error: RedisError| format!("{node}: {}", explain(&error, Role::Server));
+    let connected = settings
+        .dialer
+        .dial_watched(&node)
+        .await
+        .map_err(explained)?;
     let mut connection = connected.connection.clone();
     let timeout = settings.dialer.timeout();
     if !settings.is_cluster {
         let role = redis::cmd("ROLE");
         let role: Result<Value, RedisError> =
             within(timeout, role.query_async(&mut connection)).await;
-        // A user that may not ask for the role finds out by the first write.
+        // Without permission for `ROLE`, a replica is noticed by the first write.
         if let Ok(role) = role
             && !is_master(&role)
         {
-            return Err(format!("{node} is a replica, and its master is wanted"));
+            return Err(format!("{node} is a replica; a master is needed"));
         }
     }
-    // What is measured here is what decisions will meet: the same script within the same deadline.
+    // Checks what decisions need: the same script within the same deadline.
     let probe: Result<Value, RedisError> =
         within(timeout, wire::eval(&[]).query_async(&mut connection)).await;
-    probe.map_err(told)?;
+    probe.map_err(explained)?;
     let patience = settings.deadline.min(timeout);
     let step = &settings.probe;
     let probe = wire::evalsha(&[step]);
     let probe: Result<Value, RedisError> =
         within(patience, probe.query_async(&mut connection)).await;
     match probe {
-        Ok(value) => match wire::decode(&[step], value) {
-            Ok((_, answers)) => {
-                if let Some(Err(error)) = answers.first() {
-                    return Err(format!("{node}: {error}"));
-                }
+        Ok(value) => {
+            let decoded = wire::decode(&[step], value);
+            let (_, outcomes) = decoded.map_err(|error| format!("{node}: {error}"))?;
+            if let Some(Err(error)) = outcomes.first() {
+                return Err(format!("{node}: {error}"));
             }
-            Err(error) => return Err(format!("{node}: {error}")),
-        },
-        // It answers for other slots, and that is answer enough.
+        }
+        // It has other slots, and it answers.
         Err(error) if settings.is_cluster && is_redirect(&error) => {}
-        Err(error) => return Err(told(error)),
+        Err(error) => return Err(explained(error)),
     }
     look_at(&mut connection, timeout)
         .await
@@ -119,15 +122,15 @@ async fn connect(shared: &Shared) -> Result<Connected, String> {
     Ok(connected)
 }
 
-/// Refuses servers that are too old, and warns of those that evict keys: they would give whole limits
-/// back to those who have used them up.
+/// Refuses servers that are too old, and warns of those that evict keys: an evicted counter resets its
+/// limit.
 async fn look_at(connection: &mut MultiplexedConnection, timeout: Duration) -> Result<(), String> {
-    let told: Result<String, RedisError> =
+    let info: Result<String, RedisError> =
         within(timeout, redis::cmd("INFO").query_async(connection)).await;
-    // A user that may not ask finds out otherwise.
-    let told = told.unwrap_or_default();
+    // Without permission for `INFO`, the server is used unchecked.
+    let info = info.unwrap_or_default();
     let field = |name: &str| {
-        told.lines()
+        info.lines()
             .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
     };
     let version = field("redis_version").unwrap_or_default();
@@ -139,7 +142,7 @@ async fn look_at(connection: &mut MultiplexedConnection, timeout: Duration) -> R
         && u32::cmp(&major, &OLDEST).is_lt()
     {
         return Err(format!(
-            "this is Redis {version}, and version {OLDEST} or later is needed"
+            "this is Redis {version}; version {OLDEST} or later is needed"
         ));
     }
     if let Some(policy) = field("maxmemory_policy")
@@ -147,7 +150,7 @@ async fn look_at(connection: &mut MultiplexedConnection, timeout: Duration) -> R
     {
         tracing::warn!(
             policy,
-            "this Redis evicts keys when it is full, and a counter that is evicted is a limit that is whole again; set `maxmemory-policy noeviction`"
+            "this Redis evicts keys when it is full, and an evicted counter resets its limit; set `maxmemory-policy noeviction`"
         );
     }
     Ok(())

@@ -1,15 +1,16 @@
 //! A link to one server: one connection, a queue, and a breaker between them.
 //!
-//! Callers put a job into the queue and wait for its answer. A task of the link's own connects, sends what
-//! has gathered (`flight.rs`), fails the jobs whose deadline has passed (`serve.rs`), and while the server
-//! does not answer fails every job immediately (`life.rs`).
+//! Callers put a job into the queue and wait for its reply. The link's task connects (`life.rs`), sends
+//! queued jobs in batches and fails those whose deadline has passed (`serve.rs`, `batch.rs`, `sent.rs`).
+//! While the server does not answer (`health.rs`), every job fails immediately.
 //!
-//! The task alone says what is late, because it knows what has arrived and was not read yet, and for how
+//! Only the task decides what is late, because it knows what has arrived and was not read yet, and for how
 //! long it did not run itself: a stall of this process is not a failure of the server.
 
 mod batch;
-mod flight;
+mod health;
 mod life;
+mod sent;
 mod serve;
 
 use std::collections::VecDeque;
@@ -22,66 +23,70 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use batch::Batch;
+use batch::CallBatch;
 
-use crate::call::{CallError, Job, Reply, Work};
+use crate::call::{CallBody, CallError, CallReply, Job};
 use crate::dial::Dialer;
 use crate::monotonic::now;
 use crate::sentinel::Sentinels;
 use crate::stats::Stats;
-use crate::url::Node;
-use crate::wire::Step;
+use crate::url::RedisNode;
+use crate::wire::LuaStep;
 
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;
 
-/// What is said of a server before the first attempt has ended.
+/// The problem of a server before the first attempt has ended.
 pub(crate) const NOT_YET: &str = "it has not been reached yet";
 
-/// How long after the last question a link counts as used.
+/// How long a server may be silent while it is asked.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// How long after the last call a link counts as used.
 const IN_USE: Duration = Duration::from_secs(5);
 
 /// A link to one server. Ends its task when it is dropped.
 pub(crate) struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     task: JoinHandle<()>,
 }
 
 /// What a link is made from.
+#[derive(Clone)]
 pub(crate) struct LinkSettings {
-    pub(crate) target: Target,
     pub(crate) dialer: Dialer,
     pub(crate) deadline: Duration,
     /// Whether steps may share a call only if they share a slot.
     pub(crate) is_cluster: bool,
     pub(crate) stats: Arc<Stats>,
     /// A step that writes, to see whether the server does what decisions ask of it.
-    pub(crate) probe: Step,
+    pub(crate) probe: LuaStep,
 }
 
-/// Whom a link connects to.
+/// What a link connects to.
 #[derive(Clone)]
-pub(crate) enum Target {
+pub(crate) enum LinkTarget {
     /// This server.
-    Node(Node),
-    /// Whom the sentinels say is the master.
+    Node(RedisNode),
+    /// The master that the sentinels name.
     MasterOf(Arc<Sentinels>),
 }
 
-struct Shared {
+struct LinkShared {
+    target: LinkTarget,
     settings: LinkSettings,
     queue: Mutex<Queue>,
-    /// Somebody has put a job into the queue.
+    /// A job was put into the queue.
     wake: Notify,
-    /// Somebody knows that the connection should be made anew.
+    /// The connection is to be replaced.
     renew: Notify,
     is_up: AtomicBool,
     /// Why it is not.
     problem: Mutex<String>,
     /// How many jobs may wait, so that the last of them can still be answered in time.
     room: AtomicU64,
-    /// Whom it is connected to.
-    connected_to: Mutex<Option<Node>>,
+    /// The server that it is connected to.
+    connected_to: Mutex<Option<RedisNode>>,
     asked_at: Mutex<Instant>,
 }
 
@@ -101,15 +106,14 @@ impl Queue {
     }
 
     /// Takes jobs from its head; see [`batch::take`].
-    fn take(&mut self, is_cluster: bool, earliest_answer: Instant) -> Vec<Batch> {
+    fn take(&mut self, is_cluster: bool, earliest_answer: Instant) -> Vec<CallBatch> {
         let batches = batch::take(&mut self.jobs, is_cluster, earliest_answer);
         self.find_due();
         batches
     }
 
     /// Fails the jobs whose deadline has passed: they were never sent.
-    fn expire(&mut self) {
-        let now = now();
+    fn expire(&mut self, now: Instant) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -135,46 +139,29 @@ impl Queue {
 
 impl Link {
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: LinkSettings) -> Self {
-        let shared = Arc::new(Shared {
-            settings,
-            queue: Mutex::default(),
-            wake: Notify::new(),
-            renew: Notify::new(),
-            is_up: AtomicBool::new(false),
-            problem: Mutex::new(NOT_YET.to_owned()),
-            room: AtomicU64::new(BATCH as u64 * 16),
-            connected_to: Mutex::new(None),
-            asked_at: Mutex::new(now()),
-        });
+    pub(crate) fn open(target: LinkTarget, settings: LinkSettings) -> Self {
+        let shared = Arc::new(LinkShared::new(target, settings));
         let task = tokio::spawn(life::live(Arc::clone(&shared)));
         Self { shared, task }
     }
 
-    /// Asks, and waits for the answer; the link's task fails it when the deadline has passed.
+    /// Sends a call and waits for the reply. The link's task fails it when the deadline has passed.
     pub(crate) async fn call(
         &self,
-        work: Work,
+        work: CallBody,
         is_asking: bool,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
-        // A request that asks more than once and comes here late was stalled in between.
-        let now = now();
-        let deadline = if deadline <= now {
-            now + self.shared.settings.deadline
-        } else {
-            deadline
-        };
+    ) -> Result<CallReply, CallError> {
         let (job, answer) = Job::new(work, is_asking, deadline);
         self.shared.push(job)?;
         match answer.await {
             Ok(answer) => answer,
-            // The link's task has ended with the job in its hands.
+            // The link's task ended before it answered the job.
             Err(_) => Err(CallError::Lost("the link was closed".to_owned())),
         }
     }
 
-    /// Whether jobs are sent at all just now.
+    /// Whether jobs are sent at present.
     pub(crate) fn is_up(&self) -> bool {
         self.shared.is_up.load(Ordering::Acquire)
     }
@@ -184,17 +171,17 @@ impl Link {
         self.shared.problem.lock().clone()
     }
 
-    /// Makes the connection anew, because it is known to lead to the wrong server.
+    /// Replaces the connection, because it leads to the wrong server.
     pub(crate) fn renew(&self) {
         self.shared.renew.notify_one();
     }
 
-    /// Whom it is connected to.
-    pub(crate) fn connected_to(&self) -> Option<Node> {
+    /// The server that it is connected to.
+    pub(crate) fn connected_to(&self) -> Option<RedisNode> {
         self.shared.connected_to.lock().clone()
     }
 
-    /// Whether somebody has asked something of late.
+    /// Whether it was called recently.
     pub(crate) fn is_in_use(&self) -> bool {
         self.shared.asked_at.lock().elapsed() < IN_USE
     }
@@ -213,8 +200,23 @@ impl Drop for Link {
     }
 }
 
-impl Shared {
-    fn push(&self, job: Job) -> Result<(), CallError> {
+impl LinkShared {
+    fn new(target: LinkTarget, settings: LinkSettings) -> Self {
+        Self {
+            target,
+            settings,
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            renew: Notify::new(),
+            is_up: AtomicBool::new(false),
+            problem: Mutex::new(NOT_YET.to_owned()),
+            room: AtomicU64::new(BATCH as u64 * 16),
+            connected_to: Mutex::new(None),
+            asked_at: Mutex::new(now()),
+        }
+    }
+
+    fn push(&self, mut job: Job) -> Result<(), CallError> {
         let mut queue = self.queue.lock();
         // Under the lock, so that no job is left in the queue of a link that has gone down.
         if !self.is_up.load(Ordering::Acquire) {
@@ -224,24 +226,30 @@ impl Shared {
         if queue.jobs.len() as u64 >= self.room.load(Ordering::Relaxed) {
             self.settings.stats.add(&self.settings.stats.shed);
             return Err(CallError::Down(
-                "more is waiting than can be answered in time".to_owned(),
+                "more calls wait than can be answered in time".to_owned(),
             ));
         }
+        // Read under the lock, so that a stall before it cannot make the job late.
+        job.asked_at = now();
+        // A request that makes a further call after its deadline was stalled in between.
+        if job.deadline <= job.asked_at {
+            job.deadline = job.asked_at + self.settings.deadline;
+        }
+        *self.asked_at.lock() = job.asked_at;
         queue.push(job);
         drop(queue);
-        *self.asked_at.lock() = now();
         self.wake.notify_one();
         Ok(())
     }
 
     /// From now on jobs are sent.
-    fn rise(&self) {
+    fn mark_up(&self) {
         let _queue = self.queue.lock();
         self.is_up.store(true, Ordering::Release);
     }
 
-    /// From now on jobs fail at once, and those that wait with them.
-    fn fall(&self, problem: String) {
+    /// From now on jobs fail immediately, also those that wait.
+    fn mark_down(&self, problem: String) {
         *self.problem.lock() = problem;
         self.is_up.store(false, Ordering::Release);
         *self.connected_to.lock() = None;
@@ -259,3 +267,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,7 @@ function mirror.charge(key, limit, cost, now, id)
   if next then
     key.state = next
   elseif outcome[ALLOWED] == 0 then
-    key.algorithm.mend(limit, key.state, now)
+    key.algorithm.rebase(limit, key.state, now)
   elseif cost > 0 and key.algorithm.release then
     key.algorithm.charge(limit, key.state, id, cost, now)
   elseif cost > 0 then

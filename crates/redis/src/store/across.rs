@@ -4,196 +4,173 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Outcome, Outcomes, Request, Retry, StoreError, Timestamp};
+use tidegate_core::{Limit, Outcomes, StoreError, Timestamp};
 use tokio::time::Instant;
 
-use super::exact::{Group, charges_of, in_order, outcomes, part_of};
-use super::{Inner, Placed};
-use crate::wire::Step;
+use super::StoreInner;
+use super::exact::{OutcomesByIndex, outcomes};
+use crate::plan::{Group, Plan};
+use crate::wire::{LuaStep, admitted};
 
-/// What was charged in some slots and is to be given back, unless the request goes on. Done even if whoever
-/// asked has gone.
-struct Charged<'s> {
-    inner: &'s Arc<Inner>,
-    parts: Vec<Step>,
+/// What was charged in some slots, as the steps that give it back. Given back when it is dropped, also if
+/// the request is cancelled.
+struct SlotCharges<'s> {
+    inner: &'s Arc<StoreInner>,
+    give_back: Vec<LuaStep>,
 }
 
-impl Drop for Charged<'_> {
+impl Drop for SlotCharges<'_> {
     fn drop(&mut self) {
-        if self.parts.is_empty() {
+        if self.give_back.is_empty() {
             return;
         }
-        let (inner, parts) = (Arc::clone(self.inner), std::mem::take(&mut self.parts));
+        let (inner, steps) = (Arc::clone(self.inner), std::mem::take(&mut self.give_back));
         self.inner.runtime.spawn(async move {
-            inner.take_back(parts).await;
+            inner.take_back(steps).await;
         });
     }
 }
 
-impl Inner {
+impl StoreInner {
     /// Charges one group after the other, the scarcest first.
     pub(super) async fn charge_across(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
+        plan: &Plan<'_>,
         mut groups: SmallVec<[Group; 2]>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        self.note_across(placed);
+        self.note_across(plan);
         groups.sort_by_key(|group| {
-            let remaining = group
-                .iter()
-                .map(|at| self.hints.remaining(placed[*at].name));
+            let names = group.iter().map(|index| plan.charges[*index].state.name);
+            let remaining = names.map(|name| self.hints.remaining(name));
             remaining.map(|left| left.unwrap_or(u64::MAX)).min()
         });
         // A replay is alone with its states: asked first, a request that is denied leaves no trace.
-        if request.at.is_some() {
-            let asked = self.peek(request, placed, deadline).await?;
+        if plan.at.is_some() {
+            let asked = self.peek(plan, deadline).await?;
             if asked.iter().any(|outcome| !outcome.allowed) {
-                return self.mend_denied(request, &groups, asked, deadline).await;
+                return self.rebase_denied(plan, &groups, asked, deadline).await;
             }
         }
-        self.register_across(request, placed, deadline).await?;
-        let mut taken = Charged {
+        self.register_far(plan, deadline).await?;
+        let mut charged = SlotCharges {
             inner: self,
-            parts: Vec::new(),
+            give_back: Vec::new(),
         };
-        let mut answers: Vec<Outcomes> = Vec::with_capacity(groups.len());
-        for (at, group) in groups.iter().enumerate() {
-            let charges = charges_of(request, group);
-            let part = part_of(request, &charges);
-            let make = || Step::charge(&self.keys, &part).registered_elsewhere();
-            let reply = self.decide(&charges, deadline, make).await?;
+        let mut answers = OutcomesByIndex::new(plan.charges.len());
+        for (position, group) in groups.iter().enumerate() {
+            let part = plan.part(group);
+            let step = LuaStep::charge(&self.keys, &part).registered_elsewhere();
+            let reply = self.decide(&part, step, deadline).await?;
             let sent_at = reply.sent_at;
             let answer = outcomes(reply)?;
-            let of_group: SmallVec<[Placed<'_>; 4]> =
-                group.iter().map(|at| placed[*at].again()).collect();
-            if request.at.is_none() {
-                self.heard(&of_group, &answer, sent_at);
+            if plan.at.is_none() {
+                self.heard(&part, &answer, sent_at);
             }
-            let is_allowed = answer.iter().all(|outcome| outcome.allowed);
-            if is_allowed {
-                taken
-                    .parts
-                    .extend(Step::give_back(&self.keys, &part, &answer));
-                answers.push(answer);
-                continue;
+            answers.fill(group, &answer);
+            if answer.iter().any(|outcome| !outcome.allowed) {
+                let steps = std::mem::take(&mut charged.give_back);
+                self.undo_across(plan, &groups[..position], steps, deadline)
+                    .await;
+                groups.remove(position);
+                self.peek_others(plan, &groups, &mut answers, deadline)
+                    .await?;
+                return Ok(answers.into_outcomes());
             }
-            answers.push(answer);
-            return self
-                .denied_across(request, placed, &groups, (at, answers, taken), deadline)
-                .await;
+            let given_back = LuaStep::give_back(&self.keys, &part, &answer);
+            charged.give_back.extend(given_back);
         }
-        taken.parts.clear();
-        Ok(in_order(request.charges.len(), &groups, &answers))
+        charged.give_back.clear();
+        Ok(answers.into_outcomes())
     }
 
-    /// The answer to a request that the group at `denied` denied: what was charged before is given back, and
-    /// what was not charged yet is asked.
-    async fn denied_across(
+    /// Gives back what the first groups of a denied plan were charged, by these steps.
+    async fn undo_across(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
-        groups: &[Group],
-        (denied, mut answers, mut taken): (usize, Vec<Outcomes>, Charged<'_>),
+        plan: &Plan<'_>,
+        charged: &[Group],
+        steps: Vec<LuaStep>,
         deadline: Instant,
-    ) -> Result<Outcomes, StoreError> {
-        let parts = std::mem::take(&mut taken.parts);
+    ) {
         self.stats
-            .add_many(&self.stats.given_back, parts.len() as u64);
-        // In a task of its own, so that it is done whoever goes away meanwhile.
+            .add_many(&self.stats.given_back, steps.len() as u64);
+        // In a task of its own, so that it is finished if the request is cancelled.
         let inner = Arc::clone(self);
         let giving_back = self
             .runtime
-            .spawn(async move { inner.take_back(parts).await });
+            .spawn(async move { inner.take_back(steps).await });
         let _ = self.router.until(deadline, giving_back).await;
-        for at in groups[..denied].iter().flatten() {
-            self.hints.forget(placed[*at].name);
+        for index in charged.iter().flatten() {
+            self.hints.forget(plan.charges[*index].state.name);
         }
-        if let Some(lease) = request.lease {
+        if let Some(lease) = plan.lease {
             let inner = Arc::clone(self);
             self.runtime
                 .spawn(async move { inner.unregister(lease).await });
         }
-        for group in groups[..denied].iter().chain(&groups[denied + 1..]) {
-            let charges = charges_of(request, group);
-            let part = part_of(request, &charges);
-            let asked = self
-                .router
-                .step(Step::peek(&self.keys, &part), deadline)
-                .await;
-            let asked = match asked {
-                Ok(reply) => outcomes(reply)?,
-                // It is denied all the same; of the others nothing is known.
-                Err(_) => charges.iter().map(unknown).collect(),
+    }
+
+    /// Asks the groups of a denied plan that did not deny it.
+    async fn peek_others(
+        &self,
+        plan: &Plan<'_>,
+        groups: &[Group],
+        answers: &mut OutcomesByIndex,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        for group in groups {
+            let part = plan.part(group);
+            let asked = if let Ok(reply) = self.router.step(LuaStep::peek(&part), deadline).await {
+                outcomes(reply)?
+            } else {
+                // The request is denied all the same; nothing is known of these.
+                let limits = part.charges.iter().map(|planned| planned.charge.limit);
+                let unknown = |whole| admitted(whole, whole, Timestamp::EPOCH);
+                limits.map(Limit::capacity).map(unknown).collect()
             };
-            match groups.iter().position(|other| other == group) {
-                Some(at) if at < denied => answers[at] = asked,
-                _ => answers.push(asked),
-            }
+            answers.fill(group, &asked);
         }
-        // The answers stand in the order of the groups now.
-        Ok(in_order(request.charges.len(), groups, &answers))
+        Ok(())
     }
 
     /// What a denied charge writes: states from a clock that was set back are moved to the present.
-    async fn mend_denied(
+    async fn rebase_denied(
         &self,
-        request: &Request<'_>,
+        plan: &Plan<'_>,
         groups: &[Group],
         asked: Outcomes,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
         for group in groups {
-            if group.iter().all(|at| asked[*at].allowed) {
+            if group.iter().all(|index| asked[*index].allowed) {
                 continue;
             }
             // Denied again, as a whole.
-            let charges = charges_of(request, group);
-            let step = Step::charge(&self.keys, &part_of(request, &charges)).registered_elsewhere();
+            let step = LuaStep::charge(&self.keys, &plan.part(group)).registered_elsewhere();
             self.router.step(step, deadline).await?;
         }
         Ok(asked)
     }
 
-    async fn take_back(&self, parts: Vec<Step>) {
-        for part in parts {
+    async fn take_back(&self, steps: Vec<LuaStep>) {
+        for step in steps {
             let deadline = self.router.deadline();
-            // After an error nobody knows: it is lost until it expires.
-            if let Err(error) = self
-                .router
-                .step(part.registered_elsewhere(), deadline)
-                .await
-            {
+            let step = step.registered_elsewhere();
+            // After an error it is unknown whether it ran: the units are lost until they expire.
+            if let Err(error) = self.router.step(step, deadline).await {
                 tracing::debug!(%error, "a charge could not be given back");
             }
         }
     }
 
-    fn note_across(&self, placed: &[Placed<'_>]) {
+    fn note_across(&self, plan: &Plan<'_>) {
+        let scopes = || plan.charges.iter().map(|planned| planned.charge.scope.id());
         let is_known = {
             let across = self.across.read();
-            placed
-                .iter()
-                .all(|placed| across.contains(&placed.charge.scope.id()))
+            scopes().all(|scope| across.contains(&scope))
         };
         if !is_known {
-            let mut across = self.across.write();
-            across.extend(placed.iter().map(|placed| placed.charge.scope.id()));
+            self.across.write().extend(scopes());
         }
-    }
-}
-
-/// The answer of a limit of which nothing is known.
-fn unknown(charge: &Charge<'_>) -> Outcome {
-    let now = Timestamp::EPOCH;
-    Outcome {
-        allowed: true,
-        limit: charge.limit.capacity(),
-        remaining: charge.limit.capacity(),
-        retry: Retry::Now,
-        reset_at: now,
-        delay: tidegate_core::Micros::ZERO,
-        at: now,
     }
 }

@@ -5,48 +5,69 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use smallvec::SmallVec;
-use tidegate_core::algorithm::Form;
-use tidegate_core::{Charge, Limit, Micros, Outcome, Outcomes, Request, Retry, Scope, StoreError};
+use tidegate_core::{Micros, Outcome, Outcomes, Retry, StoreError};
 use tokio::time::Instant;
 
-use super::{Inner, Placed};
+use super::StoreInner;
 use crate::call::StepReply;
 use crate::hints::{LONGEST, LONGEST_ACROSS_SLOTS};
-use crate::wire::{Answer, Step};
+use crate::plan::{Group, Plan, PlannedCharge};
+use crate::wire::{LuaStep, StepOutcome};
 
-/// How old an answer may be that stands in for one that nobody asks for.
+/// How old an outcome may be that is returned for a charge that was not asked.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Charges of a request whose states share a slot, by their places in the request.
-pub(super) type Group = SmallVec<[usize; 4]>;
+/// The outcomes of a plan's charges, filled in by index.
+pub(super) struct OutcomesByIndex(SmallVec<[Option<Outcome>; 4]>);
 
-impl Inner {
+impl OutcomesByIndex {
+    pub(super) fn new(count: usize) -> Self {
+        Self(SmallVec::from_elem(None, count))
+    }
+
+    /// Sets the outcomes of the charges at these indexes.
+    pub(super) fn fill(&mut self, indexes: &[usize], outcomes: &[Outcome]) {
+        for (index, outcome) in indexes.iter().zip(outcomes) {
+            self.0[*index] = Some(*outcome);
+        }
+    }
+
+    pub(super) fn is_known(&self, index: usize) -> bool {
+        self.0[index].is_some()
+    }
+
+    /// The indexes without an outcome.
+    pub(super) fn missing(&self) -> Group {
+        let indexes = 0..self.0.len();
+        indexes.filter(|index| !self.is_known(*index)).collect()
+    }
+
+    pub(super) fn into_outcomes(self) -> Outcomes {
+        self.0.into_iter().flatten().collect()
+    }
+}
+
+impl StoreInner {
     /// Charges all or none, in one step where the slots allow it.
     pub(super) async fn charge_exact(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
+        plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let groups = self.groups(placed);
+        let groups = self.groups(plan);
         if groups.len() > 1 {
-            return self.charge_across(request, placed, groups, deadline).await;
+            return self.charge_across(plan, groups, deadline).await;
         }
-        let slot = placed.first().map_or(0, |placed| placed.slot);
-        let is_far = self.register_far(request, slot, deadline).await?;
-        let make = || {
-            let step = Step::charge(&self.keys, request);
-            if is_far {
-                step.registered_elsewhere()
-            } else {
-                step
-            }
-        };
-        let reply = self.decide(request.charges, deadline, make).await?;
+        let mut step = LuaStep::charge(&self.keys, plan);
+        if self.is_far(plan) {
+            self.register_far(plan, deadline).await?;
+            step = step.registered_elsewhere();
+        }
+        let reply = self.decide(plan, step, deadline).await?;
         let sent_at = reply.sent_at;
         let outcomes = outcomes(reply)?;
-        if request.at.is_none() {
-            self.heard(placed, &outcomes, sent_at);
+        if plan.at.is_none() {
+            self.heard(plan, &outcomes, sent_at);
         }
         Ok(outcomes)
     }
@@ -54,166 +75,141 @@ impl Inner {
     /// Asks, and changes nothing.
     pub(super) async fn peek(
         &self,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
+        plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let groups = self.groups(placed);
+        let groups = self.groups(plan);
         if groups.len() <= 1 {
-            let make = || Step::peek(&self.keys, request);
-            return outcomes(self.decide(request.charges, deadline, make).await?);
+            return outcomes(self.decide(plan, LuaStep::peek(plan), deadline).await?);
         }
         let asked = try_join_all(groups.iter().map(|group| async {
-            let charges = charges_of(request, group);
-            let make = || Step::peek(&self.keys, &part_of(request, &charges));
-            outcomes(self.decide(&charges, deadline, make).await?)
-        }))
-        .await?;
-        Ok(in_order(request.charges.len(), &groups, &asked))
+            let part = plan.part(group);
+            outcomes(self.decide(&part, LuaStep::peek(&part), deadline).await?)
+        }));
+        let mut answers = OutcomesByIndex::new(plan.charges.len());
+        for (group, outcomes) in groups.iter().zip(asked.await?) {
+            answers.fill(group, &outcomes);
+        }
+        Ok(answers.into_outcomes())
     }
 
     /// Charges what is known only afterwards.
-    pub(super) async fn settle(
-        &self,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
-    ) -> Result<Outcomes, StoreError> {
+    pub(super) async fn settle(&self, plan: &Plan<'_>) -> Result<Outcomes, StoreError> {
         let deadline = self.router.deadline();
-        let groups = self.groups(placed);
-        let mut settled = Vec::with_capacity(groups.len());
-        for group in &groups {
-            let charges = charges_of(request, group);
-            let make = || Step::settle(&self.keys, &part_of(request, &charges));
-            match self.decide(&charges, deadline, make).await {
-                Ok(reply) => settled.push(outcomes(reply)?),
-                // Some of it is charged already, so it must not be taken for nothing.
+        let mut settled = OutcomesByIndex::new(plan.charges.len());
+        for (position, group) in self.groups(plan).iter().enumerate() {
+            let part = plan.part(group);
+            match self.decide(&part, LuaStep::settle(&part), deadline).await {
+                Ok(reply) => settled.fill(group, &outcomes(reply)?),
+                // Some of it is charged already, so the caller must not take it for uncharged.
                 Err(StoreError::Unreachable(source) | StoreError::BadState(source))
-                    if !settled.is_empty() =>
+                    if position > 0 =>
                 {
                     return Err(StoreError::Lost(source));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(in_order(request.charges.len(), &groups, &settled))
+        Ok(settled.into_outcomes())
     }
 
     /// Takes back what was charged.
     pub(super) async fn give_back(
         &self,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
+        plan: &Plan<'_>,
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
             return Ok(());
         }
         let deadline = self.router.deadline();
-        for placed in placed {
-            self.hints.forget(placed.name);
-        }
-        // What came from a pool goes back there while its lease lasts.
-        let stays: Vec<bool> = placed
-            .iter()
-            .zip(outcomes)
-            .map(|(placed, outcome)| {
-                request.at.is_none()
-                    && placed.charge.scope.is_leased()
-                    && self.put_back(placed, outcome)
+        self.forget_hints(plan);
+        // Units from a pool go back there while their lease lasts.
+        let charges = plan.charges.iter().zip(outcomes);
+        let stays: Vec<bool> = charges
+            .map(|(planned, outcome)| {
+                plan.at.is_none()
+                    && planned.charge.scope.is_leased()
+                    && self.put_back(planned, outcome)
             })
             .collect();
-        let groups = self.groups(placed);
+        let groups = self.groups(plan);
         try_join_all(groups.iter().map(|group| async {
-            let group: Group = group.iter().copied().filter(|at| !stays[*at]).collect();
+            let is_taken_back = |index: &usize| *index < outcomes.len() && !stays[*index];
+            let group: Group = group.iter().copied().filter(is_taken_back).collect();
             if group.is_empty() {
                 return Ok(());
             }
-            let charges = charges_of(request, &group);
-            let given: Outcomes = group
-                .iter()
-                .filter_map(|at| outcomes.get(*at))
-                .copied()
-                .collect();
-            let Some(step) = Step::give_back(&self.keys, &part_of(request, &charges), &given)
-            else {
+            let part = plan.part(&group);
+            let given: Outcomes = group.iter().map(|index| outcomes[*index]).collect();
+            let Some(mut step) = LuaStep::give_back(&self.keys, &part, &given) else {
                 return Ok(());
             };
-            let slot = placed[group[0]].slot;
-            let step = self.without_far_register(step, request, slot);
+            if self.is_far(&part) {
+                step = step.registered_elsewhere();
+            }
             self.router.step(step, deadline).await.map(drop)
         }))
         .await?;
-        for placed in placed {
-            self.hints.forget(placed.name);
-        }
+        self.forget_hints(plan);
         Ok(())
     }
 
-    /// Forgets what a key has used of a limit.
-    pub(super) async fn forget(
-        &self,
-        scope: &Scope,
-        limit: &Limit,
-        key: &str,
-    ) -> Result<(), StoreError> {
-        let charge = Charge {
-            scope,
-            limit,
-            key,
-            cost: 0,
-        };
-        for placed in &self.placed(&[charge]) {
-            self.hints.forget(placed.name);
-            if let Some(shared) = self.pools.get(placed.name) {
-                // What was taken in advance is part of what is forgotten.
-                shared.pool.lock().forget();
-            }
+    /// Forgets what was used of a charge's state.
+    pub(super) async fn forget(&self, planned: &PlannedCharge<'_>) -> Result<(), StoreError> {
+        self.hints.forget(planned.state.name);
+        if let Some(shared) = self.pools.get(planned.state.name) {
+            // Units taken in advance are part of what is forgotten.
+            shared.pool.lock().forget();
         }
-        let step = Step::forget(&self.keys, scope, limit, key);
         let deadline = self.router.deadline();
-        let forgotten = self.router.step(step, deadline).await;
-        // Somebody may have been denied meanwhile.
-        for placed in &self.placed(&[charge]) {
-            self.hints.forget(placed.name);
-        }
+        let forgotten = self.router.step(LuaStep::forget(planned), deadline).await;
+        // A request may have been denied meanwhile.
+        self.hints.forget(planned.state.name);
         forgotten.map(drop)
     }
 
-    /// Remembers what was said.
-    pub(super) fn heard(&self, placed: &[Placed<'_>], outcomes: &[Outcome], sent_at: Instant) {
-        for (placed, outcome) in placed.iter().zip(outcomes) {
+    fn forget_hints(&self, plan: &Plan<'_>) {
+        for planned in &plan.charges {
+            self.hints.forget(planned.state.name);
+        }
+    }
+
+    /// Remembers the outcomes of a plan.
+    pub(super) fn heard(&self, plan: &Plan<'_>, outcomes: &[Outcome], sent_at: Instant) {
+        for (planned, outcome) in plan.charges.iter().zip(outcomes) {
             let is_across =
-                self.router.is_cluster() && self.across.read().contains(&placed.charge.scope.id());
+                self.router.is_cluster() && self.across.read().contains(&planned.charge.scope.id());
             let longest = if is_across {
                 LONGEST_ACROSS_SLOTS
             } else {
                 LONGEST
             };
-            let (limit, cost) = (placed.charge.limit, placed.cost);
+            let (limit, cost) = (planned.charge.limit, planned.total);
             self.hints
-                .heard(placed.name, limit, cost, outcome, sent_at, longest);
+                .heard(planned.state.name, limit, cost, outcome, sent_at, longest);
         }
     }
 
-    /// The answer to a request that is known to be denied still; none if it has to be asked.
-    pub(super) fn remembered_denial(&self, placed: &[Placed<'_>]) -> Option<Outcomes> {
-        let denials: SmallVec<[Option<Outcome>; 4]> = placed
+    /// The outcomes of a request that is known to be denied still; none if Redis has to be asked.
+    pub(super) fn remembered_denial(&self, plan: &Plan<'_>) -> Option<Outcomes> {
+        let denials: SmallVec<[Option<Outcome>; 4]> = plan
+            .charges
             .iter()
-            .map(|placed| {
+            .map(|planned| {
                 self.hints
-                    .denied(placed.name, placed.charge.limit, placed.cost)
+                    .denied(planned.state.name, planned.charge.limit, planned.total)
             })
             .collect();
         if denials.iter().all(Option::is_none) {
             return None;
         }
-        let answers = placed.iter().zip(denials).map(|(placed, denial)| {
+        let outcomes = plan.charges.iter().zip(denials).map(|(planned, denial)| {
             denial.or_else(|| {
-                let recent = self.hints.recent(placed.name, RECENT)?;
-                let fits = recent.remaining >= placed.cost;
-                let is_same = recent.limit == placed.charge.limit.capacity();
-                let holds = matches!(placed.charge.limit.form(), Form::Concurrency(_));
-                (fits && is_same && !holds).then_some(Outcome {
+                let recent = self.hints.recent(planned.state.name, RECENT)?;
+                let fits = recent.remaining >= planned.total;
+                let is_same = recent.limit == planned.charge.limit.capacity();
+                (fits && is_same && !planned.is_concurrency()).then_some(Outcome {
                     allowed: true,
                     retry: Retry::Now,
                     delay: Micros::ZERO,
@@ -221,58 +217,23 @@ impl Inner {
                 })
             })
         });
-        answers.collect()
+        outcomes.collect()
     }
 
-    /// The charges by slot; all in one group where slots do not matter.
-    pub(super) fn groups(&self, placed: &[Placed<'_>]) -> SmallVec<[Group; 2]> {
-        let mut groups: SmallVec<[Group; 2]> = SmallVec::new();
-        for (at, one) in placed.iter().enumerate() {
-            let is_same = |group: &&mut Group| {
-                !self.router.is_cluster()
-                    || group
-                        .first()
-                        .is_some_and(|first| placed[*first].slot == one.slot)
-            };
-            match groups.iter_mut().find(is_same) {
-                Some(group) => group.push(at),
-                None => groups.push(Group::from_slice(&[at])),
-            }
+    /// The plan's charges by slot; all in one group where slots do not matter.
+    fn groups(&self, plan: &Plan<'_>) -> SmallVec<[Group; 2]> {
+        if self.router.is_cluster() {
+            return plan.by_slot();
         }
-        groups
+        let all: Group = (0..plan.charges.len()).collect();
+        SmallVec::from_iter((!all.is_empty()).then_some(all))
     }
-}
-
-/// The charges of a group.
-pub(super) fn charges_of<'a>(request: &Request<'a>, group: &[usize]) -> SmallVec<[Charge<'a>; 4]> {
-    let charges = group.iter().filter_map(|at| request.charges.get(*at));
-    charges.copied().collect()
-}
-
-/// The request with these charges only.
-pub(super) fn part_of<'a>(request: &Request<'_>, charges: &'a [Charge<'a>]) -> Request<'a> {
-    Request {
-        charges,
-        at: request.at,
-        lease: request.lease,
-    }
-}
-
-/// The outcomes of all groups, in the order of the request's charges.
-pub(super) fn in_order(count: usize, groups: &[Group], answers: &[Outcomes]) -> Outcomes {
-    let mut ordered: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, count);
-    for (group, outcomes) in groups.iter().zip(answers) {
-        for (at, outcome) in group.iter().zip(outcomes) {
-            ordered[*at] = Some(*outcome);
-        }
-    }
-    ordered.into_iter().flatten().collect()
 }
 
 /// The outcomes in a reply.
 pub(super) fn outcomes(reply: StepReply) -> Result<Outcomes, StoreError> {
     match reply.answer {
-        Answer::Outcomes(outcomes) => Ok(outcomes),
-        _ => Err(StoreError::BadReply("outcomes were expected".into())),
+        StepOutcome::Outcomes(outcomes) => Ok(outcomes),
+        _ => Err(StoreError::BadReply("expected outcomes".into())),
     }
 }

@@ -1,100 +1,92 @@
-//! `sync: leased`: requests that are served from what was taken in advance.
+//! `sync: leased`: requests that are served from units taken in advance.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::algorithm::Form;
-use tidegate_core::{
-    Charge, LeaseId, Limit, Micros, Outcome, Outcomes, Request, Retry, Scope, StoreError,
-};
+use tidegate_core::{LeaseId, Limit, Outcome, Outcomes, StoreError};
 use tokio::time::Instant;
 
-use super::{Inner, Placed};
-use crate::leases::{AT_LEAST, Grant, Lease, Pool, SharedPool, Unused};
+use super::StoreInner;
+use super::exact::OutcomesByIndex;
+use crate::leases::{
+    AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
+};
 use crate::monotonic::now;
-use crate::wire::{Answer, Step, Want};
+use crate::plan::{Group, OwnedState, Plan, PlannedCharge};
+use crate::wire::{LuaStep, StepOutcome, admitted};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Returns that come sooner than this are arranged one by one: looking for them would find them too late.
+/// Returns that are due sooner than this get a timer of their own: looking for them would find them late.
 const ARRANGED_FOR: Duration = Duration::from_secs(1);
-/// How long the lease of a bucket lasts.
-const LASTS: Micros = Micros::SECOND;
 /// How long a grant may take: what comes late is still worth having.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How many leases go back at the same time.
 const AT_ONCE: usize = 64;
 
-/// What was taken from pools and goes back, unless the request goes on.
-struct Taken<'i> {
-    inner: &'i Arc<Inner>,
-    parts: SmallVec<[Part; 4]>,
+/// Units that a request took from pools. They go back when this is dropped, unless the request is admitted.
+struct TakenFromPools<'i> {
+    inner: &'i Arc<StoreInner>,
+    parts: SmallVec<[TakenUnits; 4]>,
 }
 
-struct Part {
+/// Units from one pool.
+struct TakenUnits {
     shared: Arc<SharedPool>,
-    charge: OwnedCharge,
-    outcome: Outcome,
-    lease: Lease,
-}
-
-/// A charge that outlives its request.
-#[derive(Clone)]
-struct OwnedCharge {
-    scope: Scope,
     limit: Limit,
-    key: Box<str>,
     cost: u64,
+    outcome: Outcome,
+    lease: UnitLease,
 }
 
-impl OwnedCharge {
-    fn of(placed: &Placed<'_>) -> Self {
-        Self {
-            scope: placed.charge.scope.clone(),
-            limit: placed.charge.limit.clone(),
-            key: placed.charge.key.into(),
-            cost: placed.cost,
-        }
-    }
-
-    fn charge(&self) -> Charge<'_> {
-        Charge {
-            scope: &self.scope,
-            limit: &self.limit,
-            key: &self.key,
-            cost: self.cost,
-        }
-    }
-
-    fn is_bucket(&self) -> bool {
-        matches!(self.limit.form(), Form::Bucket(_))
+impl TakenFromPools<'_> {
+    /// Serves a charge from its pool, if there are enough units: from the lease `granted` even after its
+    /// end, else from a lease that has not ended.
+    fn serve(
+        &mut self,
+        shared: &Arc<SharedPool>,
+        planned: &PlannedCharge<'_>,
+        granted: Option<LeaseId>,
+    ) -> Option<Outcome> {
+        let (limit, cost) = (planned.charge.limit, planned.total);
+        let (outcome, lease) = {
+            let mut pool = shared.pool.lock();
+            match granted {
+                Some(id) => pool.take_granted(limit, cost, id)?,
+                None => pool.take(limit, cost)?,
+            }
+        };
+        self.parts.push(TakenUnits {
+            shared: Arc::clone(shared),
+            limit: limit.clone(),
+            cost,
+            outcome,
+            lease,
+        });
+        Some(outcome)
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenFromPools<'_> {
     fn drop(&mut self) {
         for part in std::mem::take(&mut self.parts) {
-            let is_bucket = part.charge.is_bucket();
-            let is_of = |lease: &Lease| {
-                if is_bucket {
-                    lease.id == part.lease.id
-                } else {
-                    lease.ends_at == part.lease.ends_at
+            let kind = LeaseKind::of(&part.limit);
+            let mut state = {
+                let mut pool = part.shared.pool.lock();
+                let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
+                if pool.put_back(part.cost, is_of) {
+                    continue;
                 }
+                pool.state.clone()
             };
-            let is_back = part.shared.pool.lock().put_back(part.charge.cost, is_of);
-            if is_back {
-                continue;
-            }
-            // Its pool has gone on meanwhile, so Redis takes it back.
+            // Its pool has another lease by now, so Redis takes the units back.
+            state.limit = part.limit;
             let inner = Arc::clone(self.inner);
             self.inner.runtime.spawn(async move {
-                let charges = [part.charge.charge()];
-                let request = Request::new(&charges);
-                let step = Step::give_back(&inner.keys, &request, &[part.outcome]);
-                if let Some(step) = step {
+                let plan = state.plan(part.cost);
+                if let Some(step) = LuaStep::give_back(&inner.keys, &plan, &[part.outcome]) {
                     let deadline = inner.router.deadline();
                     let _ = inner.router.step(step, deadline).await;
                 }
@@ -103,93 +95,68 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Inner {
+impl StoreInner {
     /// Charges a request of which some limits are leased: those from their pools, the others in Redis.
     pub(super) async fn charge_leased(
         self: &Arc<Self>,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
+        plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
-        let mut taken = Taken {
+        let mut taken = TakenFromPools {
             inner: self,
             parts: SmallVec::new(),
         };
-        let mut answers: SmallVec<[Option<Outcome>; 4]> = SmallVec::from_elem(None, placed.len());
-        for at in 0..placed.len() {
-            let one = &placed[at];
-            if answers[at].is_some() || one.cost == 0 || !self.is_leased(one) {
+        let mut answers = OutcomesByIndex::new(plan.charges.len());
+        for (index, planned) in plan.charges.iter().enumerate() {
+            if answers.is_known(index) || planned.total == 0 || !self.is_leased(planned) {
                 continue;
             }
-            let Some(outcome) = self.take(one, &mut taken, deadline).await? else {
+            let Some(outcome) = self.take(planned, &mut taken, deadline).await? else {
                 continue;
             };
-            for (other, answer) in placed.iter().zip(&mut answers) {
-                if other.name == one.name {
-                    *answer = Some(outcome);
-                }
-            }
+            let on_state = |other: &usize| plan.charges[*other].first == planned.first;
+            let same: Group = (0..plan.charges.len()).filter(on_state).collect();
+            answers.fill(
+                &same,
+                &SmallVec::<[Outcome; 4]>::from_elem(outcome, same.len()),
+            );
             if !outcome.allowed {
-                // The others are only asked, over what they are without this request.
+                // The others are only asked, and without what this request took of them.
                 drop(taken);
-                return self.denied_leased(request, placed, answers, deadline).await;
+                let missing = answers.missing();
+                if !missing.is_empty() {
+                    let asked = self.peek(plan, deadline).await?;
+                    let asked = missing.iter().filter_map(|index| asked.get(*index));
+                    let asked: Outcomes = asked.copied().collect();
+                    answers.fill(&missing, &asked);
+                }
+                return Ok(answers.into_outcomes());
             }
         }
-        let rest: SmallVec<[usize; 4]> = (0..placed.len())
-            .filter(|at| answers[*at].is_none())
-            .collect();
+        let rest = answers.missing();
         if !rest.is_empty() {
-            let charges: SmallVec<[Charge<'_>; 4]> =
-                rest.iter().map(|at| placed[*at].charge).collect();
-            let of_rest: SmallVec<[Placed<'_>; 4]> =
-                rest.iter().map(|at| placed[*at].again()).collect();
-            let part = Request {
-                charges: &charges,
-                ..*request
-            };
-            let outcomes = self.charge_exact(&part, &of_rest, deadline).await?;
-            let is_denied = outcomes.iter().any(|outcome| !outcome.allowed);
-            for (at, outcome) in rest.iter().zip(outcomes) {
-                answers[*at] = Some(outcome);
-            }
-            if is_denied {
-                return Ok(answers.into_iter().flatten().collect());
+            let outcomes = self.charge_exact(&plan.part(&rest), deadline).await?;
+            answers.fill(&rest, &outcomes);
+            if outcomes.iter().any(|outcome| !outcome.allowed) {
+                return Ok(answers.into_outcomes());
             }
         }
         taken.parts.clear();
         self.stats.add(&self.stats.leased_decisions);
-        Ok(answers.into_iter().flatten().collect())
+        Ok(answers.into_outcomes())
     }
 
-    /// The answer to a request that a leased limit denied.
-    async fn denied_leased(
-        &self,
-        request: &Request<'_>,
-        placed: &[Placed<'_>],
-        mut answers: SmallVec<[Option<Outcome>; 4]>,
-        deadline: Instant,
-    ) -> Result<Outcomes, StoreError> {
-        if answers.iter().any(Option::is_none) {
-            let asked = self.peek(request, placed, deadline).await?;
-            for (answer, asked) in answers.iter_mut().zip(asked) {
-                answer.get_or_insert(asked);
-            }
-        }
-        Ok(answers.into_iter().flatten().collect())
-    }
-
-    /// Takes what one state is charged from its pool, which is filled if there is too little in it. None if
-    /// it has no pool and is to be asked for like any other.
+    /// Takes what one state is charged from its pool, which is filled if it has too few units. None if
+    /// there are too many pools, so that Redis decides.
     async fn take(
         self: &Arc<Self>,
-        placed: &Placed<'_>,
-        taken: &mut Taken<'_>,
+        planned: &PlannedCharge<'_>,
+        taken: &mut TakenFromPools<'_>,
         deadline: Instant,
     ) -> Result<Option<Outcome>, StoreError> {
-        let charge = &placed.charge;
-        let (limit, cost) = (charge.limit, placed.cost);
-        let new = || Pool::new(charge.scope, limit, charge.key);
-        let Some(shared) = self.pools.of(placed.name, new) else {
+        let (limit, cost) = (planned.charge.limit, planned.total);
+        let new = || UnitPool::new(OwnedState::of(planned));
+        let Some(shared) = self.pools.of(planned.state.name, new) else {
             return Ok(None);
         };
         let adopted = {
@@ -202,31 +169,14 @@ impl Inner {
             let going_back = async move { inner.return_one(unused).await };
             self.runtime.spawn(going_back);
         }
-        let mut take = |shared: &Arc<SharedPool>, granted: Option<LeaseId>| {
-            let (outcome, lease) = {
-                let mut pool = shared.pool.lock();
-                match granted {
-                    Some(id) => pool.take_granted(limit, cost, id)?,
-                    None => pool.take(limit, cost)?,
-                }
-            };
-            taken.parts.push(Part {
-                shared: Arc::clone(shared),
-                charge: OwnedCharge::of(placed),
-                outcome,
-                lease,
-            });
-            Some(outcome)
-        };
         loop {
-            if let Some(outcome) = take(&shared, None) {
+            if let Some(outcome) = taken.serve(&shared, planned, None) {
                 return Ok(Some(outcome));
             }
-            if let Some(denied) = shared.pool.lock().resting(limit) {
-                return Ok(Some(denied));
-            }
-            if let Some(denied) = self.hints.denied(placed.name, limit, cost) {
-                return Ok(Some(denied));
+            let resting = shared.pool.lock().resting(limit);
+            let denied = resting.or_else(|| self.hints.denied(planned.state.name, limit, cost));
+            if denied.is_some() {
+                return Ok(denied);
             }
             let _waiting = shared.wait(cost);
             let filled = shared.filled();
@@ -235,125 +185,84 @@ impl Inner {
             filled.as_mut().enable();
             let Some(filling) = shared.try_fill() else {
                 if self.router.until(deadline, filled).await.is_none() {
-                    return Err(StoreError::Unreachable("too many wait for a lease".into()));
+                    let problem = "too many requests wait for a lease";
+                    return Err(StoreError::Unreachable(problem.into()));
                 }
                 continue;
             };
             // Another request may have filled it since this one looked.
-            if let Some(outcome) = take(&shared, None) {
+            if let Some(outcome) = taken.serve(&shared, planned, None) {
                 return Ok(Some(outcome));
             }
-            // In a task of its own: what Redis grants is taken in, whoever has gone away meanwhile.
-            let (inner, pool) = (Arc::clone(self), Arc::clone(&shared));
-            let owned = OwnedCharge::of(placed);
-            let task = self.runtime.spawn(async move {
-                let filled = inner.fill(&owned, &pool).await;
-                drop(filling);
-                inner.arrange_return(&pool);
-                filled
-            });
-            let (outcome, id) = match self.router.until(deadline, task).await {
-                Some(Ok(filled)) => filled?,
-                Some(Err(_)) => return Err(StoreError::Lost("the runtime ends".into())),
-                // Nothing was charged for this request: what comes late stays in the pool.
-                None => {
-                    return Err(StoreError::Unreachable("no lease came in time".into()));
-                }
-            };
+            let (outcome, id) = self.fill_within(planned, filling, deadline).await?;
             if !outcome.allowed {
                 let resting = shared.pool.lock().resting(limit);
                 return Ok(Some(resting.unwrap_or(outcome)));
             }
-            if let Some(outcome) = take(&shared, Some(id)) {
+            if let Some(outcome) = taken.serve(&shared, planned, Some(id)) {
                 return Ok(Some(outcome));
             }
         }
     }
 
-    /// Takes units in advance and puts them into the pool. Returns the outcome of Redis and the name of the
+    /// Fills a pool in a task of its own, so that granted units are kept if the request is cancelled or its
+    /// deadline passes.
+    async fn fill_within(
+        self: &Arc<Self>,
+        planned: &PlannedCharge<'_>,
+        filling: Filling,
+        deadline: Instant,
+    ) -> Result<(Outcome, LeaseId), StoreError> {
+        let (inner, state, cost) = (Arc::clone(self), OwnedState::of(planned), planned.total);
+        let task = self.runtime.spawn(async move {
+            let shared = Arc::clone(&filling.shared);
+            let filled = inner.fill(&state, cost, &shared).await;
+            drop(filling);
+            inner.arrange_return(&shared);
+            filled
+        });
+        match self.router.until(deadline, task).await {
+            Some(Ok(filled)) => filled,
+            Some(Err(_)) => Err(StoreError::Lost("the runtime ends".into())),
+            // Nothing was charged for this request: what comes late stays in the pool.
+            None => Err(StoreError::Unreachable("no lease came in time".into())),
+        }
+    }
+
+    /// Takes units in advance and puts them into the pool. Returns the outcome of Redis and the id of the
     /// lease.
     async fn fill(
         &self,
-        owned: &OwnedCharge,
+        state: &OwnedState,
+        cost: u64,
         shared: &SharedPool,
     ) -> Result<(Outcome, LeaseId), StoreError> {
-        let charge = owned.charge();
-        let placed = &self.placed(&[charge])[0];
-        let (limit, cost, is_bucket) = (&owned.limit, owned.cost, owned.is_bucket());
+        let capacity = state.limit.capacity();
         let instances = self.instances.present().unwrap_or(1);
-        let left = self.hints.remaining(placed.name);
-        let share = left.unwrap_or_else(|| limit.capacity()) / instances;
-        // What remained when it was last heard of may be more by now.
-        let share = share.max(AT_LEAST.min(limit.capacity() / instances / 2));
-        let wanted = shared.pool.lock().wants(cost, shared.waiting(), share);
-        let carried = wanted.before.map_or(0, |(_, _, left)| left);
-        let id = LeaseId::random();
-        // A bucket's lease goes over into the next one; a window's units are simply added to.
-        let (least, most, previous) = if is_bucket {
-            let previous = wanted.before.map(|(lease, used, _)| (lease.id, used));
-            (cost, wanted.most.saturating_add(carried), previous)
-        } else {
-            (wanted.least, wanted.most, None)
-        };
-        let want = Want {
-            id,
-            units: most,
-            lasts: LASTS,
-            previous,
-        };
-        let asked = Charge {
-            cost: least,
-            ..charge
-        };
-        let make = || Step::lease(&self.keys, &asked, want, None);
+        let left = self.hints.remaining(state.state.name);
+        let share = left.unwrap_or(capacity) / instances;
+        // What remained when Redis last answered may be more by now.
+        let share = share.max(AT_LEAST.min(capacity / instances / 2));
+        let ask = shared.pool.lock().ask(cost, shared.waiting(), share);
+        let plan = state.plan(ask.least);
         let deadline = self.router.deadline().max(now() + PATIENCE);
-        let reply = self.decide(&[asked], deadline, make).await?;
-        let Answer::Leased(leased) = reply.answer else {
-            return Err(StoreError::BadReply("a lease was expected".into()));
+        let step = LuaStep::lease(&plan, ask.want);
+        let reply = self.decide(&plan, step, deadline).await?;
+        let StepOutcome::Leased(leased) = reply.answer else {
+            return Err(StoreError::BadReply("expected a lease".into()));
         };
-        let mut outcome = leased.outcome;
-        self.heard(&[placed.again()], &[outcome], reply.sent_at);
-        if leased.units > 0 {
-            let carried = if is_bucket {
-                carried.min(leased.units)
-            } else {
-                carried
-            };
-            let taken = if is_bucket {
-                leased.units - carried
-            } else {
-                leased.units
-            };
-            if !outcome.allowed {
-                // What is left here is in what Redis says remains.
-                outcome.remaining = outcome.remaining.saturating_sub(carried);
-            }
-            let grant = Grant {
-                lease: Lease {
-                    id,
-                    charged_at: outcome.at,
-                    ends_at: leased.ends_at,
-                },
-                taken,
-                carried,
-                is_bucket,
-                lasts: leased.ends_at.since(reply.now),
-                sent_at: reply.sent_at,
-                outcome,
-            };
-            shared.pool.lock().fill(limit, &grant);
-        }
-        let is_short = leased.units < most && outcome.retry != Retry::Never;
-        if is_short {
-            shared
-                .pool
-                .lock()
-                .rest(&leased.outcome, reply.sent_at, instances);
-        }
-        Ok((leased.outcome, id))
+        self.heard(&state.plan(cost), &[leased.outcome], reply.sent_at);
+        let grant = LeaseGrant {
+            leased,
+            now: reply.now,
+            sent_at: reply.sent_at,
+        };
+        let mut pool = shared.pool.lock();
+        pool.granted(&state.limit, &ask, &grant, instances);
+        Ok((leased.outcome, ask.want.id))
     }
 
-    /// Sees to it that what is left of a lease goes back before its end.
+    /// Makes sure that the units left of a lease go back before its end.
     fn arrange_return(self: &Arc<Self>, shared: &Arc<SharedPool>) {
         let Some(at) = shared.pool.lock().arrange_return() else {
             return;
@@ -377,17 +286,17 @@ impl Inner {
         });
     }
 
-    /// Puts back into its pool what a request took and does not need.
-    pub(super) fn put_back(&self, placed: &Placed<'_>, outcome: &Outcome) -> bool {
-        let Some(shared) = self.pools.get(placed.name) else {
+    /// Puts back into its pool the units of a request that does not need them.
+    pub(super) fn put_back(&self, planned: &PlannedCharge<'_>, outcome: &Outcome) -> bool {
+        let Some(shared) = self.pools.get(planned.state.name) else {
             return false;
         };
-        let is_of = |lease: &Lease| lease.charged_at == outcome.at;
-        shared.pool.lock().put_back(placed.charge.cost, is_of)
+        let is_of = |lease: &UnitLease| lease.charged_at == outcome.at;
+        shared.pool.lock().put_back(planned.charge.cost, is_of)
     }
 
     /// Gives back the units in the pools that are chosen.
-    pub(super) async fn return_leases(&self, chosen: impl Fn(&Pool) -> bool) {
+    pub(super) async fn return_leases(&self, chosen: impl Fn(&UnitPool) -> bool) {
         let mut unused = self.pools.drain(chosen).into_iter();
         loop {
             let some = unused.by_ref().take(AT_ONCE);
@@ -401,31 +310,17 @@ impl Inner {
 
     async fn return_one(&self, unused: Unused) {
         let Unused {
-            scope,
-            limit,
-            key,
+            state,
             lease,
             units,
         } = unused;
-        let charges = [Charge {
-            scope: &scope,
-            limit: &limit,
-            key: &key,
-            cost: units,
-        }];
-        let step = if matches!(limit.form(), Form::Bucket(_)) {
-            Some(Step::return_lease(&self.keys, &charges[0], lease.id, None))
-        } else {
-            let outcome = Outcome {
-                allowed: true,
-                limit: limit.capacity(),
-                remaining: 0,
-                retry: Retry::Now,
-                reset_at: lease.ends_at,
-                delay: Micros::ZERO,
-                at: lease.charged_at,
-            };
-            Step::give_back(&self.keys, &Request::new(&charges), &[outcome])
+        let plan = state.plan(units);
+        let step = match LeaseKind::of(&state.limit) {
+            LeaseKind::Bucket => Some(LuaStep::return_lease(&plan, lease.id)),
+            LeaseKind::Window => {
+                let outcome = admitted(state.limit.capacity(), 0, lease.charged_at);
+                LuaStep::give_back(&self.keys, &plan, &[outcome])
+            }
         };
         if let Some(step) = step {
             let deadline = self.router.deadline().max(now() + PATIENCE);
@@ -434,19 +329,17 @@ impl Inner {
                 tracing::debug!(%error, "a lease could not be given back");
             }
         }
-        for placed in &self.placed(&charges) {
-            self.hints.forget(placed.name);
-        }
+        self.hints.forget(state.state.name);
     }
 }
 
-/// Gives back what lies idle, until the store has gone.
-pub(super) async fn keep_returning(inner: Weak<Inner>) {
+/// Gives back idle units, until the store is dropped.
+pub(super) async fn keep_returning(inner: Weak<StoreInner>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(inner) = inner.upgrade() else {
             return;
         };
-        inner.return_leases(Pool::is_idle).await;
+        inner.return_leases(UnitPool::is_idle).await;
     }
 }

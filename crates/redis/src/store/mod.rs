@@ -1,7 +1,7 @@
-//! The store: what a request asks, put to Redis and remembered.
+//! The store: requests are decided in Redis, and their outcomes remembered.
 //!
-//! `exact.rs` puts charges to Redis, `across.rs` those of one request in several slots of a cluster,
-//! `leased.rs` serves what was taken in advance, `concurrency.rs` holds places, `heal.rs` repairs states.
+//! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
+//! advance; `concurrency.rs` releases and renews permits, `heal.rs` repairs states.
 
 mod across;
 mod concurrency;
@@ -19,33 +19,34 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::damage::{Damage, Damages};
-use crate::hints::{Hints, StateName};
+use crate::hints::Hints;
 use crate::instances::{self, Instances, KnownInstances};
-use crate::keys::{Keys, Secret, SecretFrom};
-use crate::leases::{Pools, is_leasable};
+use crate::keys::{KeySecret, RedisKeys, SecretFrom};
+use crate::leases::{UnitPools, is_leasable};
 use crate::monotonic::now;
+use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
 use crate::rules::RuleNames;
 use crate::script::SHA1;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
-use crate::wire::Step;
+use crate::wire::LuaStep;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///
-/// Made at once, whether Redis answers or not: while it does not, every question fails at once with
-/// [`StoreError::Unreachable`]. Cheap to clone; ends its connections with the last clone.
+/// Opens without waiting for Redis. While Redis does not answer, every call fails immediately with
+/// [`StoreError::Unreachable`]. Cheap to clone; the last clone closes the connections.
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     _chores: Arc<Chores>,
 }
 
-struct Inner {
-    keys: Keys,
+struct StoreInner {
+    keys: RedisKeys,
     router: Router,
     hints: Hints,
-    pools: Pools,
+    pools: UnitPools,
     instances: Instances,
     rule_names: RuleNames,
     /// Scopes that were charged together with others in other slots.
@@ -66,28 +67,13 @@ impl Drop for Chores {
     }
 }
 
-/// A charge and where its state is.
-struct Placed<'a> {
-    charge: Charge<'a>,
-    name: StateName,
-    slot: u16,
-    /// What all charges of the request on this state take together.
-    cost: u64,
-}
-
-impl Placed<'_> {
-    fn again(&self) -> Self {
-        Self { ..*self }
-    }
-}
-
-fn secret_of(settings: &RedisSettings) -> Secret {
+fn secret_of(settings: &RedisSettings) -> KeySecret {
     let from = match (&settings.key_secret, settings.password()) {
         (Some(secret), _) => SecretFrom::Configured(secret),
         (None, Some(password)) => SecretFrom::Password(password),
         (None, None) => SecretFrom::Public,
     };
-    Secret::new(from)
+    KeySecret::new(from)
 }
 
 impl RedisStore {
@@ -95,20 +81,20 @@ impl RedisStore {
     pub fn open(settings: RedisSettings) -> Self {
         if settings.key_secret.is_none() && settings.password().is_none() {
             tracing::warn!(
-                "keys of clients are hashed in Redis under a secret that everybody knows; set `key_secret`, the same on every instance"
+                "keys of clients are hashed in Redis with a public default secret; set `key_secret`, the same on every instance"
             );
         }
-        // Made here, and not by the first decision.
+        // Computed here, and not by the first decision.
         std::sync::LazyLock::force(&SHA1);
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
         let namespace = settings.namespace.as_ref();
-        let keys = Keys::new(namespace, secret_of(&settings));
-        let inner = Arc::new(Inner {
-            router: Router::open(&settings, &stats, &Step::probe(&keys)),
+        let keys = RedisKeys::new(namespace, secret_of(&settings));
+        let inner = Arc::new(StoreInner {
+            router: Router::open(&settings, &stats, &LuaStep::probe(&keys)),
             keys,
             hints: Hints::new(),
-            pools: Pools::default(),
+            pools: UnitPools::default(),
             instances: Instances::new(namespace, settings.known_instances.clone()),
             rule_names: RuleNames::new(namespace),
             across: parking_lot::RwLock::default(),
@@ -116,7 +102,7 @@ impl RedisStore {
             damages: Damages::default(),
             runtime: Handle::current(),
         });
-        let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &Inner| {
+        let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &StoreInner| {
             (&inner.instances, &inner.router)
         });
         let returning = leased::keep_returning(Arc::downgrade(&inner));
@@ -127,7 +113,7 @@ impl RedisStore {
         }
     }
 
-    /// Waits until Redis answers, but no longer than `patience`. Tells what is wrong if it does not.
+    /// Waits until Redis answers, but no longer than `patience`. Returns the problem if it does not.
     pub async fn connected(&self, patience: Duration) -> Result<(), String> {
         let end = now() + patience;
         loop {
@@ -144,7 +130,7 @@ impl RedisStore {
         self.inner.router.problem()
     }
 
-    /// Whether Redis neither answers nor refuses, so that an answer may still come.
+    /// Whether Redis has neither answered nor refused yet.
     pub fn is_slow(&self) -> bool {
         self.inner.router.is_slow()
     }
@@ -154,12 +140,12 @@ impl RedisStore {
         &self.inner.stats
     }
 
-    /// Values in Redis that were met within the last minute and are not the states that they should be.
+    /// Values in Redis that decisions met within the last minute and that are not valid states.
     pub fn damage(&self) -> Vec<Damage> {
         self.inner.damages.current()
     }
 
-    /// How many questions wait to be sent.
+    /// How many calls wait to be sent.
     pub fn waiting(&self) -> usize {
         self.inner.router.waiting()
     }
@@ -169,14 +155,14 @@ impl RedisStore {
         self.inner.pools.units()
     }
 
-    /// What to keep of the instances for the next run of this one, and how often Redis has answered so far
-    /// that was asked for them.
+    /// What to keep of the instances for the next run of this one, and how many announcements Redis has
+    /// answered so far.
     pub fn known_instances(&self) -> (KnownInstances, u64) {
         self.inner.instances.known()
     }
 
-    /// Gives back what was taken in advance, and says that this instance is gone. For the end of a
-    /// program; the store goes on working.
+    /// Gives back units taken in advance, and records that this instance has left. For the end of a program;
+    /// the store keeps working.
     pub async fn leave(&self) {
         self.inner.return_leases(|_| true).await;
         self.inner.instances.leave(&self.inner.router).await;
@@ -184,26 +170,26 @@ impl RedisStore {
 
     async fn charge_watched(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let (placed, deadline) = (inner.placed(request.charges), inner.router.deadline());
-        // A request with a time of its own is a replay: nothing that is remembered speaks for it.
-        if request.at.is_some() {
-            return inner.charge_exact(request, &placed, deadline).await;
+        let (plan, deadline) = (inner.plan(request), inner.router.deadline());
+        // A request with a time of its own is a replay: nothing that is remembered holds for it.
+        if plan.at.is_some() {
+            return inner.charge_exact(&plan, deadline).await;
         }
-        if let Some(outcomes) = inner.remembered_denial(&placed) {
+        if let Some(outcomes) = inner.remembered_denial(&plan) {
             inner.stats.add(&inner.stats.remembered_denials);
             return Ok(outcomes);
         }
-        if placed.iter().any(|placed| inner.is_leased(placed)) {
-            return inner.charge_leased(request, &placed, deadline).await;
+        if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+            return inner.charge_leased(&plan, deadline).await;
         }
-        inner.charge_exact(request, &placed, deadline).await
+        inner.charge_exact(&plan, deadline).await
     }
 
     pub(crate) fn router(&self) -> &Router {
         &self.inner.router
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &RedisKeys {
         &self.inner.keys
     }
 
@@ -212,53 +198,33 @@ impl RedisStore {
     }
 }
 
-impl Inner {
-    /// Whether a charge is served from units that are taken in advance.
-    fn is_leased(&self, placed: &Placed<'_>) -> bool {
-        let instances = || self.instances.present().unwrap_or(1);
-        placed.charge.scope.is_leased() && is_leasable(placed.charge.limit, instances())
+impl StoreInner {
+    fn plan<'a>(&self, request: &Request<'a>) -> Plan<'a> {
+        Plan::new(&self.keys, request)
     }
 
-    /// Where the states of these charges are, and what each takes in all.
-    fn placed<'a>(&self, charges: &[Charge<'a>]) -> smallvec::SmallVec<[Placed<'a>; 4]> {
-        let mut placed: smallvec::SmallVec<[Placed<'a>; 4]> = charges
-            .iter()
-            .map(|charge| {
-                let key = self.keys.state(charge.scope, charge.limit, charge.key);
-                Placed {
-                    charge: *charge,
-                    name: self.hints.name(key.as_bytes()),
-                    slot: crate::keys::slot_of(&key),
-                    cost: charge.cost,
-                }
-            })
-            .collect();
-        for index in 0..placed.len() {
-            let name = placed[index].name;
-            let same = placed.iter().filter(|other| other.name == name);
-            let cost = same.fold(0_u64, |sum, other| sum.saturating_add(other.charge.cost));
-            placed[index].cost = cost;
-        }
-        placed
+    /// Whether a charge is served from units that are taken in advance.
+    fn is_leased(&self, planned: &PlannedCharge<'_>) -> bool {
+        let instances = || self.instances.present().unwrap_or(1);
+        planned.charge.scope.is_leased() && is_leasable(planned.charge.limit, instances())
     }
 }
 
 impl Store for RedisStore {
     async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let inner = &self.inner;
-        let unknown = inner.watch_lease(request);
+        let unresolved = inner.watch_permits(request);
         let answer = self.charge_watched(request).await;
-        // Nobody will release a place of which nobody knows whether it was taken.
+        // The caller does not release permits of a request that failed, though they may have been taken.
         if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
-            unknown.resolved();
+            unresolved.resolve();
         }
         answer
     }
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let placed = self.inner.placed(request.charges);
         let deadline = self.inner.router.deadline();
-        self.inner.peek(request, &placed, deadline).await
+        self.inner.peek(&self.inner.plan(request), deadline).await
     }
 
     async fn give_back(
@@ -266,17 +232,23 @@ impl Store for RedisStore {
         request: &Request<'_>,
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
-        let placed = self.inner.placed(request.charges);
-        self.inner.give_back(request, &placed, outcomes).await
+        let plan = self.inner.plan(request);
+        self.inner.give_back(&plan, outcomes).await
     }
 
     async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let placed = self.inner.placed(request.charges);
-        self.inner.settle(request, &placed).await
+        self.inner.settle(&self.inner.plan(request)).await
     }
 
     async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.inner.forget(scope, limit, key).await
+        let charges = [Charge {
+            scope,
+            limit,
+            key,
+            cost: 0,
+        }];
+        let plan = self.inner.plan(&Request::new(&charges));
+        self.inner.forget(&plan.charges[0]).await
     }
 
     async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
@@ -306,8 +278,8 @@ impl SharedStore for RedisStore {
     }
 
     fn last_used(&self, charge: &Charge<'_>) -> Option<u64> {
-        let placed = self.inner.placed(std::slice::from_ref(charge));
-        self.inner.hints.take_used(placed.first()?.name)
+        let state = self.inner.keys.state_key(charge);
+        self.inner.hints.take_used(state.name)
     }
 
     fn rules_changed(&self) {

@@ -1,49 +1,49 @@
-//! The script's reply, read with doubt: a server may answer anything.
+//! Reads the script's reply and checks its form: a server may answer anything.
 
 use redis::Value;
 use tidegate_core::{Micros, Outcome, Outcomes, Retry, Timestamp};
 
-use super::{Op, Step, Task};
+use super::{LuaCharge, LuaStep, Op};
 
-/// What the script answered to one step.
+/// The outcome of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// To a charge, a peek and what is settled: one outcome for each charge.
+pub(crate) enum StepOutcome {
+    /// Of a charge, a peek or a settlement: one outcome for each charge.
     Outcomes(Outcomes),
-    /// To a lease: what was taken in advance.
+    /// Of a lease: what was taken in advance.
     Leased(Leased),
-    /// To the release or the renewal of a lease: whether it was live, here; and the states in other
-    /// slots that hold it too.
+    /// Of a release or renewal of permits: whether they were live in this slot, and the states in other slots
+    /// that hold them, too.
     Held {
         /// Whether one of them was released, or all of them renewed.
         was_live: bool,
-        /// The names of the other states.
+        /// The keys of the other states.
         there: Vec<String>,
     },
-    /// To a repair: what was found of each charge's state.
+    /// Of a repair: what was found in each charge's state.
     Healed(Vec<Finding>),
-    /// To what has no answer.
+    /// Of a step without a result.
     Done,
 }
 
 /// What was found of a state, and repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// It is as it should be, or cannot be repaired.
+    /// It is valid, or cannot be repaired.
     Nothing,
     /// It was of a type that no version writes, and has been removed.
     Foreign,
-    /// It had numbers that no version writes, which have been taken out.
+    /// It had numbers that no version writes, which have been removed.
     Negative,
 }
 
 /// What was taken in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leased {
-    /// The answer to the charge's own cost. Its `at` is what a window's give-back names.
+    /// The outcome for the charge's own cost. Its `at` is what a window's give-back names.
     pub(crate) outcome: Outcome,
-    /// The units that are out on the lease now: those taken, the charge's cost among them, and what
-    /// was left of the lease before. Zero: there is no lease.
+    /// The units of the lease: those taken, including the charge's cost, and those left of the lease before.
+    /// Zero: there is no lease.
     pub(crate) units: u64,
     /// When the lease ends, by the clock of Redis.
     pub(crate) ends_at: Timestamp,
@@ -63,16 +63,29 @@ impl StepError {
     }
 }
 
-/// The reply is not one of the script.
+/// The reply does not have the script's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the reply is not of the script's form")]
+#[error("the reply does not have the script's form")]
 pub(crate) struct BadReply;
 
-/// Reads the reply to `steps`: the time of Redis, and an answer for each.
+/// An outcome that admits now, with all of the limit back at `at`.
+pub(crate) fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
+    Outcome {
+        allowed: true,
+        limit,
+        remaining,
+        retry: Retry::Now,
+        reset_at: at,
+        delay: Micros::ZERO,
+        at,
+    }
+}
+
+/// Reads the reply to `steps`: the time of Redis, and the outcome of each.
 pub(crate) fn decode(
-    steps: &[&Step],
+    steps: &[&LuaStep],
     reply: Value,
-) -> Result<(Timestamp, Vec<Result<Answer, StepError>>), BadReply> {
+) -> Result<(Timestamp, Vec<Result<StepOutcome, StepError>>), BadReply> {
     let Value::Array(values) = reply else {
         return Err(BadReply);
     };
@@ -99,52 +112,47 @@ pub(crate) fn decode(
     Ok((now, answers))
 }
 
-impl Step {
-    /// The answer to a charge that was admitted at once: all else is known.
+impl LuaStep {
+    /// The outcome of a charge that the fast path admitted: all else is known.
     fn admitted(
         &self,
         remaining: u64,
         reset_at: Timestamp,
         now: Timestamp,
-    ) -> Result<Answer, BadReply> {
-        let ([task], Op::Charge) = (&self.tasks[..], self.op) else {
+    ) -> Result<StepOutcome, BadReply> {
+        let ([charge], Op::Charge) = (&self.charges[..], self.op) else {
             return Err(BadReply);
         };
         let outcome = Outcome {
-            allowed: true,
-            limit: task.capacity(),
-            remaining,
-            retry: Retry::Now,
             reset_at,
-            delay: Micros::ZERO,
-            at: now,
+            ..admitted(charge.capacity(), remaining, now)
         };
-        Ok(Answer::Outcomes(Outcomes::from_elem(outcome, 1)))
+        Ok(StepOutcome::Outcomes(Outcomes::from_elem(outcome, 1)))
     }
 
-    fn answer(&self, values: &[Value]) -> Result<Answer, BadReply> {
+    fn answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
         match self.op {
             Op::Charge | Op::Peek | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
-                if !rest.is_empty() || outcomes.len() != self.tasks.len() {
+                if !rest.is_empty() || outcomes.len() != self.charges.len() {
                     return Err(BadReply);
                 }
                 let outcomes = self
-                    .tasks
+                    .charges
                     .iter()
                     .zip(outcomes)
-                    .map(|(task, values)| task.outcome(values));
-                Ok(Answer::Outcomes(outcomes.collect::<Result<_, _>>()?))
+                    .map(|(charge, values)| charge.outcome(values));
+                Ok(StepOutcome::Outcomes(outcomes.collect::<Result<_, _>>()?))
             }
             Op::Lease => {
                 let ([outcome], [units, ends_at]) = values.as_chunks::<6>() else {
                     return Err(BadReply);
                 };
-                let [task] = &self.tasks[..] else {
+                let [charge] = &self.charges[..] else {
                     return Err(BadReply);
                 };
-                Ok(Answer::Leased(Leased {
-                    outcome: task.outcome(outcome)?,
+                Ok(StepOutcome::Leased(Leased {
+                    outcome: charge.outcome(outcome)?,
                     units: number(units)?,
                     ends_at: time(ends_at)?,
                 }))
@@ -155,7 +163,7 @@ impl Step {
                     Value::BulkString(key) => String::from_utf8(key.clone()).map_err(|_| BadReply),
                     _ => Err(BadReply),
                 });
-                Ok(Answer::Held {
+                Ok(StepOutcome::Held {
                     was_live: number(was_live)? == 1,
                     there: there.collect::<Result<_, _>>()?,
                 })
@@ -167,14 +175,14 @@ impl Step {
                     2 => Ok(Finding::Negative),
                     _ => Err(BadReply),
                 });
-                Ok(Answer::Healed(findings.collect::<Result<_, _>>()?))
+                Ok(StepOutcome::Healed(findings.collect::<Result<_, _>>()?))
             }
-            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(Answer::Done),
+            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(StepOutcome::Done),
         }
     }
 }
 
-impl Task {
+impl LuaCharge {
     fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;

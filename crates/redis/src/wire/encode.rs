@@ -5,78 +5,79 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::{Anchor, Window};
 
-use super::{Extra, MAX_COST, Op, Step, Task};
+use super::{Extra, LuaCharge, LuaStep, MAX_COST, Op};
 use crate::script::{SCRIPT, SHA1};
 
-/// Runs the script by its name, for those that know it.
-pub(crate) fn evalsha(steps: &[&Step]) -> Cmd {
+/// Runs the script by its SHA-1, on a server that knows it.
+pub(crate) fn evalsha(steps: &[&LuaStep]) -> Cmd {
     command("EVALSHA", &SHA1, steps)
 }
 
-/// Runs the script by its text; the server knows it from then on.
-pub(crate) fn eval(steps: &[&Step]) -> Cmd {
+/// Runs the script by its text; the server knows its SHA-1 from then on.
+pub(crate) fn eval(steps: &[&LuaStep]) -> Cmd {
     command("EVAL", SCRIPT, steps)
 }
 
-fn command(name: &str, script: &str, steps: &[&Step]) -> Cmd {
+fn command(name: &str, script: &str, steps: &[&LuaStep]) -> Cmd {
     let mut command = redis::cmd(name);
     let keys = || steps.iter().flat_map(|step| step.keys());
     command.arg(script).arg(keys().count());
     for key in keys() {
         command.arg(key);
     }
-    let limits = Limits::of(steps);
+    let limits = LimitTable::of(steps);
     limits.write(&mut command);
     command.arg(steps.len());
-    write_steps(steps, &limits.places, &mut command);
+    write_steps(steps, &limits.indexes, &mut command);
     command
 }
 
-/// Writes all steps, those that only charge in runs of one limit and cost.
-fn write_steps(steps: &[&Step], places: &[usize], command: &mut Cmd) {
-    let (mut rest, mut places) = (steps, places.iter());
+/// Writes all steps; plain charges of one limit and cost are written as one run.
+fn write_steps(steps: &[&LuaStep], indexes: &[usize], command: &mut Cmd) {
+    let (mut rest, mut indexes) = (steps, indexes.iter());
     while let Some((step, others)) = rest.split_first() {
-        if let (Some(cost), Some(place)) = (step.plain_charge(), places.clone().next()) {
-            let others = others.iter().zip(places.clone().skip(1));
-            let is_same =
-                |(other, at): &(&&Step, &usize)| other.plain_charge() == Some(cost) && *at == place;
+        if let (Some(cost), Some(index)) = (step.plain_charge(), indexes.clone().next()) {
+            let others = others.iter().zip(indexes.clone().skip(1));
+            let is_same = |(other, at): &(&&LuaStep, &usize)| {
+                other.plain_charge() == Some(cost) && *at == index
+            };
             let count = 1 + others.take_while(is_same).count();
             // The script counts from one.
-            command.arg("charges").arg(place + 1).arg(cost).arg(count);
+            command.arg("charges").arg(index + 1).arg(cost).arg(count);
             rest = &rest[count..];
-            places.nth(count - 1);
+            indexes.nth(count - 1);
         } else {
-            step.write(&mut places, command);
+            step.write(&mut indexes, command);
             rest = others;
         }
     }
 }
 
 /// The limits of all steps: most steps of a call share a few.
-struct Limits<'a> {
+struct LimitTable<'a> {
     distinct: SmallVec<[&'a Form; 8]>,
-    /// Of each task, in order: where its limit is among them.
-    places: SmallVec<[usize; 32]>,
+    /// For each charge, in order: the index of its limit.
+    indexes: SmallVec<[usize; 32]>,
 }
 
-impl<'a> Limits<'a> {
-    fn of(steps: &[&'a Step]) -> Self {
+impl<'a> LimitTable<'a> {
+    fn of(steps: &[&'a LuaStep]) -> Self {
         let mut limits = Self {
             distinct: SmallVec::new(),
-            places: SmallVec::new(),
+            indexes: SmallVec::new(),
         };
-        for task in steps.iter().flat_map(|step| &step.tasks) {
+        for charge in steps.iter().flat_map(|step| &step.charges) {
             let distinct = &limits.distinct;
-            // Among the latest only: the search is not to take longer than it saves.
+            // Only among the latest: a longer search would cost more than it saves.
             let oldest = distinct.len().saturating_sub(16);
             let known = distinct[oldest..]
                 .iter()
-                .position(|form| **form == task.form);
-            let place = known.map_or(distinct.len(), |index| oldest + index);
+                .position(|form| **form == charge.form);
+            let index = known.map_or(distinct.len(), |at| oldest + at);
             if known.is_none() {
-                limits.distinct.push(&task.form);
+                limits.distinct.push(&charge.form);
             }
-            limits.places.push(place);
+            limits.indexes.push(index);
         }
         limits
     }
@@ -109,15 +110,16 @@ impl Op {
     }
 }
 
-impl Step {
-    /// The cost, if this is no more than one charge at the time of Redis, of a limit that the script
-    /// admits to on a short road.
+impl LuaStep {
+    /// The cost, if this is a single charge at the time of Redis, of a limit for which the script has a fast
+    /// path.
     fn plain_charge(&self) -> Option<u64> {
-        let ([task], Op::Charge, None, None) = (&self.tasks[..], self.op, self.at, &self.register)
+        let ([charge], Op::Charge, None, None) =
+            (&self.charges[..], self.op, self.at, &self.register)
         else {
             return None;
         };
-        let has_short_road = match &task.form {
+        let has_fast_path = match &charge.form {
             Form::Bucket(form) => !form.has_common_parts() && matches!(form.hold(), Hold::UpTo(_)),
             Form::FixedWindow(_) => true,
             Form::SlidingCounter(_)
@@ -125,10 +127,10 @@ impl Step {
             | Form::SlidingLog(_)
             | Form::Concurrency(_) => false,
         };
-        has_short_road.then(|| task.cost.min(MAX_COST))
+        has_fast_path.then(|| charge.cost.min(MAX_COST))
     }
 
-    fn write<'a>(&self, places: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
+    fn write<'a>(&self, indexes: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
         command.arg(self.op.name());
         match self.at {
             Some(at) => command.arg(at.as_micros()),
@@ -142,7 +144,7 @@ impl Step {
             (Some(register), _) => {
                 command.arg("registered").arg(register.there.len());
                 for (key, ttl) in &register.there {
-                    command.arg(key).arg(ttl.get());
+                    command.arg(&**key).arg(ttl.get());
                 }
             }
             (None, Some(_)) => {
@@ -150,15 +152,15 @@ impl Step {
             }
             (None, None) => {}
         }
-        command.arg(self.keys.len()).arg(self.tasks.len());
-        for (task, place) in self.tasks.iter().zip(places) {
-            command.arg(place + 1);
-            task.write(command);
+        command.arg(self.keys.len()).arg(self.charges.len());
+        for (charge, index) in self.charges.iter().zip(indexes) {
+            command.arg(index + 1);
+            charge.write(command);
         }
     }
 }
 
-impl Task {
+impl LuaCharge {
     fn write(&self, command: &mut Cmd) {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         match self.extra {
@@ -166,7 +168,7 @@ impl Task {
             Extra::ChargedAt(at) => {
                 command.arg(at.as_micros());
             }
-            Extra::Want(want) => {
+            Extra::Request(want) => {
                 command.arg(want.units.min(MAX_COST));
                 match want.previous {
                     Some((lease, _)) => command.write_arg_fmt(lease),

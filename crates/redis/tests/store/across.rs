@@ -1,4 +1,4 @@
-//! All or nothing over several slots of a cluster, with many at once.
+//! All or nothing over several slots of a cluster, with many requests at a time.
 
 use std::time::Duration;
 

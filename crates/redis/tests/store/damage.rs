@@ -10,7 +10,7 @@ use tidegate_testkit::redis::RedisServer;
 
 use crate::{Asked, store};
 
-/// The one key of a state that was charged, without what is told of leases.
+/// The one key of a state that was charged, without the details of permits.
 fn name_of(server: &RedisServer, key: &str) -> String {
     let mut keys: Vec<String> = server.query(&["KEYS", &format!("tg:{{{key}}}*")]);
     keys.retain(|key| !key.ends_with(":leases"));
@@ -18,7 +18,7 @@ fn name_of(server: &RedisServer, key: &str) -> String {
     keys.remove(0)
 }
 
-/// Asks, holding places where the limit is one on holders.
+/// Asks, and takes permits of a concurrency limit.
 async fn ask(asked: &Asked, store: &RedisStore) -> Result<tidegate_core::Outcome, StoreError> {
     let charges = [asked.charge(1)];
     let lease = store.permit_for(&charges);
@@ -47,7 +47,7 @@ async fn a_key_of_another_type_is_replaced_by_what_is_known_to_be_used() {
         let kind = limit.algorithm().name();
         let outcome = ask(&mine, &store).await.unwrap();
         let known = if matches!(limit.form(), Form::Concurrency(_)) {
-            // Nobody knows who else holds a place.
+            // It is unknown how many permits are held.
             4
         } else {
             2

@@ -9,7 +9,7 @@ use tidegate_testkit::redis::{Cluster, RedisServer, Sentinel, slot_of, tag_of};
 
 use crate::{Asked, store, store_within};
 
-/// Within which all is well again after an election, and as much again for a busy machine.
+/// How long recovery after an election may take, doubled for a busy machine.
 const HEALED: Duration = Duration::from_secs(2);
 
 fn asked(key: &str) -> Asked {
@@ -47,7 +47,7 @@ async fn a_master_that_was_hung_and_replaced_is_not_written_to() {
     asked("before").ask(&store, 1).await.unwrap();
     sentinel.wait_for_replicas();
     let old = sentinel.stop_master();
-    // Some questions go to it before anybody knows.
+    // Some calls reach it before the failover is noticed.
     let _ = asked("lost").ask(&store, 1).await;
     let promoted = sentinel.wait_for_new_master(old);
     wait_until_healed(&store, "after", promoted.at).await;
@@ -101,7 +101,7 @@ async fn a_cluster_goes_on_where_it_can_and_heals_where_it_could_not() {
     let old = cluster.kill_master_of(slot);
     assert!(
         asked(here).ask(&store, 1).await.is_err(),
-        "its master is away"
+        "its master is unreachable"
     );
     for _ in 0..20 {
         asked(other).ask(&store, 1).await.unwrap();

@@ -1,5 +1,5 @@
-//! Redis that is away, hung, slow, or loses its replies: every question ends by its deadline, and all is
-//! well again soon after Redis is.
+//! Redis that is unreachable, hung, slow, or loses its replies: every call ends by its deadline, and the
+//! store recovers soon after Redis does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use tidegate_testkit::redis::RedisServer;
 
 use crate::{Asked, store, store_within};
 
-/// What decisions are promised, and what a test on a busy machine allows beyond it.
+/// The deadline of decisions, and what a test on a busy machine allows beyond it.
 const DEADLINE: Duration = Duration::from_millis(15);
 const BUSY: Duration = Duration::from_millis(150);
-/// Within which all is well again, and as much again for a busy machine.
+/// How long recovery may take, doubled for a busy machine.
 const HEALED: Duration = Duration::from_secs(2);
 
 fn asked() -> Asked {
@@ -25,7 +25,7 @@ fn asked() -> Asked {
     Asked::new(Scope::new("faults"), &limit, "key")
 }
 
-/// Asks for a while, one question after the other: how many were answered, and the errors.
+/// Charges for a while, one call after the other. Returns how many were answered, and the errors.
 async fn ask_for(store: &RedisStore, time: Duration) -> (u64, Vec<StoreError>) {
     let (asked, end) = (asked(), Instant::now() + time);
     let (mut answered, mut errors) = (0, Vec::new());
@@ -50,7 +50,7 @@ async fn wait_until_healed(store: &RedisStore) {
     }
 }
 
-/// Breaks the way to Redis, expects only errors after a moment, mends it and expects answers.
+/// Breaks the connection to Redis, expects only errors after a moment, restores it and expects answers.
 async fn breaks_and_heals(mode: Mode) {
     let server = RedisServer::start();
     let proxy = FaultProxy::before(server.address());
@@ -187,8 +187,8 @@ async fn what_was_sent_and_not_answered_is_never_sent_again() {
     assert_eq!(asked.remaining(&store).await, 990, "it was charged once");
 }
 
-/// A server that answers and refuses to write is as good as away.
-async fn refuses_and_heals(refuse: [&str; 2], mend: [&str; 2]) {
+/// A server that answers and refuses to write counts as unreachable.
+async fn refuses_and_heals(refuse: [&str; 2], restore: [&str; 2]) {
     let server = RedisServer::start();
     let store = store_within(&server.url(), DEADLINE).await;
     wait_until_healed(&store).await;
@@ -201,7 +201,7 @@ async fn refuses_and_heals(refuse: [&str; 2], mend: [&str; 2]) {
         "nothing was charged: {errors:?}"
     );
     assert!(!store.is_up() && store.problem().is_some());
-    let _: String = server.query(&["CONFIG", "SET", mend[0], mend[1]]);
+    let _: String = server.query(&["CONFIG", "SET", restore[0], restore[1]]);
     wait_until_healed(&store).await;
 }
 

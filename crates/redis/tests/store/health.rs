@@ -35,7 +35,10 @@ async fn a_lost_master_of_a_cluster_is_a_part_and_all_of_them_are_down() {
     let Health::Part(problem) = health else {
         unreachable!()
     };
-    assert!(problem.contains("one of its masters is away"), "{problem}");
+    assert!(
+        problem.contains("one of its masters is unreachable"),
+        "{problem}"
+    );
     let left = cluster.nodes()[1].query::<u64>(&["DBSIZE"]);
     assert!(left <= keys, "asking leaves nothing behind: {keys}, {left}");
 

@@ -99,5 +99,5 @@ async fn what_was_last_used_is_known_when_redis_goes_away() {
     server.kill();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(store.last_used(&asked.charge(1)), Some(7));
-    assert_eq!(store.last_used(&asked.charge(1)), None, "told once");
+    assert_eq!(store.last_used(&asked.charge(1)), None, "returned once");
 }

@@ -1,4 +1,4 @@
-//! What a person finds who looks into Redis.
+//! What an operator finds in Redis.
 
 use tidegate_core::SharedStore as _;
 use tidegate_core::{Algorithm, Charge, LeaseId, Limit, Rate, Request, Scope, Store as _};

@@ -92,7 +92,7 @@ async fn a_redis_that_wants_a_password_is_reported_with_the_setting_that_gives_i
         let store = RedisStore::open(RedisSettings::new(url.parse().unwrap()));
         let problem = store.connected(Duration::from_secs(1)).await.unwrap_err();
         assert!(
-            problem.contains("it wants a password, and none is configured"),
+            problem.contains("it requires a password, and none is configured"),
             "{problem}"
         );
         assert!(problem.contains("`redis_password_file`"), "{problem}");

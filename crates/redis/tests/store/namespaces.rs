@@ -45,7 +45,7 @@ async fn take_permit(store: &RedisStore) -> tidegate_core::LeaseId {
     lease
 }
 
-/// Uses everything that a deployment keeps in Redis, in three deployments at once.
+/// Uses everything that a deployment keeps in Redis, in three deployments at the same time.
 async fn share_nothing(url: &str) {
     // One is called like a key of a deployment without a namespace.
     let names = [None, Some("staging"), Some("rules")];

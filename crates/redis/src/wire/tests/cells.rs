@@ -32,7 +32,7 @@ fn limits_of_one_key_are_answered_as_from_memory() {
         let charge = [charging(&scope, limit, key, random.below(6))];
         let request = Request::new(&charge).at(now);
         let wanted = memory.charge(&request);
-        let answer = outcomes(server.ask(&Step::charge(&keys(), &request)));
+        let answer = outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
         assert_eq!(answer, wanted, "step {step}: {limit} {}", charge[0].cost);
         denied += u32::from(!answer[0].allowed);
     }
@@ -49,7 +49,8 @@ fn a_key_has_one_state_whatever_the_numbers() {
     for limit in [&slow, &fast, &slow] {
         let charge = [charging(&scope, limit, "a", 2)];
         let request = Request::new(&charge).at(START);
-        remaining.push(outcomes(server.ask(&Step::charge(&keys(), &request)))[0].remaining);
+        remaining
+            .push(outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))))[0].remaining);
     }
     assert_eq!(remaining, [8, 6, 4]);
     let names: Vec<String> = server.say(&["KEYS", "*"]);

@@ -7,7 +7,7 @@ use super::*;
 use tidegate_core::algorithm::Form;
 
 /// The code of a step's failure.
-fn code(answer: &Result<Answer, StepError>) -> &str {
+fn code(answer: &Result<StepOutcome, StepError>) -> &str {
     match answer {
         Ok(_) => "none",
         Err(error) => error.code(),
@@ -28,7 +28,7 @@ fn a_key_of_another_type_fails_its_own_step_only() {
         let both = [good[0], bad[0]];
         let lease = LeaseId::from_u128(7);
         let steps = [&good[..], &bad[..], &both[..], &good[..]]
-            .map(|charges| Step::charge(&keys(), &Request::new(charges).under(lease)));
+            .map(|charges| LuaStep::charge(&keys(), &plan(&Request::new(charges).under(lease))));
         let answers = server.run(&steps.each_ref());
         assert_eq!(
             [0, 1, 2, 3].map(|index| code(&answers[index])),
@@ -73,13 +73,15 @@ fn an_unreadable_value_fails_its_own_step_only() {
         let other = [charging(&scope, &limit, "other", 1)];
         for text in texts {
             let () = server.say(&["SET", &keys().state(&scope, &limit, "key"), text]);
-            let bad = Step::charge(&keys(), &Request::new(&charges));
-            let good = Step::charge(&keys(), &Request::new(&other[..]));
+            let bad = LuaStep::charge(&keys(), &plan(&Request::new(&charges)));
+            let good = LuaStep::charge(&keys(), &plan(&Request::new(&other[..])));
             let answers = server.run(&[&bad, &good]);
             assert_eq!(code(&answers[0]), "UNREADABLE", "{text}");
             assert_eq!(code(&answers[1]), "none");
-            let forget = Step::forget(&keys(), &scope, &limit, "other");
-            assert_eq!(server.ask(&forget), Ok(Answer::Done));
+            let forget = LuaStep::forget(
+                &plan(&Request::new(&[charging(&scope, &limit, "other", 0)])).charges[0],
+            );
+            assert_eq!(server.ask(&forget), Ok(StepOutcome::Done));
         }
     }
     let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
@@ -88,25 +90,25 @@ fn an_unreadable_value_fails_its_own_step_only() {
     let () = server.say(&["ZADD", &keys().state(&scope, &log, "key"), "5", "foreign"]);
     let () = server.say(&["HSET", &keys().state(&scope, &slots, "key"), "at", "x"]);
     let state = keys().state(&scope, &concurrency, "key");
-    let () = server.say(&["HSET", &Keys::companion(&state), "at", "x"]);
+    let () = server.say(&["HSET", &RedisKeys::companion(&state), "at", "x"]);
     for limit in [log, slots, concurrency] {
         let charges = [charging(&scope, &limit, "key", 1)];
-        let step = Step::charge(
+        let step = LuaStep::charge(
             &keys(),
-            &Request::new(&charges).under(LeaseId::from_u128(1)),
+            &plan(&Request::new(&charges).under(LeaseId::from_u128(1))),
         );
         assert_eq!(code(&server.ask(&step)), "UNREADABLE");
     }
 }
 
 #[test]
-fn what_redis_says_to_the_first_write_is_told() {
+fn an_error_of_the_first_write_is_returned() {
     let mut server = Server::start();
     let scope = Scope::new("memory");
     let limit = limit("5/hour");
     let charges = [charging(&scope, &limit, "key", 1)];
-    let charge = Step::charge(&keys(), &Request::new(&charges));
-    let peek = Step::peek(&keys(), &Request::new(&charges));
+    let charge = LuaStep::charge(&keys(), &plan(&Request::new(&charges)));
+    let peek = LuaStep::peek(&plan(&Request::new(&charges)));
     let () = server.say(&["CONFIG", "SET", "maxmemory", "1"]);
     let answers = server.run(&[&charge, &peek]);
     assert_eq!((code(&answers[0]), code(&answers[1])), ("OOM", "none"));
@@ -129,13 +131,13 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
     let log = Limit::new(Rate::per_hour(5), Algorithm::SlidingWindowLog).unwrap();
     for limit in [log, Limit::concurrent(5).unwrap()] {
         let charge = charging(&scope, &limit, "key", 1);
-        let want = Want {
+        let want = LeaseRequest {
             id: LeaseId::from_u128(1),
             units: 3,
             lasts: Micros::SECOND,
             previous: None,
         };
-        let answer = server.ask(&Step::lease(&keys(), &charge, want, None));
+        let answer = server.ask(&LuaStep::lease(&plan_at(&charge, None), want));
         assert_eq!(code(&answer), "UNLEASABLE");
         let kept: u64 = server.say(&["DBSIZE"]);
         assert_eq!(kept, 0);
@@ -150,9 +152,9 @@ fn numbers_that_no_state_has_are_refused() {
     let (rate, lease) = (Rate::per_hour(5), LeaseId::from_u128(1));
     let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
     let slots = Limit::new(rate, Algorithm::SLIDING_WINDOW_SLOTS).unwrap();
-    let places = Limit::concurrent(5).unwrap();
+    let permits = Limit::concurrent(5).unwrap();
     let name = |limit| keys().state(&scope, limit, "key");
-    let companion = Keys::companion(&name(&places));
+    let companion = RedisKeys::companion(&name(&permits));
     let numbers = [
         "-1",
         "-100",
@@ -175,8 +177,8 @@ fn numbers_that_no_state_has_are_refused() {
         for (limit, key, before, field) in [
             (&slots, name(&slots), None, "at"),
             (&slots, name(&slots), None, "29911680"),
-            (&places, companion.clone(), None, "at"),
-            (&places, companion.clone(), Some(name(&places)), "held"),
+            (&permits, companion.clone(), None, "at"),
+            (&permits, companion.clone(), Some(name(&permits)), "held"),
         ] {
             let () = server.say(&["FLUSHALL"]);
             if let Some(set) = before {
@@ -184,18 +186,22 @@ fn numbers_that_no_state_has_are_refused() {
             }
             let () = server.say(&["HSET", &key, field, number]);
             let charges = [charging(&scope, limit, "key", 1)];
-            let charge = Step::charge(&keys(), &Request::new(&charges).under(lease));
+            let charge = LuaStep::charge(&keys(), &plan(&Request::new(&charges).under(lease)));
             let answers = server.run(&[&charge, &charge]);
             assert_eq!(code(&answers[0]), expected, "{field} {number}");
             assert_eq!(code(&answers[1]), expected, "nothing was changed");
-            let healed = server.ask(&Step::heal(&keys(), &charges));
+            let healed = server.ask(&LuaStep::heal(&plan(&Request::new(&charges))));
             let repairs = expected == "NEGATIVE";
             let found = if repairs {
                 Finding::Negative
             } else {
                 Finding::Nothing
             };
-            assert_eq!(healed, Ok(Answer::Healed(vec![found])), "{field} {number}");
+            assert_eq!(
+                healed,
+                Ok(StepOutcome::Healed(vec![found])),
+                "{field} {number}"
+            );
             if repairs {
                 let outcome = outcomes(server.ask(&charge))[0];
                 assert!(
@@ -216,34 +222,34 @@ fn numbers_that_no_state_has_are_refused() {
         let () = server.say(&["FLUSHALL"]);
         let () = server.say(&["HSET", &name(&slots), field, "1"]);
         let charges = [charging(&scope, &slots, "key", 1)];
-        let charge = Step::charge(&keys(), &Request::new(&charges));
+        let charge = LuaStep::charge(&keys(), &plan(&Request::new(&charges)));
         assert_eq!(code(&server.ask(&charge)), expected, "{field}");
     }
     for score in ["-5", "1.5", "inf", "-inf"] {
         let () = server.say(&["FLUSHALL"]);
         let () = server.say(&["ZADD", &name(&log), score, "0000000000000003:3"]);
         let charges = [charging(&scope, &log, "key", 1)];
-        let charge = Step::charge(&keys(), &Request::new(&charges));
+        let charge = LuaStep::charge(&keys(), &plan(&Request::new(&charges)));
         assert_eq!(code(&server.ask(&charge)), "UNREADABLE", "{score}");
     }
 }
 
 #[test]
-fn a_lie_about_places_is_added_up_again() {
+fn a_wrong_count_of_permits_is_added_up_again() {
     let mut server = Server::start();
     let (scope, limit) = (Scope::new("held"), Limit::concurrent(9).unwrap());
     for lease in 1..=2 {
         let charges = [charging(&scope, &limit, "key", 3)];
         let request = Request::new(&charges).under(LeaseId::from_u128(lease));
-        outcomes(server.ask(&Step::charge(&keys(), &request)));
+        outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
     }
-    let companion = Keys::companion(&keys().state(&scope, &limit, "key"));
+    let companion = RedisKeys::companion(&keys().state(&scope, &limit, "key"));
     let () = server.say(&["HSET", &companion, "held", "0"]);
     let charges = [charging(&scope, &limit, "key", 1)];
-    let peek = Step::peek(&keys(), &Request::new(&charges));
+    let peek = LuaStep::peek(&plan(&Request::new(&charges)));
     assert_eq!(code(&server.ask(&peek)), "NEGATIVE");
-    let healed = server.ask(&Step::heal(&keys(), &charges));
-    assert_eq!(healed, Ok(Answer::Healed(vec![Finding::Negative])));
+    let healed = server.ask(&LuaStep::heal(&plan(&Request::new(&charges))));
+    assert_eq!(healed, Ok(StepOutcome::Healed(vec![Finding::Negative])));
     assert_eq!(outcomes(server.ask(&peek))[0].remaining, 3);
 }
 
@@ -254,7 +260,7 @@ fn only_keys_of_a_type_that_no_version_uses_are_removed() {
     for limit in limits_of(5) {
         let name = keys().state(&scope, &limit, "key");
         let charges = [charging(&scope, &limit, "key", 1)];
-        let heal = Step::heal(&keys(), &charges);
+        let heal = LuaStep::heal(&plan(&Request::new(&charges)));
         let plants: [&[&str]; 5] = [
             &["SET", &name, "text"],
             &["HSET", &name, "field", "text"],
@@ -273,7 +279,7 @@ fn only_keys_of_a_type_that_no_version_uses_are_removed() {
             } else {
                 Finding::Foreign
             };
-            assert_eq!(healed, Answer::Healed(vec![found]));
+            assert_eq!(healed, StepOutcome::Healed(vec![found]));
             if exists == 1 {
                 kept.push(plant[0]);
             }

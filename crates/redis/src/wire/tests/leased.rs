@@ -8,9 +8,9 @@ use super::random::Random;
 use super::*;
 use crate::wire::Leased;
 
-fn leased(answer: Result<Answer, StepError>) -> Leased {
+fn leased(answer: Result<StepOutcome, StepError>) -> Leased {
     match answer.unwrap() {
-        Answer::Leased(leased) => leased,
+        StepOutcome::Leased(leased) => leased,
         other => panic!("a lease and not {other:?}"),
     }
 }
@@ -100,8 +100,8 @@ fn a_leased_bucket_never_admits_more_than_it_promises() {
                 }
                 (6, Some(hand)) => {
                     let unused = charging(&scope, &limit, &key, hand.units - hand.used);
-                    let step = Step::return_lease(&keys(), &unused, hand.id, Some(now));
-                    assert_eq!(server.ask(&step), Ok(Answer::Done));
+                    let step = LuaStep::return_lease(&plan_at(&unused, Some(now)), hand.id);
+                    assert_eq!(server.ask(&step), Ok(StepOutcome::Done));
                     hands[index] = None;
                 }
                 // Lost with its instance.
@@ -109,7 +109,8 @@ fn a_leased_bucket_never_admits_more_than_it_promises() {
                 (8 | 9, _) => {
                     let charges = [charge];
                     let request = Request::new(&charges).at(now);
-                    let outcome = outcomes(server.ask(&Step::charge(&keys(), &request)))[0];
+                    let outcome =
+                        outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))))[0];
                     if outcome.allowed {
                         judge.admit(cost, now);
                     }
@@ -117,14 +118,14 @@ fn a_leased_bucket_never_admits_more_than_it_promises() {
                 }
                 (_, hand) => {
                     ids += 1;
-                    let want = Want {
+                    let want = LeaseRequest {
                         id: LeaseId::from_u128(ids),
                         units: random.below(12),
                         lasts: Micros::new(1 + random.below(1_000_000)),
                         previous: hand.map(|hand| (hand.id, hand.used)),
                     };
                     let leased =
-                        leased(server.ask(&Step::lease(&keys(), &charge, want, Some(now))));
+                        leased(server.ask(&LuaStep::lease(&plan_at(&charge, Some(now)), want)));
                     let mut taken = Hand {
                         id: want.id,
                         units: leased.units,
@@ -144,10 +145,10 @@ fn a_leased_bucket_never_admits_more_than_it_promises() {
         assert!(judge.admitted > 0);
         // When all leases have ended and time has passed, the bucket is whole again.
         let charges = [charging(&scope, &limit, &key, 0)];
-        let asked = outcomes(server.ask(&Step::peek(&keys(), &Request::new(&charges).at(now))))[0];
+        let asked = outcomes(server.ask(&LuaStep::peek(&plan(&Request::new(&charges).at(now)))))[0];
         let whole = Request::new(&charges).at(asked.reset_at);
         assert_eq!(
-            outcomes(server.ask(&Step::peek(&keys(), &whole)))[0].remaining,
+            outcomes(server.ask(&LuaStep::peek(&plan(&whole))))[0].remaining,
             burst
         );
         assert!(asked.reset_at.since(now) <= limit_to_full(&limit) + Micros::SECOND);
@@ -164,7 +165,7 @@ fn limit_to_full(limit: &Limit) -> Micros {
 /// `retry` and `reset_at` are exact, with leases out too.
 fn check_times(server: &mut Server, charges: &[Charge<'_>], now: Timestamp, outcome: Outcome) {
     let mut peek = |at: Timestamp| {
-        outcomes(server.ask(&Step::peek(&keys(), &Request::new(charges).at(at))))[0]
+        outcomes(server.ask(&LuaStep::peek(&plan(&Request::new(charges).at(at)))))[0]
     };
     if let Retry::After(wait) = outcome.retry {
         assert!(peek(now + wait).allowed, "after {wait}");
@@ -228,19 +229,19 @@ fn a_leased_window_never_admits_more_than_its_limit() {
                         at: hand.charged_at,
                     };
                     let request = Request::new(&unused).at(now);
-                    let step = Step::give_back(&keys(), &request, &[outcome]).unwrap();
-                    assert_eq!(server.ask(&step), Ok(Answer::Done));
+                    let step = LuaStep::give_back(&keys(), &plan(&request), &[outcome]).unwrap();
+                    assert_eq!(server.ask(&step), Ok(StepOutcome::Done));
                     hands[index] = None;
                 }
                 _ => {
-                    let want = Want {
+                    let want = LeaseRequest {
                         id: LeaseId::from_u128(1),
                         units: random.below(10),
                         lasts: Micros::SECOND,
                         previous: None,
                     };
                     let leased =
-                        leased(server.ask(&Step::lease(&keys(), &charge, want, Some(now))));
+                        leased(server.ask(&LuaStep::lease(&plan_at(&charge, Some(now)), want)));
                     assert_eq!(leased.outcome.allowed, leased.units >= 1);
                     assert!(leased.ends_at > now);
                     let hand = Hand {

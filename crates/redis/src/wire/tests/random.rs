@@ -68,13 +68,13 @@ fn all_limits() -> Vec<Limit> {
 
 /// What one step of the timeline is, on both sides.
 struct Turn {
-    step: Step,
+    step: LuaStep,
     wanted: Option<Outcomes>,
     case: String,
 }
 
 /// A request that was charged, to be given back or released.
-struct Charged {
+struct SlotCharges {
     charges: Vec<(usize, usize, u64)>,
     lease: LeaseId,
     outcomes: Vec<Outcome>,
@@ -86,7 +86,7 @@ struct Timeline {
     scopes: [Scope; 2],
     limits: Vec<Limit>,
     now: Timestamp,
-    charged: Vec<Charged>,
+    charged: Vec<SlotCharges>,
 }
 
 const NAMES: [&str; 3] = ["one", "two", ""];
@@ -128,19 +128,19 @@ impl Timeline {
         }
         let op = self.random.0 % 10;
         let (step, outcomes) = match op {
-            0 => (Step::peek(&keys(), &request), self.memory.peek(&request)),
+            0 => (LuaStep::peek(&plan(&request)), self.memory.peek(&request)),
             1 => (
-                Step::settle(&keys(), &request),
+                LuaStep::settle(&plan(&request)),
                 self.memory.settle(&request),
             ),
             _ => (
-                Step::charge(&keys(), &request),
+                LuaStep::charge(&keys(), &plan(&request)),
                 self.memory.charge(&request),
             ),
         };
         let case = format!("{step:?}");
         if op > 1 && with_lease {
-            self.charged.push(Charged {
+            self.charged.push(SlotCharges {
                 charges: chosen,
                 lease,
                 outcomes: outcomes.to_vec(),
@@ -154,12 +154,12 @@ impl Timeline {
     }
 
     /// Gives back what was charged.
-    fn turn_back(&mut self, taken: &Charged, now: Timestamp) -> Turn {
+    fn turn_back(&mut self, taken: &SlotCharges, now: Timestamp) -> Turn {
         let charges = self.charges(&taken.charges);
         let request = Request::new(&charges).at(now).under(taken.lease);
         self.memory.give_back(&request, &taken.outcomes);
-        let step = Step::give_back(&keys(), &request, &taken.outcomes)
-            .unwrap_or_else(|| Step::peek(&keys(), &Request::new(&[])));
+        let step = LuaStep::give_back(&keys(), &plan(&request), &taken.outcomes)
+            .unwrap_or_else(|| LuaStep::peek(&plan(&Request::new(&[]))));
         let case = format!("{step:?}");
         let wanted = None;
         Turn { step, wanted, case }
@@ -213,7 +213,7 @@ fn random_steps_are_answered_as_from_memory() {
     assert!(kinds.iter().all(|count| *count > 300), "{kinds:?}");
 }
 
-/// Releases or renews a lease, as of the last change: both sides have been told times.
+/// Releases or renews a lease, as of the last change: both sides get times.
 fn release_some(server: &mut Server, timeline: &mut Timeline) {
     if timeline.charged.len() < 4 {
         return;
@@ -224,9 +224,9 @@ fn release_some(server: &mut Server, timeline: &mut Timeline) {
         .iter()
         .filter(|(limit, _, _)| timeline.limits[*limit].window().is_none());
     if timeline.random.below(2) == 0 && holds.count() < 2 {
-        let renewed = was_live(server.ask(&Step::renew(&keys(), charged.lease)));
+        let renewed = was_live(server.ask(&LuaStep::renew(&keys(), charged.lease)));
         assert_eq!(renewed, timeline.memory.renew(charged.lease));
     }
-    let released = was_live(server.ask(&Step::release(&keys(), charged.lease)));
+    let released = was_live(server.ask(&LuaStep::release(&keys(), charged.lease)));
     assert_eq!(released, timeline.memory.release(charged.lease));
 }

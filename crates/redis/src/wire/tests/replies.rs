@@ -29,9 +29,9 @@ proptest! {
         let request = Request::new(&charges);
         let lease = LeaseId::from_u128(1);
         let steps = [
-            Step::charge(&keys(), &request),
-            Step::release(&keys(), lease),
-            Step::forget(&keys(), &scope, &limit, "key"),
+            LuaStep::charge(&keys(), &plan(&request)),
+            LuaStep::release(&keys(), lease),
+            LuaStep::forget(&plan(&Request::new(&[charging(&scope, &limit, "key", 0)])).charges[0]),
         ];
         for step in &steps {
             let _ = decode(&[step], reply.clone());
@@ -45,7 +45,7 @@ proptest! {
 fn a_reply_of_another_length_is_refused() {
     let (scope, limit) = (Scope::new("s"), limit("1/minute"));
     let charges = [charging(&scope, &limit, "key", 1)];
-    let step = Step::charge(&keys(), &Request::new(&charges));
+    let step = LuaStep::charge(&keys(), &plan(&Request::new(&charges)));
     for reply in [
         vec![],
         vec![Value::Int(1)],

@@ -7,7 +7,7 @@ use redis::{Cmd, Connection, FromRedisValue, Value};
 use tempfile::TempDir;
 use tidegate_core::Timestamp;
 
-use crate::wire::{Answer, Step, StepError, decode, eval, evalsha};
+use crate::wire::{LuaStep, StepError, StepOutcome, decode, eval, evalsha};
 
 pub(super) struct Server {
     process: Child,
@@ -61,13 +61,13 @@ impl Server {
     }
 
     /// Runs these steps in one call.
-    pub(super) fn run(&mut self, steps: &[&Step]) -> Vec<Result<Answer, StepError>> {
+    pub(super) fn run(&mut self, steps: &[&LuaStep]) -> Vec<Result<StepOutcome, StepError>> {
         let reply: Value = self.query(&evalsha(steps));
         decode(steps, reply).unwrap().1
     }
 
     /// Runs one step.
-    pub(super) fn ask(&mut self, step: &Step) -> Result<Answer, StepError> {
+    pub(super) fn ask(&mut self, step: &LuaStep) -> Result<StepOutcome, StepError> {
         self.run(&[step]).remove(0)
     }
 }

@@ -17,7 +17,7 @@ fn states_are_readable() {
     for limit in &limits {
         let charges = [charging(&scope, limit, "key", 3)];
         let request = Request::new(&charges).at(START + Micros::SECOND);
-        outcomes(server.ask(&Step::charge(&keys(), &request)));
+        outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
     }
     let mut texts = Vec::new();
     for limit in &limits {
@@ -54,7 +54,7 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
     for limit in limits_of(5) {
         let charges = [charging(&scope, &limit, "key", 1)];
         let request = Request::new(&charges).under(LeaseId::from_u128(3));
-        let outcome = outcomes(server.ask(&Step::charge(&keys(), &request)))[0];
+        let outcome = outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))))[0];
         let name = keys().state(&scope, &limit, "key");
         let expires: u64 = server.say(&["PEXPIRETIME", &name]);
         let wanted = outcome.reset_at.as_micros().div_ceil(1_000) + 1;
@@ -64,7 +64,7 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
         let request = Request::new(&supplied)
             .at(START)
             .under(LeaseId::from_u128(4));
-        outcomes(server.ask(&Step::charge(&keys(), &request)));
+        outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
         let left: u64 = server.say(&["PTTL", &keys().state(&scope, &limit, "supplied")]);
         assert!((86_000_000..=86_400_000).contains(&left));
     }
@@ -78,11 +78,11 @@ fn what_is_not_used_is_not_kept() {
         for cost in [0, 6, 1] {
             let charges = [charging(&scope, &limit, "key", cost)];
             let request = Request::new(&charges).under(LeaseId::from_u128(5));
-            let outcomes = outcomes(server.ask(&Step::charge(&keys(), &request)));
-            server.ask(&Step::peek(&keys(), &request)).unwrap();
+            let outcomes = outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
+            server.ask(&LuaStep::peek(&plan(&request))).unwrap();
             if cost == 1 {
-                let back = Step::give_back(&keys(), &request, &outcomes).unwrap();
-                assert_eq!(server.ask(&back), Ok(Answer::Done));
+                let back = LuaStep::give_back(&keys(), &plan(&request), &outcomes).unwrap();
+                assert_eq!(server.ask(&back), Ok(StepOutcome::Done));
             }
         }
         if limit.algorithm().is_bucket() {
@@ -101,7 +101,7 @@ fn a_lowered_limit_is_remembered_for_longer() {
     let (fast, slow) = (bucket(10), bucket(1));
     let charge = |server: &mut Server, limit: &Limit, cost: u64| {
         let charges = [charging(&scope, limit, "key", cost)];
-        outcomes(server.ask(&Step::charge(&keys(), &Request::new(&charges))))[0]
+        outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&Request::new(&charges)))))[0]
     };
     charge(&mut server, &fast, 10);
     let denied = charge(&mut server, &slow, 10);
@@ -120,29 +120,26 @@ fn a_lease_is_released_once_by_its_name_alone() {
         charging(&one, &few, "user", 1),
         charging(&two, &many, "user", 2),
     ];
-    let lease = Keys::lease_for(&keys().state(&one, &few, "user"));
+    let lease = RedisKeys::lease_for(&keys().state(&one, &few, "user"));
     let request = Request::new(&charges).under(lease);
-    let step = Step::charge(&keys(), &request);
+    let step = LuaStep::charge(&keys(), &plan(&request));
     let slots: Vec<_> = step.keys().map(slot_of).collect();
-    assert!(
-        slots.iter().all(|slot| Some(*slot) == step.slot()),
-        "{slots:?}"
-    );
+    assert!(slots.iter().all(|slot| *slot == step.slot()), "{slots:?}");
     let taken = outcomes(server.ask(&step));
     assert!(taken.iter().all(|outcome| outcome.allowed));
     let other = Request::new(&charges).under(LeaseId::from_u128(9));
-    assert!(!outcomes(server.ask(&Step::charge(&keys(), &other)))[0].allowed);
+    assert!(!outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&other))))[0].allowed);
     let expires: u64 = server.say(&["PEXPIRETIME", &keys().register(lease)]);
     assert_eq!(expires, taken[0].reset_at.as_micros().div_ceil(1_000) + 1);
 
-    assert!(was_live(server.ask(&Step::renew(&keys(), lease))));
-    assert!(was_live(server.ask(&Step::release(&keys(), lease))));
-    assert!(!was_live(server.ask(&Step::release(&keys(), lease))));
-    assert!(!was_live(server.ask(&Step::renew(&keys(), lease))));
-    let free = outcomes(server.ask(&Step::peek(&keys(), &other)));
+    assert!(was_live(server.ask(&LuaStep::renew(&keys(), lease))));
+    assert!(was_live(server.ask(&LuaStep::release(&keys(), lease))));
+    assert!(!was_live(server.ask(&LuaStep::release(&keys(), lease))));
+    assert!(!was_live(server.ask(&LuaStep::renew(&keys(), lease))));
+    let free = outcomes(server.ask(&LuaStep::peek(&plan(&other))));
     assert_eq!((free[0].remaining, free[1].remaining), (1, 5));
     let unknown = LeaseId::from_u128(u128::MAX);
-    assert!(!was_live(server.ask(&Step::release(&keys(), unknown))));
+    assert!(!was_live(server.ask(&LuaStep::release(&keys(), unknown))));
 }
 
 #[test]
@@ -154,38 +151,37 @@ fn what_a_lease_holds_in_other_slots_is_named() {
         [charging(&scope, &limit, "here", 1)],
         [charging(&scope, &limit, "there", 1)],
     );
-    let lease = Keys::lease_for(&keys().state(&scope, &limit, "here"));
-    let far = Step::charge(&keys(), &Request::new(&there).under(lease)).registered_elsewhere();
-    let held: Vec<_> = far
-        .holds()
-        .map(|(state, ttl)| (state.to_owned(), ttl))
-        .collect();
-    let near = Step::charge(&keys(), &Request::new(&here).under(lease)).also_held(held.clone());
+    let lease = RedisKeys::lease_for(&keys().state(&scope, &limit, "here"));
+    let there = plan(&Request::new(&there).under(lease));
+    let far = LuaStep::charge(&keys(), &there).registered_elsewhere();
+    let held = there.permits();
+    let near =
+        LuaStep::charge(&keys(), &plan(&Request::new(&here).under(lease))).also_held(held.clone());
     assert!(server.run(&[&far, &near]).iter().all(Result::is_ok));
 
     for (first, second) in [
         (
-            Step::renew(&keys(), lease),
-            Step::renew_there as fn(String, LeaseId) -> Step,
+            LuaStep::renew(&keys(), lease),
+            LuaStep::renew_there as fn(&str, LeaseId) -> LuaStep,
         ),
-        (Step::release(&keys(), lease), Step::release_there),
+        (LuaStep::release(&keys(), lease), LuaStep::release_there),
     ] {
-        let Ok(Answer::Held {
+        let Ok(StepOutcome::Held {
             was_live: true,
             there,
         }) = server.ask(&first)
         else {
             panic!("the lease is live here");
         };
-        assert_eq!(there, [held[0].0.clone()]);
-        assert!(was_live(server.ask(&second(held[0].0.clone(), lease))));
+        assert_eq!(there, [held[0].0.to_string()]);
+        assert!(was_live(server.ask(&second(&held[0].0, lease))));
     }
     assert!(!was_live(
-        server.ask(&Step::release_there(held[0].0.clone(), lease))
+        server.ask(&LuaStep::release_there(&held[0].0, lease))
     ));
 
-    let register = Step::register(&keys(), lease, None, held);
-    assert_eq!(server.ask(&register), Ok(Answer::Done));
-    let answer = server.ask(&Step::release(&keys(), lease)).unwrap();
-    assert!(matches!(answer, Answer::Held { was_live: false, there } if there.len() == 1));
+    let register = LuaStep::register(&keys(), lease, None, held);
+    assert_eq!(server.ask(&register), Ok(StepOutcome::Done));
+    let answer = server.ask(&LuaStep::release(&keys(), lease)).unwrap();
+    assert!(matches!(answer, StepOutcome::Held { was_live: false, there } if there.len() == 1));
 }

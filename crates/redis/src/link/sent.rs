@@ -1,7 +1,4 @@
-//! One call: sent, waited for, and its answers handed to those who asked.
-//!
-//! The link's task says when it is too late (`serve.rs`): it alone knows what has arrived and was not read
-//! yet.
+//! A batch that was sent: when it is late, and how its reply is handed to its jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,91 +7,63 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 use tokio::time::Instant;
 
-use super::batch::{Batch, Question};
-use crate::call::{CallError, Job, Reply, StepReply, is_no_script, is_read_only};
-use crate::monotonic::now;
-use crate::wire::{self, Step};
+use super::batch::{BatchBody, CallBatch};
+use super::health::BatchResult;
+use crate::call::{CallError, CallReply, Job, StepReply, is_no_script, is_read_only};
+use crate::wire::{self, LuaStep};
 
-/// A call under way.
-pub(super) struct Flight {
-    id: u64,
-    question: Arc<Question>,
+/// A batch under way.
+pub(super) struct SentBatch {
+    pub(super) id: u64,
+    body: Arc<BatchBody>,
     jobs: Vec<Job>,
     sent_at: Instant,
-    /// From when on it counts as a failure.
+    /// When it becomes a failure.
     late_at: Instant,
-    /// Until when an answer is waited for.
+    /// Until when an answer is waited for: for `silence` after it was sent.
     silent_at: Instant,
-    is_late: bool,
-    /// When it is to be looked at next.
-    due: Instant,
+    silence: Duration,
+    pub(super) is_late: bool,
+    /// When to look at it next.
+    pub(super) due: Instant,
     /// The time in which this process did not run.
     stalled: Duration,
 }
 
-/// What a look at a call found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    /// It has just become late.
-    Late,
-    /// The server has been silent for too long.
-    Silent,
-}
-
-/// What a call tells about the connection.
-pub(super) enum End {
-    /// It works.
-    Answered,
-    /// It works, and the server no longer takes writes.
-    ReadOnly,
-    /// It works, and the server does not do what it is asked.
-    Refused(String),
-    /// It does not work any more.
-    Lost(String),
-}
-
-impl Flight {
-    /// A call that is sent now. An answer that takes longer than `deadline` is late, and is still waited
-    /// for until the server has been silent for `silence`: some jobs have more patience than decisions.
-    pub(super) fn new(id: u64, batch: Batch, (deadline, silence): (Duration, Duration)) -> Self {
-        let sent_at = now();
+impl SentBatch {
+    /// A batch that is sent at `sent_at`. A reply that takes longer than `deadline` is late, and is still
+    /// waited for until the server has been silent for `silence`: some jobs have longer deadlines.
+    pub(super) fn new(
+        id: u64,
+        batch: CallBatch,
+        sent_at: Instant,
+        (deadline, silence): (Duration, Duration),
+    ) -> Self {
         let late_at = sent_at + deadline;
-        let mut flight = Self {
+        let mut batch = Self {
             id,
-            question: Arc::new(batch.question),
+            body: Arc::new(batch.body),
             jobs: batch.jobs,
             sent_at,
             late_at,
             silent_at: sent_at + silence,
+            silence,
             is_late: false,
             due: late_at,
             stalled: Duration::ZERO,
         };
-        flight.due = flight.next_due();
-        flight
+        batch.due = batch.next_due();
+        batch
     }
 
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(super) fn is_late(&self) -> bool {
-        self.is_late
-    }
-
-    /// When it is to be looked at next.
-    pub(super) fn due(&self) -> Instant {
-        self.due
-    }
-
-    pub(super) fn question(&self) -> Arc<Question> {
-        Arc::clone(&self.question)
+    pub(super) fn body(&self) -> Arc<BatchBody> {
+        Arc::clone(&self.body)
     }
 
     /// For how long it has been under way, without the time in which this process did not run.
-    pub(super) fn took(&self) -> Duration {
-        self.sent_at.elapsed().saturating_sub(self.stalled)
+    pub(super) fn took(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.sent_at)
+            .saturating_sub(self.stalled)
     }
 
     /// Gives it more time.
@@ -108,25 +77,24 @@ impl Flight {
         self.stalled += by;
     }
 
-    /// Tells those whose deadline has passed, and whether the call itself is late.
-    pub(super) fn look(&mut self) -> Found {
-        let now = now();
+    /// Fails the jobs whose deadline has passed. Returns what that says about the server, if anything.
+    pub(super) fn look(&mut self, now: Instant) -> Option<BatchResult> {
         if now < self.due {
-            return Found::Nothing;
+            return None;
         }
         for job in self.jobs.iter_mut().filter(|job| job.deadline <= now) {
             job.answer(Err(CallError::Late));
         }
-        let found = if self.silent_at <= now {
-            Found::Silent
+        let result = if self.silent_at <= now {
+            Some(BatchResult::Silent(self.silence))
         } else if !self.is_late && self.late_at <= now {
             self.is_late = true;
-            Found::Late
+            Some(BatchResult::Late)
         } else {
-            Found::Nothing
+            None
         };
         self.due = self.next_due();
-        found
+        result
     }
 
     fn next_due(&self) -> Instant {
@@ -139,35 +107,36 @@ impl Flight {
         waiting.map(|job| job.deadline).fold(end, Instant::min)
     }
 
-    /// Answers the jobs, and tells what the answer says about the server.
-    pub(super) fn land(self, answer: Result<Value, RedisError>) -> End {
+    /// Answers the jobs. Returns what the answer says about the server.
+    pub(super) fn complete(self, answer: Result<Value, RedisError>) -> BatchResult {
         match answer {
             Ok(value) => self.hand_out(value),
             Err(error) => {
-                let end = end_of(&error, &self.question);
+                let result = self.result_of(&error);
                 let error = CallError::from(&error);
                 for mut job in self.jobs {
                     job.answer(Err(error.clone()));
                 }
-                end
+                result
             }
         }
     }
 
-    /// Hands the answers to those who asked, and tells what they say about the server.
-    fn hand_out(self, value: Value) -> End {
-        let steps = match &*self.question {
-            Question::Command { .. } => {
+    /// Gives each job its answer.
+    fn hand_out(self, value: Value) -> BatchResult {
+        let answered = self.answered();
+        let steps = match &*self.body {
+            BatchBody::Command { .. } => {
                 let mut value = Some(value);
                 for mut job in self.jobs {
                     let value = value.take().unwrap_or(Value::Nil);
-                    job.answer(Ok(Reply::Command(value)));
+                    job.answer(Ok(CallReply::Command(value)));
                 }
-                return End::Answered;
+                return answered;
             }
-            Question::Steps { steps, .. } => steps,
+            BatchBody::Steps { steps, .. } => steps,
         };
-        let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
+        let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
         let (now, answers) = match wire::decode(&steps, value) {
             Ok(read) => read,
             Err(error) => {
@@ -175,7 +144,7 @@ impl Flight {
                     let error = CallError::Unreadable(error.to_string());
                     job.answer(Err(error));
                 }
-                return End::Answered;
+                return answered;
             }
         };
         let sent_at = self.sent_at;
@@ -184,7 +153,7 @@ impl Flight {
             let answer = match answer {
                 Ok(answer) => {
                     has_answer = true;
-                    Ok(Reply::Step(StepReply {
+                    Ok(CallReply::Step(StepReply {
                         answer,
                         now,
                         sent_at,
@@ -205,38 +174,44 @@ impl Flight {
             job.answer(answer);
         }
         match refused {
-            _ if is_read_only => End::ReadOnly,
-            Some(problem) if !has_answer => End::Refused(problem),
-            _ => End::Answered,
+            _ if is_read_only => BatchResult::ReadOnly,
+            Some(problem) if !has_answer => BatchResult::Refused(problem),
+            _ => answered,
+        }
+    }
+
+    fn answered(&self) -> BatchResult {
+        let is_late = self.is_late;
+        BatchResult::Answered { is_late }
+    }
+
+    fn result_of(&self, error: &RedisError) -> BatchResult {
+        if is_read_only(error) {
+            return BatchResult::ReadOnly;
+        }
+        let is_steps = matches!(*self.body, BatchBody::Steps { .. });
+        match CallError::from(error) {
+            CallError::NotNow(problem) | CallError::Refused(problem)
+                if is_steps && !problem.contains("TRYAGAIN") =>
+            {
+                BatchResult::Refused(problem)
+            }
+            error if error.is_answer() => self.answered(),
+            error => BatchResult::Lost(error.to_string()),
         }
     }
 }
 
-fn end_of(error: &RedisError, question: &Question) -> End {
-    if is_read_only(error) {
-        return End::ReadOnly;
-    }
-    match CallError::from(error) {
-        CallError::NotNow(problem) | CallError::Refused(problem)
-            if matches!(question, Question::Steps { .. }) && !problem.contains("TRYAGAIN") =>
-        {
-            End::Refused(problem)
-        }
-        error if error.is_answer() => End::Answered,
-        error => End::Lost(error.to_string()),
-    }
-}
-
-/// Sends a call; its answer, with the name of its flight.
+/// Sends a batch. Returns its reply, with its id.
 pub(super) async fn ask(
     id: u64,
     mut connection: MultiplexedConnection,
-    question: Arc<Question>,
+    body: Arc<BatchBody>,
 ) -> (u64, Result<Value, RedisError>) {
     let connection = &mut connection;
-    let answer = match &*question {
-        Question::Steps { steps, is_asking } => {
-            let steps: Vec<&Step> = steps.iter().map(AsRef::as_ref).collect();
+    let answer = match &*body {
+        BatchBody::Steps { steps, is_asking } => {
+            let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
             match send(connection, &wire::evalsha(&steps), *is_asking).await {
                 // Nothing ran, so it can be sent again.
                 Err(error) if is_no_script(&error) => {
@@ -245,7 +220,7 @@ pub(super) async fn ask(
                 answer => answer,
             }
         }
-        Question::Command { command, is_asking } => send(connection, command, *is_asking).await,
+        BatchBody::Command { command, is_asking } => send(connection, command, *is_asking).await,
     };
     (id, answer)
 }

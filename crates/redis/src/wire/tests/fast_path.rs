@@ -1,4 +1,4 @@
-//! The short road of the script against the long one: the same questions at the same time, the same
+//! The fast path of the script against the general one: the same steps at the same time, the same
 //! answers, the same states.
 
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ fn limits() -> Vec<Limit> {
 }
 
 #[test]
-fn the_short_road_leads_where_the_long_one_does() {
+fn the_fast_path_decides_like_the_general_one() {
     let mut server = Server::start();
     let (short, long) = (Scope::new("short"), Scope::new("long"));
     let never_denies = limit("1000000000/hour");
@@ -52,13 +52,13 @@ fn the_short_road_leads_where_the_long_one_does() {
             for (which, cost) in charges {
                 let (limit, key) = (&limits[*which], name(*which));
                 let alone = [charging(&short, limit, &key, *cost)];
-                // A second charge takes it off the short road.
-                let besides = [
+                // A second charge takes it off the fast path.
+                let in_addition = [
                     charging(&long, limit, &key, *cost),
-                    charging(&long, &never_denies, "besides", 0),
+                    charging(&long, &never_denies, "in_addition", 0),
                 ];
-                steps.push(Step::charge(&keys(), &Request::new(&alone)));
-                steps.push(Step::charge(&keys(), &Request::new(&besides)));
+                steps.push(LuaStep::charge(&keys(), &plan(&Request::new(&alone))));
+                steps.push(LuaStep::charge(&keys(), &plan(&Request::new(&in_addition))));
             }
             // The time is the same for all steps of a call.
             let answers = server.run(&steps.iter().collect::<Vec<_>>());

@@ -1,8 +1,8 @@
--- The short road of a bucket, as bucket_form.lua writes it and without leases.
+-- The fast path of a bucket, as bucket_form.lua writes it and without leases.
 
 local admit = module('bucket_admit').admit
 
--- A charge that is admitted at once: what remains, and when nothing is owed. Nothing, and nothing
+-- A charge that is admitted without delay: what remains, and when nothing is owed. Nothing, and nothing
 -- changed, if it takes more than that to decide it.
 local function charge(limit, key, cost, now)
   local text, whole, part, changed_at = call('GET', key), 0, 0, 0

@@ -1,8 +1,8 @@
--- The short road of a fixed window, as fixed_window_form.lua writes it.
+-- The fast path of a fixed window, as fixed_window_form.lua writes it.
 
 local admit = module('fixed_window_admit').admit
 
--- A charge that is admitted at once: what remains, and when the window ends. Nothing, and nothing
+-- A charge that is admitted without delay: what remains, and when the window ends. Nothing, and nothing
 -- changed, if it takes more than that to decide it.
 local function charge(limit, key, cost, now)
   local text, opened_at, changed_at, used = call('GET', key), 0, 0, 0
