@@ -1,4 +1,5 @@
 //! Sentinels: who is the master now, and who hears first when that changes.
+//! Why it is ours: `docs/decisions/005-redis-link.md`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

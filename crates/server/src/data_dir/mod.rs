@@ -3,6 +3,7 @@
 //!
 //! One file for each version, written whole or not at all. What a rule says, and whether it may be
 //! changed, is left to the caller; so is comparing versions before a change.
+//! Why plain files: `docs/decisions/006-data-directory.md`.
 //!
 //! - `locked`: the directory itself, whatever is kept in it
 //! - `directory`: the versions of the rules: opening, writing, reading
