@@ -20,10 +20,11 @@ fn page(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// `README.md` and every page below `docs/`, by name.
+/// `README.md`, `ARCHITECTURE.md` and every page below `docs/`, by name.
 fn pages() -> Vec<(String, String)> {
-    let mut pages = vec![("README.md".to_owned(), page("README.md"))];
-    for folder in ["docs/guides", "docs/reference"] {
+    let top = ["README.md", "ARCHITECTURE.md"].map(|name| (name.to_owned(), page(name)));
+    let mut pages = Vec::from(top);
+    for folder in ["docs/guides", "docs/reference", "docs/decisions"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.unwrap().file_name().display());
             let text = page(&name);

@@ -1,4 +1,5 @@
 //! A cluster: which server answers for which slot, kept up to date while it changes.
+//! Why it is ours: `docs/decisions/005-redis-link.md`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

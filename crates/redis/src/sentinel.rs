@@ -1,4 +1,5 @@
 //! Sentinels: which server is the master, and a notice when that changes.
+//! Why it is ours: `docs/decisions/005-redis-link.md`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use percent_encoding::percent_decode_str;
+
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26_379;
 
@@ -259,21 +261,17 @@ fn number(database: &str) -> Result<i64, UrlError> {
     })
 }
 
-/// Percent-decodes; none if the result is not UTF-8, or a `%` is not followed by two digits.
+/// `text` percent-decoded; none if the result is not UTF-8, or a `%` is not followed by two hexadecimal digits.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(first);
-        }
+    let is_escape = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    let decoded = percent_decode_str(text).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }
 
 /// Without user and password.
@@ -362,6 +360,8 @@ mod tests {
             ("redis+sentinel://:s3cret@a",  "needs the name"),
             ("redis+cluster://:s3cret@a/3", "has no databases"),
             ("redis://:%s3cret@a",          "percent-encoded"),
+            ("redis://:s3cret%+f@a",        "percent-encoded"),
+            ("redis://:s3cret%ff@a",        "percent-encoded"),
             ("redis://:pa?s3cret@a",        "percent-encoded"),
             ("redis://:pa/s3cret@a",        "percent-encoded"),
             ("redis://user:s3cret",         "is not `host`"),

@@ -9,13 +9,13 @@ pub use readings::{Readings, has_hidden_slash, readings};
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_encode_byte;
+
 #[cfg(test)]
 mod tests;
 
 /// The most characters of a value that an error repeats.
 const SHOWN: usize = 60;
-
-const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 /// What an encoded slash, `%2f`, means in a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,16 +100,10 @@ pub fn encode(path: &str, slashes: EncodedSlashes) -> Cow<'_, str> {
         if stays(index) {
             encoded.push(char::from(byte));
         } else {
-            push_escape(&mut encoded, byte);
+            encoded.push_str(percent_encode_byte(byte));
         }
     }
     Cow::Owned(encoded)
-}
-
-fn push_escape(text: &mut String, byte: u8) {
-    text.push('%');
-    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    text.push(char::from(DIGITS[usize::from(byte & 0xf)]));
 }
 
 /// What a gateway sends on in the place of `path`: a path with the same normal form, in which there is
@@ -153,7 +147,7 @@ pub fn forwarded(path: &str, slashes: EncodedSlashes) -> Result<Cow<'_, str>, Pa
                 rest = after;
             }
             (byte, _) if is_sent(*byte) => sent.push(char::from(*byte)),
-            (byte, _) => push_escape(&mut sent, *byte),
+            (byte, _) => sent.push_str(percent_encode_byte(*byte)),
         }
     }
     Ok(if sent == path {

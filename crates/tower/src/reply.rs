@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::{self, HeaderSettings};
@@ -233,20 +234,8 @@ fn pushback(decision: &Decision, retry: Retry) -> HeaderValue {
     }
 }
 
-/// A text as gRPC wants its messages: printable ASCII, all else in percent escapes.
+/// A text as `grpc-message` wants it: printable ASCII stays, everything else is percent-encoded.
 fn grpc_message(text: &str) -> String {
-    let mut message = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'%' => message.push_str("%25"),
-            b' '..=b'~' => message.push(char::from(byte)),
-            _ => {
-                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-                message.push('%');
-                message.push(char::from(DIGITS[usize::from(byte >> 4)]));
-                message.push(char::from(DIGITS[usize::from(byte & 0xf)]));
-            }
-        }
-    }
-    message
+    const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+    utf8_percent_encode(text, ENCODED).to_string()
 }

@@ -3,7 +3,7 @@
 //! Two layers. [`Truth`] follows the wall clock but never goes back. Each thread asks it at most
 //! once in [`TRUSTED_FOR`] and counts the processor's ticks in between, which costs a fraction of a
 //! system call. So threads agree to within what a tick rate drifts in that time, and what it takes to
-//! read both: about a microsecond.
+//! read both: about a microsecond. The alternatives: `docs/decisions/008-clock.md`.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

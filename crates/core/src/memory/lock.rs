@@ -1,4 +1,4 @@
-//! The lock of a stripe.
+//! The lock of a stripe. Why it spins: `docs/decisions/007-spin-lock.md`.
 
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};

@@ -6,6 +6,8 @@
 //!
 //! Only the task decides what is late, because it knows what has arrived and was not read yet, and for how
 //! long it did not run itself: a stall of this process is not a failure of the server.
+//!
+//! Why not the library's own connections: `docs/decisions/005-redis-link.md`.
 
 mod batch;
 mod health;

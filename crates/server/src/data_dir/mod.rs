@@ -3,6 +3,7 @@
 //!
 //! One file for each version, written whole or not at all. What a rule says, and whether it may be
 //! changed, is left to the caller; so is comparing versions before a change.
+//! Why plain files: `docs/decisions/006-data-directory.md`.
 //!
 //! - `locked`: the directory itself, whatever is kept in it
 //! - `directory`: the versions of the rules: opening, writing, reading
@@ -32,4 +33,5 @@ pub use locked::LockedDir;
 pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
+pub(crate) use version::checksum;
 pub use version::{BadVersion, NewVersion, Row, Version};

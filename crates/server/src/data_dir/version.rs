@@ -3,8 +3,10 @@
 //! The text is JSON that begins with a checksum of every byte after it. The checksum is against
 //! accidents; whoever can write to the data directory can write rules.
 
+use std::hash::Hasher as _;
 use std::sync::Arc;
 
+use fnv::FnvHasher;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate::Timestamp;
@@ -154,11 +156,10 @@ pub(super) fn decode(number: u64, text: &[u8]) -> Result<Version, BadVersion> {
 }
 
 /// FNV-1a, 64 bits, in hex. A change of any one byte always changes it.
-fn checksum(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+pub(crate) fn checksum(bytes: &[u8]) -> String {
+    let mut hasher = FnvHasher::default();
+    hasher.write(bytes);
+    format!("{:016x}", hasher.finish())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! `call.rs` says which method is meant, `message.rs` reads and writes what goes over the wire,
 //! `status.rs` turns what went wrong into a reply. `rate_limit.rs` asks the gate, `question.rs` and
-//! `answer.rs` translate. What a message looks like is in `proto/`.
+//! `answer.rs` translate. What a message looks like is in `proto/`. Why the framing is not tonic's:
+//! `docs/decisions/001-grpc-framing.md`.
 
 mod access;
 mod answer;

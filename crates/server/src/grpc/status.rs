@@ -1,13 +1,14 @@
 //! What a call came to when it has no answer: the codes of gRPC, and a message that says what to do.
 
-use std::fmt::Write as _;
-
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::body::GrpcBody;
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// What a message in a header cannot hold as it is, next to all that is not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// What every reply says that it is.
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -57,7 +58,8 @@ impl Status {
     pub(super) fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::with_capacity(3);
         trailers.insert(GRPC_STATUS, HeaderValue::from(self.code as u16));
-        if let Ok(message) = HeaderValue::from_str(&percent_encoded(&self.message)) {
+        let message = utf8_percent_encode(&self.message, ENCODED).to_string();
+        if let Ok(message) = HeaderValue::try_from(message) {
             trailers.insert(GRPC_MESSAGE, message);
         }
         trailers
@@ -69,21 +71,6 @@ pub(super) fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
     trailers
-}
-
-/// A message as it may stand in a header.
-fn percent_encoded(message: &str) -> String {
-    let mut encoded = String::with_capacity(message.len());
-    for byte in message.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => {
-                // Writing to a String cannot fail.
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

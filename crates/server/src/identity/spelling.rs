@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode;
+
 /// A part of a query: a plus is a space, escapes are decoded once, and what is no escape stays.
 pub(super) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
     if !bytes.contains(&b'+') {
@@ -53,29 +55,12 @@ fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// `%XX` decoded, once.
+/// `%XX` decoded, once. What is not an escape stays.
 fn without_escapes(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
-    if !bytes.contains(&b'%') {
-        return bytes;
+    match bytes {
+        Cow::Borrowed(bytes) => percent_decode(bytes).into(),
+        Cow::Owned(bytes) => Cow::Owned(percent_decode(&bytes).collect()),
     }
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut rest = &*bytes;
-    while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            (b'%', [high, low, behind @ ..]) if let Some(byte) = escaped(*high, *low) => {
-                decoded.push(byte);
-                rest = behind;
-            }
-            _ => decoded.push(*first),
-        }
-    }
-    Cow::Owned(decoded)
-}
-
-fn escaped(high: u8, low: u8) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 /// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read

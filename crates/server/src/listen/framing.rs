@@ -3,6 +3,7 @@
 //!
 //! hyper is kind to some of them. What goes on to another server must not be: it could see another
 //! request where this one sees a body. Everything else that is wrong is left to hyper to refuse.
+//! Why it exists: `docs/decisions/003-strict-framing-reader.md`.
 
 use std::io;
 

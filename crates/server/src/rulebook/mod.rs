@@ -22,7 +22,7 @@ use tidegate::document::{Node, Problems};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{Clock, Gate, Store, StoreError, SystemClock, Timestamp};
 
-use crate::data_dir::{DataDir, DataDirError, Row};
+use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 
 /// Where the rules come from, and which version is in force.
 pub struct RuleBook {
@@ -307,11 +307,7 @@ pub enum Reloaded {
 
 /// The tag of a rule, or of all of them: the same as long as what they say is the same.
 pub fn etag(value: &Value) -> String {
-    let text = value.to_string();
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("\"{hash:016x}\"")
+    format!("\"{}\"", checksum(value.to_string().as_bytes()))
 }
 
 /// The tag of a rule.

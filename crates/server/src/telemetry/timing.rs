@@ -1,6 +1,6 @@
 //! How long things take: a histogram that threads count in without waiting for each other.
 //!
-//! That of `prometheus_client` has a lock, at which all decisions would meet.
+//! That of `prometheus_client` has a lock, at which all decisions would meet: `docs/decisions/009-histogram.md`.
 
 use std::fmt;
 use std::sync::Arc;

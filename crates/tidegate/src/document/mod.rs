@@ -4,7 +4,7 @@
 //! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes
 //! are found at once and each is told with its line, its column and what would be accepted.
 //! [`Source`] reads YAML (JSON is YAML, too), [`Node`] a JSON body, [`Fields`] takes a map apart,
-//! [`Problems`] collects what is wrong.
+//! [`Problems`] collects what is wrong. The alternatives: `docs/decisions/004-yaml-tree.md`.
 
 mod excerpt;
 mod fields;

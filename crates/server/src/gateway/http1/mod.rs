@@ -4,7 +4,7 @@
 //! hyper's client hands requests and bodies through channels, to a connection that works by itself: without
 //! it, the gateway needs a fifth fewer instructions for a small request. Heads are parsed by `httparse`, as
 //! there. `head.rs` has heads, `upload.rs` what is sent, `download.rs` the bodies of answers, `stream.rs` the
-//! socket.
+//! socket. Why it is ours: `docs/decisions/002-http1-client-of-the-gateway.md`.
 
 mod download;
 mod head;

@@ -1,7 +1,8 @@
 //! The messages that are read and written, with the numbers that their fields have on the wire.
 //!
-//! Written by hand: of Envoy's some thousand messages these few are needed. `schema/` describes the same
-//! to those who ask; a test holds the two together.
+//! Written by hand: of Envoy's some thousand messages these few are needed, and values from clients are read
+//! as bytes, because one that is not UTF-8 must not fail the call. `schema.rs` serves the same messages to
+//! reflection; a test there compares the two.
 
 pub(crate) mod health;
 pub(crate) mod rate_limit;
