@@ -1,16 +1,16 @@
-//! Holds values against a JSON Schema.
+//! Checks values by a JSON Schema.
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// A JSON Schema that values are held against.
+/// A JSON Schema that values are checked by.
 pub struct JsonSchema {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
 impl JsonSchema {
-    /// This schema. An error says why it is none.
+    /// Compiles a schema. An error says why it is invalid.
     pub fn new(schema: Value) -> Result<Self, String> {
         const NAME: &str = "http://localhost/schema.json";
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());

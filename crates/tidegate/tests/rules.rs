@@ -660,7 +660,7 @@ fn a_month_takes_an_anchor_without_an_algorithm() {
     assert!(refused.contains("counts with `token_bucket`"), "{refused}");
 }
 
-/// Every key is held against the reader with a value that it cannot have.
+/// Every key is given a value that it cannot have.
 #[test]
 fn every_key_of_a_rule_is_read() {
     for key in tidegate::rules::keys() {

@@ -12,9 +12,10 @@ use super::*;
 
 /// Whether each document of a YAML text fits.
 fn check(schema: &JsonSchema, text: &str) -> Result<(), String> {
-    let documents = Source::new("test.yaml", text).read_all(&mut Problems::new());
-    let mut documents = documents.unwrap().into_iter();
-    documents.try_for_each(|node| schema.check(&as_in_editors(&node)))
+    text.split("\n---\n").try_for_each(|document| {
+        let node = Source::new("test.yaml", document).read(&mut Problems::new());
+        schema.check(&as_in_editors(&node.unwrap()))
+    })
 }
 
 /// A document with the types that YAML 1.2 gives its scalars, as an editor validates it.
@@ -105,7 +106,7 @@ fn unknown_keys_and_wrong_types_in_rules_do_not_fit_the_schema() {
     for (name, text) in rule_files() {
         let source = Source::new(&name, &text);
         let mut problems = Problems::new();
-        let is_yaml = source.read_all(&mut problems).is_some() && !problems.has_errors();
+        let is_yaml = source.read(&mut problems).is_some() && !problems.has_errors();
         let is_broken = is_yaml && RuleSet::read(&source, &RuleSettings::default()).0.is_none();
         if !is_broken {
             continue;
@@ -113,15 +114,9 @@ fn unknown_keys_and_wrong_types_in_rules_do_not_fit_the_schema() {
         files += 1;
         let is_refused = check(&schema, &text).is_err();
         refused += usize::from(is_refused);
-        let plain = [
-            "unknown_key",
-            "misspelt",
-            "_is_a_",
-            "_is_text",
-            "_is_true",
-            "_of_another",
-        ];
+        let plain = ["unknown_key", "misspelt", "_is_a_", "_is_text", "_is_true"];
         let is_plain = plain.iter().any(|kind| name.contains(kind));
+        let is_plain = is_plain || name.ends_with("_of_another");
         assert!(is_refused || !is_plain, "the schema accepts {name}");
     }
     // The rest depends on several keys, or on more than the form of a text.

@@ -1,6 +1,7 @@
-//! Every setting, once: its key in the file with what it may say, whether it also has an environment variable
-//! and a flag, and the keys of maps that are settings. Who adds a setting adds its row here, reads it in
-//! `read.rs` and describes it in `docs/reference/config.md`; flags, suggestions and the JSON Schema follow.
+//! Every setting, once: its key in the file with the values that it may have, whether it also has an
+//! environment variable and a flag, and the keys of maps that are settings. To add a setting, add its row here,
+//! read it in `read.rs` and describe it in `docs/reference/config.md`; flags, suggestions and the JSON Schema
+//! follow from the row.
 
 use serde_json::Value;
 use tidegate::document::{Form, Key, Kind, Schema};

@@ -1,5 +1,6 @@
-//! Every key that a file of rules may have, with what it may say: a table for each map. Who adds a key adds its
-//! row here and reads it with the rest of its map; suggestions, the JSON Schema and the API's description follow.
+//! Every key that a file of rules may have, with the values that it may have: a table for each map. To add a
+//! key, add its row here and read it with the rest of its map; suggestions, the JSON Schema and the API's
+//! description follow from the row.
 
 use tidegate_core::limit::{MAX_COUNT, MAX_SLOTS};
 
@@ -55,7 +56,7 @@ pub(super) static RULE_SET: [Key; 1] = [
 /// A rule.
 #[rustfmt::skip]
 pub(super) static RULE: [Key; 24] = [
-    Key::new("id", Kind::Named("RuleId", &Kind::Text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), "its name, unique").required().like("per-user"),
+    Key::new("id", Kind::Named("RuleId", &Kind::Text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), "its name, unique; not `history`, `rollback` or `diff`").required().like("per-user"),
     Key::new("description", Kind::Text(""), "text for people").like("for the mobile app"),
     Key::new("match", MATCHES, "which requests it is about: all parts that are given must hold; without it every request").like(r#"{"path": ["/v1/**"]}"#),
     Key::new("except", Kind::List(0, &MATCHES), "it does not apply to requests for which one of these holds").like(r#"[{"path": ["/healthz"]}]"#),

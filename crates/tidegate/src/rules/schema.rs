@@ -37,6 +37,7 @@ pub fn schema() -> Value {
             map.shift_remove("required");
         }
     }
+    schema.definitions["RuleId"]["not"] = json!({"enum": RESERVED});
     // In the order in which the reader asks.
     let root = json!({
         "if": {
@@ -78,7 +79,6 @@ fn add_what_depends(definitions: &mut Map<String, Value>) {
             map["anyOf"] = json!([{"required": ["limit"]}, {"required": ["adaptive"]}]);
         }
     }
-    definitions["RuleId"]["not"] = json!({"enum": RESERVED});
 }
 
 /// An option goes with the algorithms that have a use for it, also if that is the default.
