@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::commands::{check::CheckArgs, rules::RulesArgs};
 use crate::completions::CompletionsArgs;
 use crate::exit;
+use crate::schema::SchemaArgs;
 use crate::serve::ServeArgs;
 
 /// An exact rate limiter for APIs: a server, and the tools to work with it.
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Look at, change and validate rules
     Rules(RulesArgs),
+    /// Write the JSON Schema of a file to stdout, for editors
+    Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
     Completions(CompletionsArgs),
 }
@@ -128,6 +131,8 @@ mod tests {
             "tidegate rules history",
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate schema rules",
+            "tidegate schema config",
             "tidegate completions zsh",
         ];
         for line in lines {
@@ -146,6 +151,7 @@ mod tests {
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
             "tidegate check --timestamp yesterday",
+            "tidegate schema clients",
             "tidegate frobnicate",
         ];
         for line in lines {

@@ -1,76 +1,70 @@
-//! `tidegate serve`: its flags, and the server's life. The environment and the file are read by the
+//! `tidegate serve`: its flags, which are settings, and the server's life. The environment and the file are read by the
 //! server's configuration.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use tidegate::document::Key;
+use tidegate_server::config::{SETTINGS, Setting};
 use tidegate_server::{
     Config, Handle, Listeners, Outside, Service, raise_descriptor_limit, start_logs,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-#[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Read settings from this YAML file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<String>,
-    /// Take the rules from this file, and follow its changes
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<String>,
-    /// Where HTTP listens [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) http: Option<String>,
-    /// Where gRPC listens, or `off` [default: 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDR|off")]
-    pub(crate) grpc: Option<String>,
-    /// Where the Redis protocol listens [default: nowhere]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) resp: Option<String>,
-    /// Where the gateway listens [default: nowhere]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) gateway: Option<String>,
-    /// The server that the gateway stands before, such as `http://127.0.0.1:3000`
-    #[arg(long, value_name = "URL")]
-    pub(crate) upstream: Option<String>,
-    /// Share state and rules in this Redis or Valkey
-    #[arg(long, value_name = "URL")]
-    pub(crate) redis: Option<String>,
-    /// Where rules and what a restart needs are kept [default: tidegate-data]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<String>,
-    /// Decide at the time that a request names, for replays and tests
-    #[arg(long)]
-    pub(crate) trust_timestamps: bool,
-    /// How log lines look: `text` or `json`
-    #[arg(long, value_name = "text|json")]
-    pub(crate) log_format: Option<String>,
-    /// What is logged: `error`, `warn`, `info`, `debug` or `trace`
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log_level: Option<String>,
+/// The flags that were given, by the key of their setting.
+#[derive(Debug)]
+pub(crate) struct ServeArgs(Vec<(&'static str, String)>);
+
+impl Args for ServeArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(SETTINGS.iter().filter_map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
-impl ServeArgs {
-    /// The flags that were given, by the key of their setting.
-    fn flags(&self) -> Vec<(&'static str, String)> {
-        let trust_timestamps = self.trust_timestamps.then(|| "true".to_owned());
-        let flags = [
-            ("config", &self.config),
-            ("rules", &self.rules),
-            ("http", &self.http),
-            ("grpc", &self.grpc),
-            ("resp", &self.resp),
-            ("gateway", &self.gateway),
-            ("upstream", &self.upstream),
-            ("redis", &self.redis),
-            ("data_dir", &self.data_dir),
-            ("trust_timestamps", &trust_timestamps),
-            ("log_format", &self.log_format),
-            ("log_level", &self.log_level),
-        ];
-        let given = |(key, value): (&'static str, &Option<String>)| Some((key, value.clone()?));
-        flags.into_iter().filter_map(given).collect()
+impl FromArgMatches for ServeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |setting: &'static Setting| {
+            let key = setting.key.name;
+            let value = match setting.flag()? {
+                (_, "") => matches.get_flag(key).then(|| "true".to_owned()),
+                _ => matches.get_one::<String>(key).cloned(),
+            };
+            Some((key, value?))
+        };
+        Ok(Self(SETTINGS.iter().filter_map(given).collect()))
     }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flag of a setting, if it has one.
+fn argument(setting: &'static Setting) -> Option<Arg> {
+    let (flag, value) = setting.flag()?;
+    let Key {
+        name,
+        about,
+        default,
+        ..
+    } = setting.key;
+    let (first, rest) = about.split_at_checked(1)?;
+    let default = match default {
+        "" | "false" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let help = format!("{}{rest}{default}", first.to_uppercase());
+    let argument = Arg::new(name).long(flag).help(help);
+    Some(match value {
+        "" => argument.action(ArgAction::SetTrue),
+        value => argument.value_name(value),
+    })
 }
 
 /// Serves until it is told to end. 0 after a shutdown in good order, 2 if it could not start.
@@ -104,7 +98,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::load(&Outside {
         environment: &environment,
         variables: variables.collect(),
-        flags: args.flags(),
+        flags: args.0.clone(),
     })?;
     start_logs(&config.log);
     raise_descriptor_limit();

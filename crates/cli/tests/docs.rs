@@ -1,13 +1,17 @@
 //! The documentation keeps step with the program: what it shows can be loaded, and what there is, it names.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a test that cannot be set up has failed"
 )]
+
+#[path = "docs/schema.rs"]
+mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate::document::Source;
+use tidegate::document::{Key, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate_server::config::SETTINGS;
 use tidegate_server::{Config, Outside};
@@ -27,8 +31,10 @@ fn pages() -> Vec<(String, String)> {
     for folder in ["docs/guides", "docs/reference", "docs/decisions"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.unwrap().file_name().display());
-            let text = page(&name);
-            pages.push((name, text));
+            if name.ends_with(".md") {
+                let text = page(&name);
+                pages.push((name, text));
+            }
         }
     }
     pages
@@ -81,20 +87,48 @@ fn every_configuration_that_is_shown_can_be_loaded() {
     }
 }
 
+/// The cells of the tables on a page.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let cells = |line: &str| {
+        let cells = line.split('|').skip(1);
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    rows.map(cells).collect()
+}
+
+/// Whether a cell begins with the default of a key, if it has one.
+fn says_default(cell: &str, key: &Key) -> bool {
+    let default = key.default.replace('"', "");
+    default.is_empty() || cell.starts_with(&format!("`{default}`")) || cell == default
+}
+
 #[test]
 fn every_setting_is_on_its_page() {
-    let page = page("docs/reference/config.md");
-    for setting in SETTINGS {
-        let names = [Some(setting.key), setting.variable, setting.flag];
-        let row = names.map(|name| name.map_or(String::new(), |name| format!("`{name}`")));
-        let is_row = |line: &str| {
-            let mut cells = line.split('|').skip(1).map(str::trim);
-            row.iter().all(|name| cells.next() == Some(name))
-        };
-        assert!(
-            page.lines().any(is_row),
-            "no row begins with the key, the variable and the flag of {setting:?}"
-        );
+    let rows = rows(&page("docs/reference/config.md"));
+    for setting in &SETTINGS {
+        let flag = setting.flag().map(|(flag, _)| format!("--{flag}"));
+        let names = [Some(setting.key.name.to_owned()), setting.variable(), flag];
+        let names = names.map(|name| name.map_or(String::new(), |name| format!("`{name}`")));
+        let row = rows.iter().find(|row| row.starts_with(&names));
+        let row = row.unwrap_or_else(|| panic!("no row begins with {names:?}"));
+        assert!(says_default(&row[3], &setting.key), "{row:?}");
+    }
+}
+
+#[test]
+fn every_key_of_a_rule_is_in_its_guide() {
+    let page = page("docs/guides/rules.md");
+    let (_, table) = page.split_once("## All keys of a rule").unwrap();
+    let rows = rows(table);
+    for key in tidegate::rules::keys() {
+        let name = format!("`{}`", key.name);
+        let row = rows
+            .iter()
+            .find(|row| row[0].split(", ").any(|cell| cell == name));
+        let row = row.unwrap_or_else(|| panic!("no row begins with {name}"));
+        let is_alone = row[0] == name;
+        assert!(!is_alone || says_default(&row[2], key), "{row:?}");
     }
 }
 

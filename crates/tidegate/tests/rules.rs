@@ -1,14 +1,16 @@
 //! Rules as they are written, read and written down again, and texts that are no rules.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
-use tidegate::document::{Node, Source};
+use tidegate::document::{self, Node, Source};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
+use tidegate_testkit::JsonSchema;
 
 const SETTINGS: RuleSettings = RuleSettings {
     ipv6_prefix: 64,
@@ -28,6 +30,21 @@ fn from_body(body: &str) -> Result<RuleSet, String> {
     let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
     rules.ok_or_else(|| problems.render(&Source::new("body", "")))
 }
+
+/// What the schema says about files.
+static FILES: LazyLock<JsonSchema> =
+    LazyLock::new(|| JsonSchema::new(tidegate::rules::schema()).unwrap());
+
+/// What the description of the API says about lists of rules.
+static BODIES: LazyLock<JsonSchema> = LazyLock::new(|| {
+    let schemas = tidegate::rules::api_schemas();
+    let list = json!({
+        "type": "array",
+        "items": {"$ref": "#/components/schemas/Rule"},
+        "components": {"schemas": schemas},
+    });
+    JsonSchema::new(list).unwrap()
+});
 
 fn body(rules: &Value) -> String {
     json!({ "rules": rules }).to_string()
@@ -336,6 +353,10 @@ proptest! {
         let first = from_body(&body(&written)).map_err(TestCaseError::fail)?;
         prop_assert_eq!(first.len(), written.as_array().map_or(0, Vec::len));
         let json = first.to_json();
+        for rules in [&written, &json] {
+            let fits = FILES.check(&json!({ "rules": rules })).and_then(|()| BODIES.check(rules));
+            fits.map_err(TestCaseError::fail)?;
+        }
         let again = from_body(&body(&json)).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&again.to_json(), &json);
         for text in [body(&written), body(&json), serde_json::to_string_pretty(&json!({"rules": json})).unwrap()] {
@@ -381,14 +402,12 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_the_reader_panic(value in any_json(), key in 0_usize..23) {
-        const KEYS: [&str; 23] = [
-            "id", "description", "match", "per", "missing", "limit", "algorithm", "tiers", "overrides", "cost",
-            "max_delay", "mode", "on_store_failure", "sync", "expires_at", "anchor", "slots", "strict", "shape", "lease_ttl",
-            "adaptive", "except", "starts_at",
-        ];
+    fn no_json_makes_the_reader_panic(value in any_json(), key in select(tidegate::rules::keys())) {
         let mut rule = json!({"id": "a", "per": ["ip"], "limit": "1/s"});
-        rule[KEYS[key]] = value.clone();
+        rule[key.name] = value.clone();
+        if from_body(&body(&json!([rule]))).is_ok() {
+            BODIES.check(&json!([rule])).map_err(TestCaseError::fail)?;
+        }
         for body in [value.to_string(), body(&value), body(&json!([value])), body(&json!([rule]))] {
             let node: Node = serde_json::from_str(&body).unwrap();
             let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
@@ -639,4 +658,46 @@ fn a_month_takes_an_anchor_without_an_algorithm() {
     assert!(!refused.contains("token_bucket"), "{refused}");
     let refused = list("1000/day", "clock").unwrap_err();
     assert!(refused.contains("counts with `token_bucket`"), "{refused}");
+}
+
+/// Every key is given a value that it cannot have.
+#[test]
+fn every_key_of_a_rule_is_read() {
+    for key in tidegate::rules::keys() {
+        let algorithm = key.needs.first();
+        let mut rule = json!({"id": "x", "per": [], "limit": "1/s", "algorithm": algorithm});
+        rule[key.name] = json!({"no such key": [1, 2]});
+        let node: Node = serde_json::from_str(&rule.to_string()).unwrap();
+        let (_, problems) = RuleSet::rule_from_node(&node, &SETTINGS);
+        let name = key.name;
+        let is_read = problems.iter().any(|problem| {
+            let is_about = problem.field.contains(name);
+            is_about && !problem.message.contains(&format!("unknown key `{name}`"))
+        });
+        assert!(is_read, "`{name}` is in the table and is not read");
+    }
+}
+
+#[test]
+fn every_key_of_a_rule_is_written_down() {
+    for key in tidegate::rules::keys() {
+        let algorithm = key.needs.first().copied();
+        let limit = match (key.name, algorithm) {
+            ("adaptive", _) => Value::Null,
+            (_, Some("concurrency")) => json!(5),
+            _ => json!("100/minute"),
+        };
+        // With a rate, which the example has.
+        let algorithm = algorithm.filter(|_| key.name != "adaptive");
+        let mut rule =
+            json!({"id": "x", "per": ["user_id"], "algorithm": algorithm, "limit": limit});
+        rule[key.name] = document::value(key.example);
+        let rule = rule.as_object_mut().unwrap();
+        rule.retain(|_, value| !value.is_null());
+        let read = from_body(&body(&json!([rule]))).unwrap();
+        let written = read.to_json();
+        assert!(!written[0][key.name].is_null(), "`{}` is lost", key.name);
+        let again = from_body(&body(&written)).unwrap();
+        assert_eq!(again.to_json(), written, "{}", key.name);
+    }
 }

@@ -4,6 +4,7 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 
 use super::read::{parsed, span};
+use super::settings::COUNTERS;
 
 /// How often counters are written when nothing else is said.
 const DEFAULT: Micros = Micros::from_seconds(10);
@@ -12,13 +13,13 @@ const LONGEST: Micros = Micros::HOUR;
 
 /// How often, if at all: never with the setting `unless`.
 pub(super) fn read(
-    fields: &mut Fields<'_>,
+    fields: &Fields<'_>,
     unless: Option<&str>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<Micros> {
     let written = fields.take("counters").map(|(spot, node)| {
-        let mut fields = Fields::of(node, spot.clone(), problems)?;
+        let fields = Fields::of(node, spot.clone(), &COUNTERS, problems)?;
         let snapshot = fields.take("snapshot");
         if snapshot.is_none() {
             let message = "give `snapshot`, how often counters are written, such as `{snapshot: 10s}`, or `{snapshot: off}`";

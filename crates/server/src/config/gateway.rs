@@ -10,20 +10,8 @@ use tidegate::rules::HostPattern;
 use super::TlsFiles;
 use super::read::{Taken, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
+use super::settings::{self, HEALTH, ROUTE};
 use super::upstream_url::{UpstreamUrl, parse as upstream_url};
-
-/// Settings that mean nothing without a gateway.
-const OF_GATEWAY: [&str; 9] = [
-    "upstream",
-    "routes",
-    "gateway_tls_cert",
-    "gateway_tls_key",
-    "upstream_ca",
-    "upstream_health",
-    "body_min_rate",
-    "max_upstream_connections",
-    "max_upstream_connections_per_client",
-];
 
 /// The gateway. Validated.
 #[derive(Debug, Clone)]
@@ -100,8 +88,8 @@ impl RouteConfig {
 pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
     let Some((spot, node)) = fields.take("gateway") else {
         let message = "this means nothing without `gateway`, the address where it listens";
-        for key in OF_GATEWAY {
-            fields.refuse(key, message, problems);
+        for key in settings::keys().filter(|key| key.needs == ["gateway"]) {
+            fields.refuse(key.name, message, problems);
         }
         return None;
     };
@@ -123,7 +111,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         "max_upstream_connections",
         "max_upstream_connections_per_client",
     ]
-    .map(|key| number(fields.take(key), 1, 1 << 30, problems));
+    .map(|key| number(fields, key, problems));
     Some(GatewayConfig {
         address: address?,
         tls,
@@ -191,20 +179,18 @@ fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
 }
 
 fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &ROUTE, problems)?;
     let host = parsed(fields.take("host"), HostPattern::parse, problems);
     let prefix = parsed(fields.take("prefix"), path_prefix, problems);
     let upstreams = fields.take("upstreams");
     let timeout = parsed(fields.take("timeout"), some_time, problems);
     let connect_timeout = parsed(fields.take("connect_timeout"), some_time, problems);
     let idle_timeout = parsed(fields.take("idle_timeout"), some_time, problems);
-    let retries = fields.take("retries");
-    let retries = retries.and_then(|(spot, node)| spot.integer(node, 0, 10, problems));
+    let retries = fields.integer("retries", problems);
     let words = [("pass", false), ("upstream", true)];
     let host_header = fields.take("host_header");
     let replaces_host = host_header.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    let strips_prefix = fields.take("strip_prefix");
-    let strips_prefix = strips_prefix.and_then(|(spot, node)| spot.boolean(node, problems));
+    let strips_prefix = fields.boolean("strip_prefix", problems);
     fields.done(problems);
     let Some((upstreams_spot, upstreams)) = upstreams else {
         problems.error(
@@ -252,7 +238,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
 }
 
 fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<HealthConfig> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &HEALTH, problems)?;
     let path = parsed(fields.take("path"), health_path, problems);
     let interval = parsed(fields.take("interval"), some_time, problems);
     fields.done(problems);

@@ -11,6 +11,7 @@ use tidegate_tower::{ForwardedHeader, UnderscoreHeaders};
 use super::Outside;
 use super::jwt::{self, JwtSettings};
 use super::read::{attribute_name, parsed};
+use super::settings::SOURCES;
 
 /// Where what is known of a client comes from.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +54,7 @@ impl IdentifySettings {
 }
 
 pub(super) fn read(
-    fields: &mut Fields<'_>,
+    fields: &Fields<'_>,
     trusted_proxies: &TrustedProxies,
     outside: &Outside<'_>,
     notes: &mut Vec<String>,
@@ -206,7 +207,7 @@ fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<
 }
 
 pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Source> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &SOURCES, problems)?;
     let header = fields.take("header");
     let others = [
         (fields.take("query"), Source::Query as fn(String) -> Source),

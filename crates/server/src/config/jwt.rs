@@ -10,6 +10,7 @@ use tidegate::document::{Fields, Node, Problems, Spot};
 use super::identify::{Source, name, source};
 use super::read::{Taken, parsed, span};
 use super::redis::certificates;
+use super::settings::JWT;
 use super::{JwksUrl, Outside, Secret};
 
 /// How much clocks may differ, unless it is said.
@@ -69,7 +70,7 @@ pub(super) fn read(
     outside: &Outside<'_>,
     problems: &mut Problems,
 ) -> Option<JwtSettings> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &JWT, problems)?;
     let mut keys: Vec<JwtKey> = Vec::new();
     let mut file = |key, make: fn(PathBuf) -> JwtKey, problems: &mut Problems| {
         let path = parsed(fields.take(key), name, problems);

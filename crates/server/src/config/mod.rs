@@ -1,6 +1,6 @@
 //! How the server is set up: a YAML file, the environment and flags, in rising order of precedence.
 //!
-//! `settings.rs` names every setting once; `read.rs` turns what was written into [`Config`], with all
+//! `settings.rs` has a table of every setting; `read.rs` turns what was written into [`Config`], with all
 //! problems at once. Nothing else reads a file of configuration or the environment.
 
 mod counters;
@@ -21,7 +21,7 @@ pub use identify::{IdentifySettings, Source};
 pub use jwks_url::JwksUrl;
 pub use jwt::{JwtKey, JwtSettings};
 pub use secret::Secret;
-pub use settings::{SETTINGS, Setting};
+pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::token_in_file;
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidegate::address::{TrustedProxies, parse_network};
-use tidegate::document::{Entry, Fields, Node, Place, Problems, Source, Spot, Value};
+use tidegate::document::{Entry, Fields, Kind, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
@@ -13,11 +13,8 @@ use tidegate_redis::RedisSettings;
 
 use super::{
     Config, LogSettings, Outside, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
-    tokens, variables,
+    settings, tokens, variables,
 };
-
-/// More servers than anybody has; a larger number is a mistake.
-const MAX_INSTANCES: u64 = 1_000_000;
 
 pub(super) type Taken<'n> = Option<(Spot, &'n Node)>;
 
@@ -28,7 +25,7 @@ pub(super) fn config(
 ) -> Option<Config> {
     let written = source.read(problems)?;
     let node = with_outside(written, outside, problems)?;
-    let mut fields = Fields::of(&node, Spot::document(), problems)?;
+    let mut fields = Fields::of(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, problems);
     let encoded_slashes = encoded_slashes(fields.take("encoded_slashes"), problems);
@@ -40,12 +37,11 @@ pub(super) fn config(
     let throttle_on_store_failure = parsed(on_failure, on_store_failure, problems);
     let rules = path(fields.take("rules"), problems);
     let data_dir = path(fields.take("data_dir"), problems);
-    let history = number(fields.take("history"), 1, 1_000_000, problems);
-    let trust_timestamps = fields.take("trust_timestamps");
-    let trust_timestamps = trust_timestamps.and_then(|(spot, node)| spot.boolean(node, problems));
-    let max_keys = number(fields.take("max_keys"), 1, 1 << 40, problems);
-    let ipv6_prefix = number(fields.take("ipv6_prefix"), 1, 128, problems);
-    let key_secret = secret::read(&mut fields, "key_secret_file", outside, problems);
+    let history = number(&fields, "history", problems);
+    let trust_timestamps = fields.boolean("trust_timestamps", problems);
+    let max_keys = number(&fields, "max_keys", problems);
+    let ipv6_prefix = number(&fields, "ipv6_prefix", problems);
+    let key_secret = secret::read(&fields, "key_secret_file", outside, problems);
     let redis = redis::read(&mut fields, outside, &mut notes, problems);
     let redis = redis.map(|redis| RedisSettings {
         key_secret: key_secret.as_ref().map(|secret| secret.bytes().to_vec()),
@@ -56,25 +52,23 @@ pub(super) fn config(
         Some(true) => Some("trust_timestamps"),
         _ => None,
     };
-    let snapshot = counters::read(&mut fields, unless, &mut notes, problems);
+    let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let secret_attributes = names(fields.take("secret_attributes"), problems);
-    let instances = fields.take("instances");
-    let instances =
-        instances.and_then(|(spot, node)| spot.integer(node, 1, MAX_INSTANCES, problems));
+    let instances = fields.integer("instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
-    let identify = identify::read(&mut fields, &trusted_proxies, outside, &mut notes, problems);
+    let identify = identify::read(&fields, &trusted_proxies, outside, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
         fields.take("reset_header"),
         problems,
     );
     let tokens = tokens::read(fields.take("tokens"), outside, problems);
-    let tls_client_ca = client_ca(&mut fields, problems);
-    let tls = tls_files(&mut fields, ["tls_cert", "tls_key"], problems);
+    let tls_client_ca = client_ca(&fields, problems);
+    let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
-    let max_connections = number(fields.take("max_connections"), 1, 1 << 30, problems);
-    let log = log(&mut fields, problems);
+    let max_connections = number(&fields, "max_connections", problems);
+    let log = log(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&outside.variables, &named, &mut notes, problems);
@@ -130,22 +124,26 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
             return None;
         }
     };
-    for setting in SETTINGS.iter().filter(|setting| setting.key != "config") {
-        let flag = outside.flags.iter().find(|(key, _)| *key == setting.key);
-        let variable = setting.variable.and_then(|name| {
-            let value = (outside.environment)(name).filter(|value| !value.is_empty())?;
+    for setting in SETTINGS.iter().filter(|setting| setting.is_in_file()) {
+        let key = setting.key.name;
+        let flag = outside.flags.iter().find(|(given, _)| *given == key);
+        let variable = setting.variable().and_then(|name| {
+            let value = (outside.environment)(&name).filter(|value| !value.is_empty())?;
             Some((name, value))
         });
         let (name, value) = match (flag, variable) {
-            (Some((_, value)), _) => (setting.flag.unwrap_or(setting.key), value.clone()),
+            (Some((_, value)), _) => {
+                let flag = setting.flag().map(|(flag, _)| format!("--{flag}"));
+                (flag.unwrap_or_else(|| key.to_owned()), value.clone())
+            }
             (None, Some(variable)) => variable,
             (None, None) => continue,
         };
-        entries.retain(|entry| entry.key != setting.key);
+        entries.retain(|entry| entry.key != key);
         entries.push(Entry {
-            key: setting.key.to_owned(),
-            key_place: Place::Setting(name.to_owned()),
-            value: outside_value(setting.key, name, &value),
+            key: key.to_owned(),
+            value: outside_value(&setting.key.kind, &name, &value),
+            key_place: Place::Setting(name),
         });
     }
     Some(Node {
@@ -172,29 +170,22 @@ fn named_variables(node: &Node) -> Vec<String> {
 }
 
 /// Lists are written with commas outside of a file, and of a map its one value.
-fn outside_value(key: &str, name: &str, value: &str) -> Node {
-    if key == "counters" {
-        let snapshot = Entry {
-            key: "snapshot".to_owned(),
-            key_place: Place::Setting(name.to_owned()),
+fn outside_value(kind: &Kind, name: &str, value: &str) -> Node {
+    let place = Place::Setting(name.to_owned());
+    let value = match kind {
+        Kind::Map([only]) => Value::Map(vec![Entry {
+            key: only.name.to_owned(),
+            key_place: place.clone(),
             value: Node::setting(name, value),
-        };
-        return Node {
-            value: Value::Map(vec![snapshot]),
-            place: Place::Setting(name.to_owned()),
-        };
-    }
-    if !matches!(key, "trusted_proxies" | "secret_attributes" | "headers") {
-        return Node::setting(name, value);
-    }
-    let items = value
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty());
-    Node {
-        value: Value::List(items.map(|item| Node::setting(name, item)).collect()),
-        place: Place::Setting(name.to_owned()),
-    }
+        }]),
+        Kind::OneOrMore(..) => {
+            let items = value.split(',').map(str::trim);
+            let items = items.filter(|item| !item.is_empty());
+            Value::List(items.map(|item| Node::setting(name, item)).collect())
+        }
+        _ => return Node::setting(name, value),
+    };
+    Node { value, place }
 }
 
 pub(super) fn parsed<T>(
@@ -205,14 +196,8 @@ pub(super) fn parsed<T>(
     taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
 }
 
-pub(super) fn number(
-    taken: Taken<'_>,
-    least: u64,
-    most: u64,
-    problems: &mut Problems,
-) -> Option<usize> {
-    let number = taken.and_then(|(spot, node)| spot.integer(node, least, most, problems))?;
-    usize::try_from(number).ok()
+pub(super) fn number(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<usize> {
+    usize::try_from(fields.integer(key, problems)?).ok()
 }
 
 fn path(taken: Taken<'_>, problems: &mut Problems) -> Option<PathBuf> {
@@ -307,7 +292,7 @@ fn headers(names: Taken<'_>, reset: Taken<'_>, problems: &mut Problems) -> Heade
     settings
 }
 
-fn client_ca(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
+fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
     let taken = fields.take("tls_client_ca");
     if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
         let message = "clients show certificates only over TLS; give `tls_cert` and `tls_key` too";
@@ -317,8 +302,8 @@ fn client_ca(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<PathBuf
 }
 
 pub(super) fn tls_files(
-    fields: &mut Fields<'_>,
-    names: [&'static str; 2],
+    fields: &Fields<'_>,
+    names: [&str; 2],
     problems: &mut Problems,
 ) -> Option<TlsFiles> {
     let [cert_name, key_name] = names;
@@ -342,7 +327,7 @@ pub(super) fn tls_files(
     })
 }
 
-fn log(fields: &mut Fields<'_>, problems: &mut Problems) -> LogSettings {
+fn log(fields: &Fields<'_>, problems: &mut Problems) -> LogSettings {
     let words = [("text", false), ("json", true)];
     let json = fields
         .take("log_format")

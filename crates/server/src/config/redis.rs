@@ -9,12 +9,11 @@ use tidegate::document::{Fields, Problems};
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
 use super::read::{Taken, parsed, span};
-use super::{Outside, secret};
+use super::{Outside, secret, settings};
 
 /// The shortest time that Redis can be given.
 const LEAST_DEADLINE: Micros = Micros::new(1_000);
 
-const OF_LOGIN: [&str; 3] = ["redis_user", "redis_password_file", "redis_deadline"];
 const OF_SENTINELS: [&str; 2] = ["redis_sentinel_user", "redis_sentinel_password_file"];
 const OF_TLS: [&str; 3] = ["redis_ca", "redis_cert", "redis_key"];
 
@@ -29,8 +28,8 @@ pub(super) fn read(
 ) -> Option<RedisSettings> {
     let Some((spot, node)) = fields.take("redis") else {
         let message = "this means nothing without `redis`, the URL of the Redis to use";
-        for key in [&OF_LOGIN[..], &OF_SENTINELS, &OF_TLS].concat() {
-            fields.refuse(key, message, problems);
+        for key in settings::keys().filter(|key| key.needs == ["redis"]) {
+            fields.refuse(key.name, message, problems);
         }
         for key in SHARED_ONLY {
             if fields.key(key).is_some() {
@@ -127,7 +126,7 @@ fn deadline(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn tls(fields: &mut Fields<'_>, problems: &mut Problems) -> RedisTls {
+fn tls(fields: &Fields<'_>, problems: &mut Problems) -> RedisTls {
     let ca = parsed(fields.take("redis_ca"), certificates, problems);
     let (cert, key) = (fields.take("redis_cert"), fields.take("redis_key"));
     let alone = match (&cert, &key) {

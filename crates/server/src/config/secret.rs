@@ -37,8 +37,8 @@ impl std::fmt::Debug for Secret {
 /// The secret that a setting such as `key_secret_file` names, or the variable `TIDEGATE_KEY_SECRET`
 /// holds. The variable beats the file.
 pub(super) fn read(
-    fields: &mut Fields<'_>,
-    key: &'static str,
+    fields: &Fields<'_>,
+    key: &str,
     outside: &Outside<'_>,
     problems: &mut Problems,
 ) -> Option<Secret> {

@@ -1,350 +1,203 @@
-//! Every setting, once: its key in the file, its environment variable, and its flag if it has one.
+//! Every setting, once: its key in the file with the values that it may have, whether it also has an
+//! environment variable and a flag, and the keys of maps that are settings. To add a setting, add its row here,
+//! read it in `read.rs` and describe it in `docs/reference/config.md`; flags, suggestions and the JSON Schema
+//! follow from the row.
+
+use serde_json::Value;
+use tidegate::document::{Form, Key, Kind, Schema};
 
 /// A setting of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// The key in the YAML file.
-    pub key: &'static str,
-    /// The environment variable, for what fits into one.
-    pub variable: Option<&'static str>,
-    /// The flag of `tidegate serve`.
-    pub flag: Option<&'static str>,
-    /// What it does, in one line.
-    pub about: &'static str,
+    /// Its key in the YAML file.
+    pub key: Key,
+    given: Given,
 }
 
-const fn setting(
-    key: &'static str,
-    variable: Option<&'static str>,
-    flag: Option<&'static str>,
-    about: &'static str,
-) -> Setting {
-    Setting {
-        key,
-        variable,
-        flag,
-        about,
+/// Where a setting may be given.
+#[derive(Debug, Clone, Copy)]
+enum Given {
+    /// Only in the file.
+    File,
+    /// Also in the environment.
+    Variable,
+    /// Also as a flag, whose value is called this in the help; empty if it has none.
+    Flag(&'static str),
+}
+
+impl Setting {
+    /// The environment variable. A map of one key is given by the value of that key.
+    pub fn variable(&self) -> Option<String> {
+        let name = match self.key.kind {
+            Kind::Map([only]) => only.name,
+            _ => self.key.name,
+        };
+        let has_variable = !matches!(self.given, Given::File);
+        has_variable.then(|| format!("TIDEGATE_{}", name.to_uppercase()))
+    }
+
+    /// The flag of `tidegate serve`, without `--`, and what its value is called.
+    pub fn flag(&self) -> Option<(String, &'static str)> {
+        let Given::Flag(value) = self.given else {
+            return None;
+        };
+        Some((self.key.name.replace('_', "-"), value))
+    }
+
+    /// Whether it is a key of the file: `config`, which names the file, is not.
+    pub fn is_in_file(&self) -> bool {
+        self.key.name != "config"
     }
 }
 
+/// The keys of the file.
+pub(super) fn keys() -> impl Iterator<Item = &'static Key> {
+    let settings = SETTINGS.iter().filter(|setting| setting.is_in_file());
+    settings.map(|setting| &setting.key)
+}
+
+/// What the file of settings may be.
+pub fn schema() -> Value {
+    let mut schema = Schema::new(Form::Yaml);
+    let root = schema.map(keys());
+    schema.file("Settings of Tidegate", root)
+}
+
+const ADDRESS: Kind = Kind::Pattern(":[0-9]{1,5}$");
+const PATH: Kind = Kind::Text("");
+const SPAN: Kind = Kind::Named("Span", &Kind::Pattern(r"^\s*[0-9]+\s*[A-Za-z]+\s*$"));
+const OFF: Kind = Kind::Words(&["off"]);
+const UPSTREAM: Kind = Kind::Pattern("^(http|https|h2c)://");
+const SOURCE: Kind = Kind::Named("Source", &Kind::Map(&SOURCES));
+const NAMES: Kind = Kind::OneOrMore(0, &Kind::Text(""));
+const CONNECTIONS: Kind = Kind::Whole(1, 1 << 30);
+
+const fn file(key: Key) -> Setting {
+    let given = Given::File;
+    Setting { key, given }
+}
+
+const fn variable(key: Key) -> Setting {
+    let given = Given::Variable;
+    Setting { key, given }
+}
+
+const fn flag(value: &'static str, key: Key) -> Setting {
+    let given = Given::Flag(value);
+    Setting { key, given }
+}
+
 /// All of them, in the order of the reference page.
-pub const SETTINGS: [Setting; 53] = [
-    setting(
-        "http",
-        Some("TIDEGATE_HTTP"),
-        Some("--http"),
-        "where HTTP is served; 127.0.0.1:8080",
-    ),
-    setting(
-        "grpc",
-        Some("TIDEGATE_GRPC"),
-        Some("--grpc"),
-        "where gRPC is served, or `off`; 127.0.0.1:8081",
-    ),
-    setting(
-        "resp",
-        Some("TIDEGATE_RESP"),
-        Some("--resp"),
-        "where the Redis protocol is served; nowhere",
-    ),
-    setting(
-        "throttle_on_store_failure",
-        Some("TIDEGATE_THROTTLE_ON_STORE_FAILURE"),
-        None,
-        "what CL.THROTTLE does without Redis: `local`, `allow` or `deny`; local",
-    ),
-    setting(
-        "gateway",
-        Some("TIDEGATE_GATEWAY"),
-        Some("--gateway"),
-        "where the gateway listens; nowhere",
-    ),
-    setting(
-        "upstream",
-        Some("TIDEGATE_UPSTREAM"),
-        Some("--upstream"),
-        "the server that the gateway stands before, for everything that no route is for",
-    ),
-    setting(
-        "routes",
-        None,
-        None,
-        "servers that the gateway stands before, by host and path; a list",
-    ),
-    setting(
-        "gateway_tls_cert",
-        Some("TIDEGATE_GATEWAY_TLS_CERT"),
-        None,
-        "the certificate of the gateway, a PEM file; that of tls_cert",
-    ),
-    setting(
-        "gateway_tls_key",
-        Some("TIDEGATE_GATEWAY_TLS_KEY"),
-        None,
-        "its private key, a PEM file",
-    ),
-    setting(
-        "encoded_slashes",
-        Some("TIDEGATE_ENCODED_SLASHES"),
-        None,
-        "what the gateway and forward-auth do with %2f in a path: `refuse` or `keep`; refuse",
-    ),
-    setting(
-        "upstream_ca",
-        Some("TIDEGATE_UPSTREAM_CA"),
-        None,
-        "whose certificates to trust behind the gateway, a PEM file; the usual authorities",
-    ),
-    setting(
-        "upstream_health",
-        None,
-        None,
-        "how servers behind the gateway are asked whether they are well; {path, interval}",
-    ),
-    setting(
-        "body_min_rate",
-        Some("TIDEGATE_BODY_MIN_RATE"),
-        None,
-        "how fast clients of the gateway must send bodies, over 30s, or `off`; 256B/s",
-    ),
-    setting(
-        "max_upstream_connections",
-        Some("TIDEGATE_MAX_UPSTREAM_CONNECTIONS"),
-        None,
-        "how many connections to servers the gateway has; half of the free file descriptors",
-    ),
-    setting(
-        "max_upstream_connections_per_client",
-        Some("TIDEGATE_MAX_UPSTREAM_CONNECTIONS_PER_CLIENT"),
-        None,
-        "how many of them the requests of one client address may have; 256",
-    ),
-    setting(
-        "redis",
-        Some("TIDEGATE_REDIS"),
-        Some("--redis"),
-        "the Redis or Valkey that servers share; none: each counts for itself",
-    ),
-    setting(
-        "namespace",
-        Some("TIDEGATE_NAMESPACE"),
-        None,
-        "what separates this deployment from others in the same Redis; none",
-    ),
-    setting(
-        "redis_user",
-        Some("TIDEGATE_REDIS_USER"),
-        None,
-        "the user to log in to Redis as, instead of the one in the URL",
-    ),
-    setting(
-        "redis_password_file",
-        Some("TIDEGATE_REDIS_PASSWORD_FILE"),
-        None,
-        "a file with the password of Redis, instead of the one in the URL",
-    ),
-    setting(
-        "redis_sentinel_user",
-        Some("TIDEGATE_REDIS_SENTINEL_USER"),
-        None,
-        "the user to log in to the sentinels as",
-    ),
-    setting(
-        "redis_sentinel_password_file",
-        Some("TIDEGATE_REDIS_SENTINEL_PASSWORD_FILE"),
-        None,
-        "a file with the password of the sentinels",
-    ),
-    setting(
-        "redis_ca",
-        Some("TIDEGATE_REDIS_CA"),
-        None,
-        "whose certificates to trust in Redis, a PEM file; the usual authorities",
-    ),
-    setting(
-        "redis_cert",
-        Some("TIDEGATE_REDIS_CERT"),
-        None,
-        "the certificate to show to Redis, a PEM file",
-    ),
-    setting(
-        "redis_key",
-        Some("TIDEGATE_REDIS_KEY"),
-        None,
-        "its private key, a PEM file",
-    ),
-    setting(
-        "redis_deadline",
-        Some("TIDEGATE_REDIS_DEADLINE"),
-        None,
-        "how long a decision waits for Redis; 15ms",
-    ),
-    setting(
-        "rules",
-        Some("TIDEGATE_RULES"),
-        Some("--rules"),
-        "the file with the rules, watched; none: they are kept in data_dir",
-    ),
-    setting(
-        "data_dir",
-        Some("TIDEGATE_DATA_DIR"),
-        Some("--data-dir"),
-        "where the server keeps what a restart needs: rules, the made token; tidegate-data",
-    ),
-    setting(
-        "history",
-        Some("TIDEGATE_HISTORY"),
-        None,
-        "how many versions of the rules are kept; 100",
-    ),
-    setting(
-        "trust_timestamps",
-        Some("TIDEGATE_TRUST_TIMESTAMPS"),
-        Some("--trust-timestamps"),
-        "whether a request may bring its own time, for replays and tests; false",
-    ),
-    setting(
-        "max_keys",
-        Some("TIDEGATE_MAX_KEYS"),
-        None,
-        "how many keys the in-memory store holds at the most; 10000000",
-    ),
-    setting(
-        "counters",
-        Some("TIDEGATE_SNAPSHOT"),
-        None,
-        "how often the in-memory store is written to data_dir, or `off`; {snapshot: 10s}",
-    ),
-    setting(
-        "ipv6_prefix",
-        Some("TIDEGATE_IPV6_PREFIX"),
-        None,
-        "how many bits of an IPv6 address make a key; 64",
-    ),
-    setting(
-        "secret_attributes",
-        Some("TIDEGATE_SECRET_ATTRIBUTES"),
-        None,
-        "attributes whose values nobody may read in a shared store, beside api_key; []",
-    ),
-    setting(
-        "key_secret_file",
-        Some("TIDEGATE_KEY_SECRET_FILE"),
-        None,
-        "a file with the secret under which keys are hashed, the same on every server",
-    ),
-    setting(
-        "instances",
-        Some("TIDEGATE_INSTANCES"),
-        None,
-        "how many servers share a store, until the store tells; 1",
-    ),
-    setting(
-        "trusted_proxies",
-        Some("TIDEGATE_TRUSTED_PROXIES"),
-        None,
-        "networks whose word about a client and its request counts; []",
-    ),
-    setting(
-        "forwarded_header",
-        Some("TIDEGATE_FORWARDED_HEADER"),
-        None,
-        "in which header trusted proxies name the client: `both`, `x-forwarded-for` or `forwarded`; both",
-    ),
-    setting(
-        "underscore_headers",
-        Some("TIDEGATE_UNDERSCORE_HEADERS"),
-        None,
-        "what happens to `X_Api_Key` where `X-Api-Key` is read: `drop` or `refuse`; drop",
-    ),
-    setting(
-        "identify",
-        None,
-        None,
-        "where api_key, user_id, tier and ip of a client come from; a map of sources",
-    ),
-    setting(
-        "jwt",
-        None,
-        None,
-        "how tokens are verified whose claims `identify` takes",
-    ),
-    setting(
-        "clients_file",
-        Some("TIDEGATE_CLIENTS_FILE"),
-        None,
-        "the table of clients: what belongs to which api_key; none",
-    ),
-    setting(
-        "headers",
-        Some("TIDEGATE_HEADERS"),
-        None,
-        "which headers tell of a decision; [x, draft-10, retry-after]",
-    ),
-    setting(
-        "reset_header",
-        Some("TIDEGATE_RESET_HEADER"),
-        None,
-        "X-RateLimit-Reset as `unix` seconds or `delta` seconds; unix",
-    ),
-    setting(
-        "tokens",
-        None,
-        None,
-        "who may do what; a list of {name, token_file or token_env, scopes}",
-    ),
-    setting(
-        "tls_cert",
-        Some("TIDEGATE_TLS_CERT"),
-        None,
-        "the certificate to serve with, a PEM file",
-    ),
-    setting(
-        "tls_key",
-        Some("TIDEGATE_TLS_KEY"),
-        None,
-        "its private key, a PEM file",
-    ),
-    setting(
-        "tls_client_ca",
-        Some("TIDEGATE_TLS_CLIENT_CA"),
-        None,
-        "authorities whose certificates clients of gRPC must show, a PEM file",
-    ),
-    setting(
-        "drain_timeout",
-        Some("TIDEGATE_DRAIN_TIMEOUT"),
-        None,
-        "how long what is in flight may take at shutdown; 10s",
-    ),
-    setting(
-        "drain_delay",
-        Some("TIDEGATE_DRAIN_DELAY"),
-        None,
-        "how long to go on after /readyz says no at shutdown; 0s",
-    ),
-    setting(
-        "max_connections",
-        Some("TIDEGATE_MAX_CONNECTIONS"),
-        None,
-        "how many connections there may be at once; 10000",
-    ),
-    setting(
-        "log_format",
-        Some("TIDEGATE_LOG_FORMAT"),
-        Some("--log-format"),
-        "`text` or `json`; text",
-    ),
-    setting(
-        "log_level",
-        Some("TIDEGATE_LOG_LEVEL"),
-        Some("--log-level"),
-        "`error`, `warn`, `info`, `debug`, `trace`, or directives by target; info",
-    ),
-    setting(
-        "config",
-        Some("TIDEGATE_CONFIG"),
-        Some("--config"),
-        "the YAML file with these settings; not a key of the file itself",
-    ),
+#[rustfmt::skip]
+pub static SETTINGS: [Setting; 53] = [
+    flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
+    flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
+    flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; without it nowhere")),
+    variable(Key::new("throttle_on_store_failure", Kind::Words(&["local", "allow", "deny"]), "what CL.THROTTLE does while Redis cannot answer").or("local")),
+    flag("ADDR", Key::new("gateway", ADDRESS, "where the gateway listens; without it nowhere")),
+    flag("URL", Key::new("upstream", UPSTREAM, "the server behind the gateway, for everything that no route is for").like("http://127.0.0.1:3000").needs(&["gateway"])),
+    file(Key::new("routes", Kind::List(0, &Kind::Map(&ROUTE)), "servers behind the gateway, by host and path").or("[]").needs(&["gateway"])),
+    variable(Key::new("gateway_tls_cert", PATH, "the certificate of the gateway, a PEM file; without it that of `tls_cert`").needs(&["gateway"])),
+    variable(Key::new("gateway_tls_key", PATH, "its private key, a PEM file").needs(&["gateway"])),
+    variable(Key::new("encoded_slashes", Kind::Words(&["refuse", "keep"]), "what the gateway and forward-auth do with `%2f` in a path").or("refuse")),
+    variable(Key::new("upstream_ca", PATH, "whose certificates to trust behind the gateway, a PEM file; without it the public authorities").needs(&["gateway"])),
+    file(Key::new("upstream_health", Kind::Map(&HEALTH), "how servers behind the gateway are checked").like(r#"{"path": "/healthz", "interval": "5s"}"#).needs(&["gateway"])),
+    variable(Key::new("body_min_rate", Kind::Any(&[OFF, Kind::Pattern(r"^[0-9]+\s*(B|kB|KB|KiB|MB|MiB)\s*/s$")]), "how fast clients of the gateway must send bodies, over 30 seconds, or `off`").or("256B/s").needs(&["gateway"])),
+    variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; without it half of the free file descriptors").needs(&["gateway"])),
+    variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have").or("256").needs(&["gateway"])),
+    flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without it each counts for itself").like("redis://127.0.0.1:6379")),
+    variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "what separates this deployment from others in the same Redis")),
+    variable(Key::new("redis_user", Kind::Text(""), "the user to log in to Redis as, instead of the one in the URL").needs(&["redis"])),
+    variable(Key::new("redis_password_file", PATH, "a file with the password of Redis, instead of the one in the URL").needs(&["redis"])),
+    variable(Key::new("redis_sentinel_user", Kind::Text(""), "the user to log in to the sentinels as").needs(&["redis"])),
+    variable(Key::new("redis_sentinel_password_file", PATH, "a file with the password of the sentinels").needs(&["redis"])),
+    variable(Key::new("redis_ca", PATH, "whose certificates to trust in Redis, a PEM file; without it the public authorities").needs(&["redis"])),
+    variable(Key::new("redis_cert", PATH, "the certificate to show to Redis, a PEM file").needs(&["redis"])),
+    variable(Key::new("redis_key", PATH, "its private key, a PEM file").needs(&["redis"])),
+    variable(Key::new("redis_deadline", SPAN, "how long a decision waits for Redis").or("15ms").needs(&["redis"])),
+    flag("FILE", Key::new("rules", PATH, "the file with the rules, watched for changes; without it they are kept in `data_dir`")),
+    flag("DIR", Key::new("data_dir", PATH, "where the server keeps what a restart needs, such as rules and counters").or("tidegate-data")),
+    variable(Key::new("history", Kind::Whole(1, 1_000_000), "how many versions of the rules are kept").or("100")),
+    flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may bring its own time, for replays and tests").or("false")),
+    variable(Key::new("max_keys", Kind::Whole(1, 1 << 40), "how many keys the in-memory store holds at the most").or("10000000")),
+    variable(Key::new("counters", Kind::Map(&COUNTERS), "whether counters survive a restart").or(r#"{"snapshot": "10s"}"#)),
+    variable(Key::new("ipv6_prefix", Kind::Whole(1, 128), "how many bits of an IPv6 address make a key").or("64")),
+    variable(Key::new("secret_attributes", NAMES, "attributes whose values a shared store must not see, in addition to `api_key`").or("[]")),
+    variable(Key::new("key_secret_file", PATH, "a file with the secret under which keys are hashed, the same on every server")),
+    variable(Key::new("instances", Kind::Whole(1, 1_000_000), "how many servers share a store at the least").or("1")),
+    variable(Key::new("trusted_proxies", Kind::OneOrMore(0, &Kind::Pattern("[.:]")), "networks of proxies that are believed about a client and its request").or("[]")),
+    variable(Key::new("forwarded_header", Kind::Words(&["both", "x-forwarded-for", "forwarded"]), "in which header trusted proxies name the client").or("both")),
+    variable(Key::new("underscore_headers", Kind::Words(&["drop", "refuse"]), "what happens to `X_Api_Key` where `X-Api-Key` is read").or("drop")),
+    file(Key::new("identify", Kind::MapOf("", &Kind::OneOrMore(1, &SOURCE)), "where `api_key`, `user_id`, `tier` and others of a client come from").like(r#"{"api_key": {"header": "x-api-key"}}"#)),
+    file(Key::new("jwt", Kind::Map(&JWT), "how tokens are verified whose claims `identify` takes")),
+    variable(Key::new("clients_file", PATH, "the table of clients: what belongs to which `api_key`")),
+    variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
+    variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
+    file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "who may do what").or("[]")),
+    variable(Key::new("tls_cert", PATH, "the certificate to serve with, a PEM file")),
+    variable(Key::new("tls_key", PATH, "its private key, a PEM file")),
+    variable(Key::new("tls_client_ca", PATH, "authorities whose certificates clients of gRPC must show, a PEM file")),
+    variable(Key::new("drain_timeout", SPAN, "at shutdown: how long requests in flight may take").or("10s")),
+    variable(Key::new("drain_delay", SPAN, "at shutdown: how long to go on after /readyz says no").or("0s")),
+    variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at once, on each port").or("10000")),
+    flag("text|json", Key::new("log_format", Kind::Words(&["text", "json"]), "how log lines look: `text` or `json`").or("text")),
+    flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
+    flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
+];
+
+#[rustfmt::skip]
+pub(super) static ROUTE: [Key; 9] = [
+    Key::new("host", Kind::Text(""), "the host of the request, or `*.example.com` for all below it; without it any"),
+    Key::new("prefix", Kind::Pattern("^/"), "what the path begins with, in whole segments").or("/"),
+    Key::new("upstreams", Kind::OneOrMore(1, &UPSTREAM), "the servers that answer").required().like(r#"["http://10.0.0.1:3000"]"#),
+    Key::new("timeout", SPAN, "how long the head of an answer may take").or("30s"),
+    Key::new("connect_timeout", SPAN, "how long a connection may take").or("2s"),
+    Key::new("idle_timeout", SPAN, "how long nothing may come of a body, or through a WebSocket").or("5m"),
+    Key::new("retries", Kind::Whole(0, 10), "how often a request is sent again").or("1"),
+    Key::new("host_header", Kind::Words(&["pass", "upstream"]), "`pass` the client's `Host`, or send the name of the `upstream`").or("pass"),
+    Key::new("strip_prefix", Kind::Flag, "whether the server sees paths without the prefix").or("false"),
+];
+
+#[rustfmt::skip]
+pub(super) static HEALTH: [Key; 2] = [
+    Key::new("path", Kind::Pattern("^/"), "the path to ask for").required().like("/healthz"),
+    Key::new("interval", SPAN, "how often").or("5s"),
+];
+
+#[rustfmt::skip]
+pub(super) static COUNTERS: [Key; 1] = [
+    Key::new("snapshot", Kind::Any(&[OFF, SPAN]), "how often the in-memory store is written to `data_dir`, `1s` to `1h`, or `off`").required().like("10s"),
+];
+
+/// Where something is in a request, or what belongs to a client.
+#[rustfmt::skip]
+pub(super) static SOURCES: [Key; 5] = [
+    Key::new("header", Kind::Text(""), "a header").like("x-api-key"),
+    Key::new("query", Kind::Text(""), "a parameter of the query"),
+    Key::new("cookie", Kind::Text(""), "a cookie"),
+    Key::new("jwt", Kind::Text(""), "a claim of a verified token").like("sub"),
+    Key::new("client", Kind::Text(""), "a column of the table of clients").like("tier"),
+];
+
+#[rustfmt::skip]
+pub(super) static JWT: [Key; 11] = [
+    Key::new("key_file", PATH, "a public key, a PEM file"),
+    Key::new("jwks_file", PATH, "a JSON Web Key Set, a file"),
+    Key::new("secret_file", PATH, "a file with the secret that the issuer shares"),
+    Key::new("jwks_ca", PATH, "whose certificates to trust at `jwks_url`, a PEM file"),
+    Key::new("jwks_url", Kind::Text(""), "where to fetch a JSON Web Key Set"),
+    Key::new("secret_env", Kind::Text(""), "an environment variable with the secret that the issuer shares"),
+    Key::new("algorithms", Kind::OneOrMore(0, &Kind::Words(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "HS256", "HS384", "HS512"])), "by which algorithms; without it all that the key can be used with"),
+    Key::new("issuer", NAMES, "the issuers that are accepted; without it any"),
+    Key::new("audience", NAMES, "the audiences that are accepted; without it any"),
+    Key::new("leeway", SPAN, "how much the clock of the issuer may differ, up to an hour").or("30s"),
+    Key::new("from", SOURCE, "where a request has its token").or(r#"{"header": "authorization"}"#),
+];
+
+#[rustfmt::skip]
+pub(super) static TOKEN: [Key; 4] = [
+    Key::new("name", Kind::Text(""), "who the token belongs to").required(),
+    Key::new("token_file", PATH, "the file with the token"),
+    Key::new("token_env", Kind::Text(""), "the environment variable with the token"),
+    Key::new("scopes", Kind::OneOrMore(1, &Kind::Words(&["read", "write", "check"])), "what it opens").required(),
 ];

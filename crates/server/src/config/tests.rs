@@ -1,3 +1,5 @@
+use tidegate::document::Kind;
+
 use super::*;
 
 fn load(
@@ -94,13 +96,35 @@ fn grpc_has_an_address_or_is_off() {
 
 #[test]
 fn every_setting_is_read() {
-    for setting in SETTINGS.iter().filter(|setting| setting.key != "config") {
-        let problems = load(&format!("{}: {{}}\n", setting.key), &[], &[]).unwrap_err();
+    for key in settings::keys() {
+        // Nothing is a map of one unknown key.
+        let problems = load(&format!("{}: {{x y: 1}}\n", key.name), &[], &[]).unwrap_err();
+        let is_said = problems.contains(&format!("field `{}", key.name));
         assert!(
-            !problems.contains("unknown key"),
-            "{}: {problems}",
-            setting.key
+            is_said,
+            "`{}` is in the table and is not read: {problems}",
+            key.name
         );
+    }
+}
+
+/// The words that a message lists for a value that is none of them.
+#[test]
+fn every_setting_accepts_the_words_of_its_table() {
+    for key in settings::keys() {
+        let (Kind::Words(words) | Kind::OneOrMore(_, Kind::Words(words))) = &key.kind else {
+            continue;
+        };
+        let problems = load(&format!("{}: nonsense\n", key.name), &[], &[]).unwrap_err();
+        let listed = problems.matches('`').count() / 2;
+        for word in *words {
+            assert!(
+                problems.contains(&format!("`{word}`")),
+                "{word}: {problems}"
+            );
+        }
+        // The field and the value are quoted too.
+        assert_eq!(listed, words.len() + 2, "{}: {problems}", key.name);
     }
 }
 

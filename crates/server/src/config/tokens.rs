@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 
 use super::read::Taken;
+use super::settings::TOKEN;
 use super::{Outside, Scope, Token};
 
 pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> Vec<Token> {
@@ -50,7 +51,7 @@ fn read_token(
     outside: &Outside<'_>,
     problems: &mut Problems,
 ) -> Option<Token> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &TOKEN, problems)?;
     let name = fields.take("name");
     let file = fields.take("token_file");
     let variable = fields.take("token_env");

@@ -3,7 +3,7 @@
 
 use tidegate::document::{Place, Problems, Spot};
 
-use super::SETTINGS;
+use super::{SETTINGS, Setting};
 
 /// What every variable of Tidegate begins with.
 const PREFIX: &str = "TIDEGATE_";
@@ -27,9 +27,9 @@ pub(super) fn check(
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) {
-    let settings = SETTINGS.iter().filter_map(|setting| setting.variable);
-    let named = named.iter().map(String::as_str);
-    let known: Vec<&str> = settings.chain(OTHERS).chain(named).collect();
+    let settings: Vec<String> = SETTINGS.iter().filter_map(Setting::variable).collect();
+    let named = settings.iter().chain(named).map(String::as_str);
+    let known: Vec<&str> = named.chain(OTHERS).collect();
     for name in set.iter().filter(|name| name.starts_with(PREFIX)) {
         if known.contains(&name.as_str()) || is_of_kubernetes(name) {
             continue;

@@ -1,4 +1,5 @@
-//! The description of the API, `openapi.json`, as far as it is true for this server.
+//! The description of the API, as far as it is true for this server: `openapi.json`, and what rules may be from
+//! the tables of their keys.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -7,15 +8,17 @@ const DOCUMENT: &str = include_str!("openapi.json");
 
 /// The description. Only servers that trust timestamps have a use for `timestamp`.
 pub(crate) fn describe(trust_timestamps: bool) -> Bytes {
-    if trust_timestamps {
-        return Bytes::from_static(DOCUMENT.as_bytes());
-    }
     let Ok(mut document) = serde_json::from_str::<Value>(DOCUMENT) else {
         debug_assert!(false, "openapi.json must be JSON");
         return Bytes::from_static(DOCUMENT.as_bytes());
     };
+    if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
+        schemas.extend(tidegate::rules::api_schemas());
+    }
     let properties = document.pointer_mut("/components/schemas/Check/properties");
-    if let Some(Value::Object(properties)) = properties {
+    if let Some(Value::Object(properties)) = properties
+        && !trust_timestamps
+    {
         properties.shift_remove("timestamp");
     }
     format!("{document:#}").into()
@@ -155,6 +158,15 @@ mod tests {
             if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
                 assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
             }
+        }
+    }
+
+    #[test]
+    fn what_rules_may_be_is_not_written_twice() {
+        let written: Value = serde_json::from_str(DOCUMENT).unwrap();
+        let written = written["components"]["schemas"].as_object().unwrap();
+        for name in tidegate::rules::api_schemas().keys() {
+            assert!(!written.contains_key(name), "{name} is in openapi.json too");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use tidegate::document::{Fields, Node, Problems, Source, Spot, Value};
+use tidegate::document::{Fields, Key, Kind, Node, Problems, Source, Spot, Value};
 
 use super::IdentityError;
 
@@ -62,8 +62,14 @@ impl Clients {
     }
 }
 
+static TABLE: [Key; 1] = [Key::new(
+    "clients",
+    Kind::MapOf("", &Kind::MapOf("", &Kind::Text(""))),
+    "what belongs to each key",
+)];
+
 fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
-    let mut fields = Fields::of(node, Spot::document(), problems)?;
+    let fields = Fields::of(node, Spot::document(), &TABLE, problems)?;
     if fields.key("clients").is_none() {
         // Without a word of what is there instead: it may be the keys.
         let message = "a table of clients begins with `clients:`";

@@ -1,4 +1,4 @@
-//! Takes a map apart by its keys, and says which ones are unknown, doubled or of the wrong kind.
+//! Takes a map apart by a table of its keys, and says which ones are unknown, doubled or of the wrong kind.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use strsim::levenshtein;
 
-use super::{Entry, Node, Place, Problems, ScalarKind, Value};
+use super::{Entry, Key, Kind, Node, Place, Problems, ScalarKind, Value};
 
 /// Which rule and which field a problem is about.
 #[derive(Debug, Clone)]
@@ -212,11 +212,11 @@ impl Spot {
     }
 }
 
-/// A map whose keys are known, taken one after the other.
+/// A map whose keys are in a table.
 pub struct Fields<'n> {
     spot: Spot,
     entries: &'n [Entry],
-    known: Vec<&'static str>,
+    keys: Vec<&'static Key>,
     /// Keys about which everything is said.
     refused: Vec<&'static str>,
     /// Keys that may be there and have no effect.
@@ -224,8 +224,13 @@ pub struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Begins to take a map apart. Nothing, and a problem, if it is none.
-    pub fn of(node: &'n Node, spot: Spot, problems: &mut Problems) -> Option<Self> {
+    /// Begins to take a map apart that may have these keys. Nothing, and a problem, if it is not a map.
+    pub fn of(
+        node: &'n Node,
+        spot: Spot,
+        keys: impl IntoIterator<Item = &'static Key>,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if !matches!(node.value, Value::Map(_)) {
             let message = format!("this must be a map with keys, not {}", node.kind());
             problems.error(&node.place, &spot, message);
@@ -235,7 +240,7 @@ impl<'n> Fields<'n> {
         Some(Self {
             spot,
             entries,
-            known: Vec::new(),
+            keys: keys.into_iter().collect(),
             refused: Vec::new(),
             ignored: Vec::new(),
         })
@@ -246,14 +251,35 @@ impl<'n> Fields<'n> {
         &self.spot
     }
 
+    /// The row of a key that the map may have.
+    pub(crate) fn row(&self, key: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|row| row.name == key).copied()
+    }
+
     /// The value of a key, if it is there and not empty.
-    pub fn take(&mut self, key: &'static str) -> Option<(Spot, &'n Node)> {
-        self.known.push(key);
+    pub fn take(&self, key: &str) -> Option<(Spot, &'n Node)> {
+        debug_assert!(self.row(key).is_some(), "`{key}` is not in its table");
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         if matches!(entry.value.value, Value::Null) {
             return None;
         }
         Some((self.spot.field(key), &entry.value))
+    }
+
+    /// The whole number of a key, within the bounds of its row.
+    pub fn integer(&self, key: &str, problems: &mut Problems) -> Option<u64> {
+        let (spot, node) = self.take(key)?;
+        let Some(Kind::Whole(least, most)) = self.row(key).map(|row| row.kind) else {
+            debug_assert!(false, "`{key}` is not a whole number");
+            return None;
+        };
+        spot.integer(node, least, most, problems)
+    }
+
+    /// Whether a key says `true` or `false`.
+    pub fn boolean(&self, key: &str, problems: &mut Problems) -> Option<bool> {
+        let (spot, node) = self.take(key)?;
+        spot.boolean(node, problems)
     }
 
     /// The key as it was written, if it is there.
@@ -271,7 +297,7 @@ impl<'n> Fields<'n> {
 
     /// Warns of a key that has no effect here, if it is there and was not taken. It is not unknown.
     pub(crate) fn ignore(&mut self, key: &'static str, message: &str, problems: &mut Problems) {
-        if self.known.contains(&key) {
+        if self.row(key).is_some() {
             return;
         }
         if let Some(entry) = self.key(key) {
@@ -280,22 +306,22 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// Ends it: every key that was never asked for is unknown. Whether there was none.
-    pub fn done(self, problems: &mut Problems) -> bool {
+    /// Reports every key that is not in the table. Whether there was none.
+    pub fn done(&self, problems: &mut Problems) -> bool {
+        let known: Vec<&str> = self.keys.iter().map(|row| row.name).collect();
         let mut all_known = self.refused.is_empty();
         for entry in self.entries {
             let key = entry.key.as_str();
-            let lists = [&self.known, &self.refused, &self.ignored];
-            if lists.iter().any(|list| list.contains(&key)) {
+            if known.contains(&key) || self.refused.contains(&key) || self.ignored.contains(&key) {
                 continue;
             }
             all_known = false;
             let message = if key == "<<" {
                 "merge keys are not supported; write the keys out".to_owned()
             } else {
-                let suggestion = suggestion(key, &self.known);
+                let suggestion = suggestion(key, &known);
                 let known = if suggestion.is_empty() {
-                    format!("; known are {}", listed(&self.known))
+                    format!("; known are {}", listed(&known))
                 } else {
                     String::new()
                 };

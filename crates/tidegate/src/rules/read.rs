@@ -4,37 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::RuleSettings;
+use super::keys::{RULE, RULE_SET};
 use super::read_rule::rule;
 use super::rule::Rule;
-use crate::document::{Fields, Node, Place, Problems, Spot, Value};
-
-/// The keys of a rule. One that stands at the top of a file has lost its indentation.
-const RULE_KEYS: [&str; 24] = [
-    "id",
-    "description",
-    "match",
-    "except",
-    "per",
-    "missing",
-    "limit",
-    "algorithm",
-    "anchor",
-    "slots",
-    "strict",
-    "shape",
-    "max_delay",
-    "lease_ttl",
-    "adaptive",
-    "tiers",
-    "overrides",
-    "cost",
-    "mode",
-    "on_store_failure",
-    "sync",
-    "settle",
-    "starts_at",
-    "expires_at",
-];
+use crate::document::{Entry, Fields, Node, Place, Problems, Spot, Value};
 
 /// The rules of a document, or nothing if there is an error.
 pub(super) fn rules(
@@ -62,13 +35,13 @@ pub(super) fn rules(
         }
         Value::Scalar(_) | Value::Map(_) => {}
     }
-    let mut fields = Fields::of(node, document.clone(), problems)?;
+    let fields = Fields::of(node, document.clone(), &RULE_SET, problems)?;
     let empty = fields.key("rules");
     let listed = fields.take("rules");
     if let Value::Map(entries) = &node.value {
-        let lost = entries
-            .iter()
-            .find(|entry| RULE_KEYS.contains(&entry.key.as_str()));
+        let is_of_rule = |entry: &&Entry| RULE.iter().any(|row| row.name == entry.key);
+        // It has lost its indentation.
+        let lost = entries.iter().find(is_of_rule);
         if let Some(lost) = lost {
             let message = format!(
                 "`{}` belongs to a rule: indent it below the rule's `- id:`",

@@ -3,6 +3,7 @@
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 
+use super::keys::ADAPTIVE;
 use super::read_limit::{self, Counting};
 use super::rule::Grant;
 use crate::adaptive::{Adaptive, DEFAULT_START};
@@ -54,7 +55,7 @@ pub(super) fn read(
     } else {
         "{min: 10, max: 500, target: 200ms}"
     };
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &ADAPTIVE, problems)?;
     let (min, max) = (fields.take("min"), fields.take("max"));
     let target = fields.take("target");
     let all_known = fields.done(problems);

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
+use super::keys::{RATE, RULE};
 use super::read_adaptive::{self, Bounds};
 use super::rule::Grant;
 use crate::document::{
@@ -32,7 +33,7 @@ pub(super) struct Counting {
     may_be_calendar: Cell<bool>,
 }
 
-const ALGORITHMS: [(&str, Algorithm); 7] = [
+pub(super) const ALGORITHMS: [(&str, Algorithm); 7] = [
     ("token_bucket", Algorithm::TOKEN_BUCKET),
     ("leaky_bucket", Algorithm::LEAKY_BUCKET),
     ("fixed_window", Algorithm::FIXED_WINDOW),
@@ -42,25 +43,13 @@ const ALGORITHMS: [(&str, Algorithm); 7] = [
     ("concurrency", Algorithm::CONCURRENCY),
 ];
 
-const ANCHORS: [(&str, Anchor); 2] = [
+pub(super) const ANCHORS: [(&str, Anchor); 2] = [
     ("clock", Anchor::Clock),
     ("first_request", Anchor::FirstRequest),
 ];
 
-/// Which algorithm has a use for an option.
-const OPTIONS: [(&str, &[&str]); 7] = [
-    ("anchor", &["fixed_window"]),
-    ("slots", &["sliding_window_slots"]),
-    ("strict", &["sliding_window_slots"]),
-    ("shape", &["leaky_bucket"]),
-    ("max_delay", &["token_bucket"]),
-    ("lease_ttl", &["concurrency"]),
-    // After the others, which say how the limit is counted that moves.
-    ("adaptive", &read_adaptive::ALGORITHMS),
-];
-
 impl Counting {
-    pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Self {
+    pub(super) fn read(fields: &Fields<'_>, problems: &mut Problems) -> Self {
         let written = fields.take("algorithm");
         let algorithm = written
             .as_ref()
@@ -75,8 +64,11 @@ impl Counting {
             default_anchor: None,
             may_be_calendar: Cell::new(false),
         };
-        for (option, owners) in OPTIONS {
-            let Some((spot, node)) = fields.take(option) else {
+        // `adaptive` is the last: the others say how the limit is counted that moves.
+        for row in RULE.iter().filter(|row| !row.needs.is_empty()) {
+            let (option, owners) = (row.name, row.needs);
+            let taken = fields.row(option).and_then(|_| fields.take(option));
+            let Some((spot, node)) = taken else {
                 continue;
             };
             if counting.is_unknown {
@@ -371,7 +363,7 @@ pub(super) fn rates(
 
 /// `{requests: 100, window: 60s, burst: 20}`.
 fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> Option<Rate> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &RATE, problems)?;
     let requests = fields.take("requests");
     let window = fields.take("window");
     let burst = fields.take("burst");

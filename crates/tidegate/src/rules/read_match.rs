@@ -3,15 +3,13 @@
 use ipnet::IpNet;
 
 use super::condition::Condition;
+use super::keys::MATCH;
 use super::matching::Match;
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 use super::read_rule::attribute_name;
 use crate::attributes::{Attributes, MAX_VALUE};
 use crate::document::{Fields, Node, Problems, Spot, Value};
-
-/// What a rule may match by.
-pub(super) const KEYS: [&str; 6] = ["path", "method", "host", "ip", "attributes", "when"];
 
 /// How many exceptions a rule may have.
 const MAX_EXCEPTIONS: usize = 64;
@@ -52,7 +50,7 @@ pub(super) fn read_except(node: &Node, spot: &Spot, problems: &mut Problems) -> 
 }
 
 pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
-    let Some(mut fields) = Fields::of(node, spot, problems) else {
+    let Some(mut fields) = Fields::of(node, spot, &MATCH, problems) else {
         return Match::default();
     };
     fields.refuse(
@@ -60,7 +58,7 @@ pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
         "this belongs next to `match:`, not below it; indent it less",
         problems,
     );
-    for key in KEYS {
+    for key in MATCH.map(|row| row.name) {
         // An empty value would otherwise match everything.
         if let Some(entry) = fields.key(key)
             && matches!(entry.value.value, Value::Null)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Scope};
 
+use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
@@ -30,56 +31,59 @@ pub(super) fn rule(
         _ => Spot::document().field("rules").item(index),
     };
     let before = problems.error_count();
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
-    let keys = Keys::take(&mut fields);
+    let mut fields = Fields::of(node, spot.clone(), &RULE, problems)?;
     let burst =
         "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
     fields.refuse("burst", burst, problems);
-    let counting = Counting::read(&mut fields, problems);
-    for key in read_match::KEYS {
-        fields.refuse(key, "this belongs below `match:`; indent it", problems);
+    let counting = Counting::read(&fields, problems);
+    for row in &MATCH {
+        fields.refuse(row.name, "this belongs below `match:`; indent it", problems);
     }
     // What a merge key would have brought is not missing.
     if fields.key("<<").is_none() {
-        keys.require(&fields, node, problems);
+        require(&fields, node, problems);
     }
     fields.done(problems);
 
-    let id = keys
-        .id
+    let id = fields
+        .take("id")
         .and_then(|(spot, node)| read_id(node, &spot, settings, problems));
-    let description = keys
-        .description
+    let description = fields
+        .take("description")
         .and_then(|(spot, node)| spot.text(node, problems));
-    let matches = keys
-        .matches
+    let matches = fields
+        .take("match")
         .map(|(spot, node)| read_match::read(node, spot, problems));
-    let except = keys
-        .except
+    let except = fields
+        .take("except")
         .map(|(spot, node)| read_match::read_except(node, &spot, problems));
-    let per = keys
-        .per
+    let per = fields
+        .take("per")
         .and_then(|(spot, node)| read_per(node, &spot, problems));
-    let missing = chosen(keys.missing, &MISSING, problems);
+    let missing = chosen(fields.take("missing"), &MISSING, problems);
     let mut grants = Grants::new(&counting, problems);
-    grants.add_limit(keys.limit);
-    let tiers = grants.add_named(keys.tiers, tier_name);
-    let overrides = grants.add_named(keys.overrides, |value| {
+    grants.add_limit(fields.take("limit"));
+    let tiers = grants.add_named(fields.take("tiers"), tier_name);
+    let overrides = grants.add_named(fields.take("overrides"), |value| {
         override_key(per.as_deref(), value, settings)
     });
     let has_hashed_overrides = overrides.keys().any(|key| hashed::is_hash(key));
     let grants = grants.all;
     counting.check_use(&grants, problems);
-    let cost = keys
-        .cost
+    let cost = fields
+        .take("cost")
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
-    let mode = chosen(keys.mode, &MODES, problems);
-    let on_store_failure = chosen(keys.on_store_failure, &ON_STORE_FAILURE, problems);
-    let sync = read_sync(keys.sync, &grants, &counting, problems);
-    let settles = keys
-        .settle
+    let mode = chosen(fields.take("mode"), &MODES, problems);
+    let on_store_failure = chosen(fields.take("on_store_failure"), &ON_STORE_FAILURE, problems);
+    let sync = read_sync(fields.take("sync"), &grants, &counting, problems);
+    let settles = fields
+        .take("settle")
         .is_some_and(|(spot, node)| read_settle(node, &spot, &counting, problems));
-    let validity = Validity::read(keys.starts_at.as_ref(), keys.expires_at.as_ref(), problems);
+    let validity = Validity::read(
+        fields.take("starts_at"),
+        fields.take("expires_at"),
+        problems,
+    );
     if problems.error_count() > before {
         return None;
     }
@@ -144,12 +148,12 @@ fn read_sync(
     sync
 }
 
-const MISSING: [(&str, Missing); 3] = [
+pub(super) const MISSING: [(&str, Missing); 3] = [
     ("skip", Missing::Skip),
     ("share", Missing::Share),
     ("deny", Missing::Deny),
 ];
-const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+pub(super) const MODES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
 pub(super) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("allow", OnStoreFailure::Allow),
     ("deny", OnStoreFailure::Deny),
@@ -159,80 +163,32 @@ pub(super) const SYNCS: [(&str, Sync); 2] = [("exact", Sync::Exact), ("leased", 
 
 type Taken<'n> = Option<(Spot, &'n Node)>;
 
-/// The keys of a rule, but for those that say how it counts.
-struct Keys<'n> {
-    id: Taken<'n>,
-    description: Taken<'n>,
-    matches: Taken<'n>,
-    except: Taken<'n>,
-    per: Taken<'n>,
-    missing: Taken<'n>,
-    limit: Taken<'n>,
-    tiers: Taken<'n>,
-    overrides: Taken<'n>,
-    cost: Taken<'n>,
-    mode: Taken<'n>,
-    on_store_failure: Taken<'n>,
-    sync: Taken<'n>,
-    settle: Taken<'n>,
-    starts_at: Taken<'n>,
-    expires_at: Taken<'n>,
-}
-
-impl<'n> Keys<'n> {
-    fn take(fields: &mut Fields<'n>) -> Self {
-        Self {
-            id: fields.take("id"),
-            description: fields.take("description"),
-            matches: fields.take("match"),
-            except: fields.take("except"),
-            per: fields.take("per"),
-            missing: fields.take("missing"),
-            limit: fields.take("limit"),
-            tiers: fields.take("tiers"),
-            overrides: fields.take("overrides"),
-            cost: fields.take("cost"),
-            mode: fields.take("mode"),
-            on_store_failure: fields.take("on_store_failure"),
-            sync: fields.take("sync"),
-            settle: fields.take("settle"),
-            starts_at: fields.take("starts_at"),
-            expires_at: fields.take("expires_at"),
+/// Reports which of the keys that every rule needs are not there, or have no value.
+fn require(fields: &Fields<'_>, node: &Node, problems: &mut Problems) {
+    let required = [
+        (
+            "id",
+            "give the rule a name of its own, for example `id: per-user`",
+        ),
+        (
+            "per",
+            "say who is counted, for example `per: [user_id]`, or `per: []` for one counter for all",
+        ),
+        ("limit", "give one, for example `limit: 100/minute`"),
+    ];
+    // An adaptive limit finds its way by itself.
+    let is_adaptive = fields.key("adaptive").is_some();
+    for (key, advice) in required {
+        let is_there = fields.take(key).is_some();
+        if is_there || (key == "limit" && is_adaptive && fields.key(key).is_none()) {
+            continue;
         }
-    }
-
-    /// Says which of the keys that every rule needs are not there, or have no value.
-    fn require(&self, fields: &Fields<'_>, node: &Node, problems: &mut Problems) {
-        let required = [
-            (
-                &self.id,
-                "id",
-                "give the rule a name of its own, for example `id: per-user`",
-            ),
-            (
-                &self.per,
-                "per",
-                "say who is counted, for example `per: [user_id]`, or `per: []` for one counter for all",
-            ),
-            (
-                &self.limit,
-                "limit",
-                "give one, for example `limit: 100/minute`",
-            ),
-        ];
-        // An adaptive limit finds its way by itself.
-        let is_adaptive = fields.key("adaptive").is_some();
-        for (taken, key, advice) in required {
-            if taken.is_some() || (key == "limit" && is_adaptive && fields.key(key).is_none()) {
-                continue;
-            }
-            let (place, what) = match fields.key(key) {
-                Some(entry) => (&entry.key_place, "has no value"),
-                None => (&node.place, "is missing"),
-            };
-            let message = format!("the key `{key}` {what}; {advice}");
-            problems.error(place, &fields.spot().field(key), message);
-        }
+        let (place, what) = match fields.key(key) {
+            Some(entry) => (&entry.key_place, "has no value"),
+            None => (&node.place, "is missing"),
+        };
+        let message = format!("the key `{key}` {what}; {advice}");
+        problems.error(place, &fields.spot().field(key), message);
     }
 }
 
@@ -382,7 +338,7 @@ fn read_id(
 }
 
 /// Calls of the API below `/v1/rules/`. Earlier versions accepted `diff` as an id.
-const RESERVED: [&str; 3] = ["history", "rollback", "diff"];
+pub(super) const RESERVED: [&str; 3] = ["history", "rollback", "diff"];
 
 fn is_id(id: &str) -> bool {
     checked_id(id).is_ok()
@@ -438,7 +394,7 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     if !matches!(node.value, Value::Map(_)) {
         return spot.integer(node, 1, MAX_COUNT, problems).map(Cost::Fixed);
     }
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let fields = Fields::of(node, spot.clone(), &COST, problems)?;
     let attribute = fields.take("attribute");
     let all_known = fields.done(problems);
     let Some((spot, node)) = attribute else {

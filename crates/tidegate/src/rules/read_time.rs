@@ -13,21 +13,21 @@ pub(super) struct Validity {
 
 impl Validity {
     pub(super) fn read(
-        starts_at: Option<&(Spot, &Node)>,
-        expires_at: Option<&(Spot, &Node)>,
+        starts_at: Option<(Spot, &Node)>,
+        expires_at: Option<(Spot, &Node)>,
         problems: &mut Problems,
     ) -> Self {
         let mut read = |(spot, node): &(Spot, &Node)| spot.parsed(node, read_time, problems);
         let validity = Self {
-            starts_at: starts_at.and_then(&mut read),
-            expires_at: expires_at.and_then(&mut read),
+            starts_at: starts_at.as_ref().and_then(&mut read),
+            expires_at: expires_at.as_ref().and_then(&mut read),
         };
         if let (Some(start), Some(end)) = (validity.starts_at, validity.expires_at)
             && start >= end
             && let Some((spot, node)) = starts_at
         {
             let message = "`starts_at` is not before `expires_at`, so the rule would never apply; exchange the two, or remove one";
-            problems.error(&node.place, spot, message);
+            problems.error(&node.place, &spot, message);
         }
         validity
     }

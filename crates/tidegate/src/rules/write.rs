@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
+use super::keys::any_may_be;
 use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
-use crate::document::{Entry, Node, ScalarKind, Value as Written};
+use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
 
 impl RuleSet {
@@ -204,17 +205,13 @@ fn written_under(key: &str, node: &Node) -> Value {
             let text = scalar.text.as_str();
             let number = || text.parse::<u64>().ok().map(Value::from);
             let boolean = || text.parse::<bool>().ok().map(Value::from);
-            let typed = match (scalar.kind, key) {
-                (ScalarKind::Number, _)
-                | (
-                    ScalarKind::Plain,
-                    "limit" | "requests" | "burst" | "slots" | "cost" | "min" | "max"
-                    | "requests_per_unit",
-                ) => number(),
-                (ScalarKind::Boolean, _) | (ScalarKind::Plain, "strict" | "shape" | "settle") => {
-                    boolean()
-                }
-                (ScalarKind::Plain | ScalarKind::Text, _) => None,
+            let may_be = |is| any_may_be(key, is);
+            let typed = match scalar.kind {
+                ScalarKind::Number => number(),
+                ScalarKind::Boolean => boolean(),
+                ScalarKind::Plain if may_be(|kind| matches!(kind, Kind::Whole(..))) => number(),
+                ScalarKind::Plain if may_be(|kind| matches!(kind, Kind::Flag)) => boolean(),
+                ScalarKind::Plain | ScalarKind::Text => None,
             };
             typed.unwrap_or_else(|| Value::from(text))
         }

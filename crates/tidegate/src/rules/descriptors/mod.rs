@@ -16,7 +16,9 @@ mod tree;
 mod wildcard;
 
 pub(super) use descriptor::Descriptor;
+pub(super) use places::ignored;
 pub(super) use read::{are_written, read};
+pub(super) use read_grant::UNITS;
 pub(super) use tree::Descriptors;
 
 use crate::attributes::Attributes;

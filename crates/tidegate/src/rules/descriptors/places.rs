@@ -1,33 +1,39 @@
 //! Keys that envoyproxy/ratelimit accepts anywhere in a file and reads in one place only.
 
-use crate::document::{Fields, Problems};
+use crate::document::{Fields, Key, Problems};
+use crate::rules::keys::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Every key that the original knows, and where it has an effect.
-const KEYS: [(&str, &str); 16] = [
-    ("domain", "at the top of the file"),
-    ("descriptors", "at the top of the file, or next to a `key`"),
-    ("key", "in an item of `descriptors`"),
-    ("value", "next to a `key`"),
-    ("rate_limit", "next to a `key`"),
-    ("shadow_mode", "next to a `key`"),
-    ("quota_mode", "next to a `key`"),
-    ("share_threshold", "next to a `key`"),
-    ("detailed_metric", "next to a `key`"),
-    ("value_to_metric", "next to a `key`"),
-    ("metadata", "next to a `key`"),
-    ("unit", "in a `rate_limit`"),
-    ("requests_per_unit", "in a `rate_limit`"),
-    ("unlimited", "in a `rate_limit`"),
-    ("name", "in a `rate_limit`"),
-    ("replaces", "in a `rate_limit`"),
-];
+fn everywhere() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let levels: [(&[Key], _); 3] = [
+        (&DOMAIN, "at the top of the file"),
+        (&DESCRIPTOR, "next to a `key`"),
+        (&RATE_LIMIT, "in a `rate_limit`"),
+    ];
+    let rows = levels.into_iter().flat_map(|(level, place)| {
+        let place_of = move |row: &Key| match row.name {
+            "key" => "in an item of `descriptors`",
+            "descriptors" => "at the top of the file, or next to a `key`",
+            _ => place,
+        };
+        level.iter().map(move |row| (row.name, place_of(row)))
+    });
+    rows.filter(|(name, _)| *name != "tidegate")
+}
 
-/// Warns of the keys of a map that the original knows and that have no effect there: those that were not
-/// taken.
-pub(super) fn ignore_others(fields: &mut Fields<'_>, problems: &mut Problems) {
-    for (key, place) in KEYS {
-        let message =
-            format!("`{key}` has no effect here, as in envoyproxy/ratelimit; it belongs {place}");
-        fields.ignore(key, &message, problems);
+/// What is said about each key that has no effect in a map with these.
+pub(in crate::rules) fn ignored(keys: &[Key]) -> impl Iterator<Item = (&'static str, String)> {
+    let others = everywhere().filter(|(name, _)| keys.iter().all(|row| row.name != *name));
+    others.map(|(name, place)| {
+        let text =
+            format!("`{name}` has no effect here, as in envoyproxy/ratelimit; it belongs {place}");
+        (name, text)
+    })
+}
+
+/// Warns of the keys of a map with these that the original knows and that have no effect there.
+pub(super) fn ignore_others(fields: &mut Fields<'_>, keys: &[Key], problems: &mut Problems) {
+    for (name, message) in ignored(keys) {
+        fields.ignore(name, &message, problems);
     }
 }

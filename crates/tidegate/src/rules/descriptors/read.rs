@@ -16,6 +16,7 @@ use super::spelling::{rewritten, typed};
 use super::tree::{Branch, Descriptors, Level};
 use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
+use crate::rules::keys::{DESCRIPTOR, DOMAIN};
 use crate::rules::rule::{Grant, Mode, Rule, Sync};
 use crate::rules::{RuleSet, RuleSettings, write};
 use crate::value::{are_credentials, credentials};
@@ -75,10 +76,10 @@ struct Modes {
 impl Reader<'_> {
     fn domain(&mut self, node: &Node, descriptors: &mut Descriptors) -> Option<()> {
         let document = Spot::document();
-        let mut fields = Fields::of(node, document.clone(), self.problems)?;
+        let mut fields = Fields::of(node, document.clone(), &DOMAIN, self.problems)?;
         let domain = fields.take("domain");
         let below = fields.take("descriptors");
-        places::ignore_others(&mut fields, self.problems);
+        places::ignore_others(&mut fields, &DOMAIN, self.problems);
         fields.done(self.problems);
         let Some((spot, domain_node)) = domain else {
             let message = "the key `domain` is missing; give the domain that Envoy's filter names";
@@ -129,24 +130,24 @@ impl Reader<'_> {
         steps: &mut Vec<Step>,
         level: &mut Level,
     ) -> Option<()> {
-        let mut fields = Fields::of(node, spot.clone(), self.problems)?;
+        let mut fields = Fields::of(node, spot.clone(), &DESCRIPTOR, self.problems)?;
         let (key, value) = (fields.take("key"), fields.take("value"));
         let rate_limit = fields.take("rate_limit");
         let below = fields.take("descriptors");
         let own = fields.take("tidegate");
-        let is_shared = read_flag(&mut fields, "share_threshold", self.problems);
+        let is_shared = read_flag(&fields, "share_threshold", self.problems);
         let modes = Modes {
-            is_shadow: read_flag(&mut fields, "shadow_mode", self.problems).0,
-            is_quota: read_flag(&mut fields, "quota_mode", self.problems).0,
+            is_shadow: read_flag(&fields, "shadow_mode", self.problems).0,
+            is_quota: read_flag(&fields, "quota_mode", self.problems).0,
             metadata: fields.take("metadata").map_or(Json::Null, |(spot, node)| {
                 spot.entries(node, self.problems);
                 typed(node)
             }),
         };
         // These name metrics of the original.
-        read_flag(&mut fields, "detailed_metric", self.problems);
-        read_flag(&mut fields, "value_to_metric", self.problems);
-        places::ignore_others(&mut fields, self.problems);
+        read_flag(&fields, "detailed_metric", self.problems);
+        read_flag(&fields, "value_to_metric", self.problems);
+        places::ignore_others(&mut fields, &DESCRIPTOR, self.problems);
         fields.done(self.problems);
 
         let step = self.step(node, spot, key, value, is_shared);
@@ -291,8 +292,8 @@ impl Reader<'_> {
 
 /// A key that says `true` or `false`; also where it stands, if it is there.
 pub(super) fn read_flag<'n>(
-    fields: &mut Fields<'n>,
-    key: &'static str,
+    fields: &Fields<'n>,
+    key: &str,
     problems: &mut Problems,
 ) -> (bool, Option<(Spot, &'n Node)>) {
     let taken = fields.take(key);

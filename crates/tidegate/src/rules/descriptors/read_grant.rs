@@ -6,12 +6,13 @@ use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 use super::places;
 use super::read::read_flag;
 use crate::document::{Fields, Node, Problems, Spot};
+use crate::rules::keys::{OWN, RATE_LIMIT, REPLACED};
 use crate::rules::read_limit::{self, Counting};
 use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
 use crate::rules::rule::{Grant, OnStoreFailure, Sync};
 
 /// The units of time that a limit may have.
-const UNITS: [(&str, Window); 7] = [
+pub(in crate::rules) const UNITS: [(&str, Window); 7] = [
     ("second", Window::Span(Micros::SECOND)),
     ("minute", Window::Span(Micros::MINUTE)),
     ("hour", Window::Span(Micros::HOUR)),
@@ -45,11 +46,11 @@ pub(super) fn read_rate_limit(
     own: Option<&(Spot, &Node)>,
     problems: &mut Problems,
 ) -> Option<(RateLimit, Own)> {
-    let mut fields = Fields::of(node, spot.clone(), problems)?;
+    let mut fields = Fields::of(node, spot.clone(), &RATE_LIMIT, problems)?;
     let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
-    let is_unlimited = read_flag(&mut fields, "unlimited", problems).0;
+    let is_unlimited = read_flag(&fields, "unlimited", problems).0;
     let (name, replaces) = (fields.take("name"), fields.take("replaces"));
-    places::ignore_others(&mut fields, problems);
+    places::ignore_others(&mut fields, &RATE_LIMIT, problems);
     let all_known = fields.done(problems);
     let name = name.and_then(|(spot, node)| spot.text(node, problems));
     let name = name.unwrap_or_default().to_owned();
@@ -140,11 +141,11 @@ fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problem
     };
     let mut replaced = Vec::new();
     for (spot, node) in spot.items(node, problems) {
-        let Some(mut fields) = Fields::of(node, spot.clone(), problems) else {
+        let Some(mut fields) = Fields::of(node, spot.clone(), &REPLACED, problems) else {
             continue;
         };
         let other = fields.take("name");
-        places::ignore_others(&mut fields, problems);
+        places::ignore_others(&mut fields, &REPLACED, problems);
         fields.done(problems);
         let other = other.and_then(|(spot, node)| spot.text(node, problems));
         match other {
@@ -171,26 +172,17 @@ fn read_own(
     let Some((spot, node)) = own else {
         return nothing();
     };
-    let Some(mut fields) = Fields::of(node, spot.clone(), problems) else {
+    let Some(mut fields) = Fields::of(node, spot.clone(), &OWN, problems) else {
         return nothing();
     };
     let is_chosen = fields.key("algorithm").is_some();
     if !is_chosen {
-        let options = [
-            "burst",
-            "anchor",
-            "slots",
-            "strict",
-            "shape",
-            "max_delay",
-            "lease_ttl",
-        ];
-        for option in options {
+        for option in OWN.iter().filter(|row| !row.needs.is_empty()) {
             let message = "this is an option of an `algorithm`; say which, for example `algorithm: token_bucket`";
-            fields.refuse(option, message, problems);
+            fields.refuse(option.name, message, problems);
         }
     }
-    let counting = Counting::read(&mut fields, problems);
+    let counting = Counting::read(&fields, problems);
     let (burst, on_failure) = (fields.take("burst"), fields.take("on_store_failure"));
     let sync_at = fields.take("sync");
     fields.done(problems);

@@ -5,17 +5,14 @@ use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use crate::document::{Entry, Node, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::document::{Entry, Kind, Node, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::rules::keys::{DESCRIPTOR, NO, RATE_LIMIT, YES};
 
-/// The keys that say yes or no.
-const FLAGS: [&str; 6] = [
-    "unlimited",
-    "shadow_mode",
-    "quota_mode",
-    "share_threshold",
-    "detailed_metric",
-    "value_to_metric",
-];
+/// Whether a key says yes or no.
+fn is_flag(key: &str) -> bool {
+    let mut rows = DESCRIPTOR.iter().chain(&RATE_LIMIT);
+    rows.any(|row| row.name == key && row.kind.may_be(|kind| matches!(kind, Kind::Flag)))
+}
 
 /// The key whose value is a number.
 const COUNT: &str = "requests_per_unit";
@@ -40,7 +37,7 @@ fn rewritten_under(key: &str, node: &Node, problems: &mut Problems) -> Node {
         Value::Scalar(scalar) if scalar.kind == ScalarKind::Plain => Value::Scalar(
             match key {
                 COUNT => count(scalar, node, problems),
-                _ if FLAGS.contains(&key) => flag(scalar),
+                _ if is_flag(key) => flag(scalar),
                 _ => None,
             }
             .unwrap_or_else(|| scalar.clone()),
@@ -117,15 +114,8 @@ fn count(scalar: &Scalar, node: &Node, problems: &mut Problems) -> Option<Scalar
 
 /// The words of YAML 1.1.
 fn yes_or_no(text: &str) -> Option<bool> {
-    match text {
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
-            Some(true)
-        }
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
-            Some(false)
-        }
-        _ => None,
-    }
+    let is_no = NO.contains(&text).then_some(false);
+    YES.contains(&text).then_some(true).or(is_no)
 }
 
 /// A whole number with underscores anywhere, and a prefix for its base.
