@@ -15,9 +15,11 @@
 //! # }
 //! ```
 
+mod access;
 mod admin_token;
 mod chores;
 mod client_tls;
+mod condition_steps;
 pub mod config;
 pub mod data_dir;
 mod descriptors;
@@ -30,9 +32,11 @@ mod kept_counters;
 mod kept_instances;
 pub mod listen;
 mod listeners;
+mod problem;
 mod resp;
 pub mod rulebook;
 mod run;
+mod seconds;
 mod server;
 mod shared_rules;
 mod store;

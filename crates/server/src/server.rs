@@ -12,10 +12,11 @@ use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
 use tidegate_redis::Health;
 
+use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::gateway::Gateway;
-use crate::http::{self, Access};
+use crate::http;
 use crate::identity::Identity;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use super::capacity::Shortage;
 use super::http1::Broken;
 use super::request_body::BrokenBody;
-use crate::http::Problem;
+use crate::problem::Problem;
 
 /// Why a request was not answered.
 #[derive(Debug, thiserror::Error)]

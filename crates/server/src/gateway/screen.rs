@@ -18,7 +18,8 @@ use tower::Service;
 
 use super::forsaken::WatchedBody;
 use super::{Entrance, Gateway, hop, tunnel};
-use crate::http::{Problem, need_rules};
+use crate::http::need_rules;
+use crate::problem::Problem;
 
 /// The body of an answer: from behind, watched if need be, or of this gateway's own.
 type Answer<B> = Either<Either<B, WatchedBody<B>>, Full<Bytes>>;

@@ -5,7 +5,7 @@ use http::request::Parts;
 use tidegate::rules::FrontEnd;
 
 use super::status::{Code, Status};
-use crate::http::{Asked, Refused, bearer};
+use crate::access::{Asked, Refused, bearer};
 use crate::listen::Peer;
 use crate::server::Server;
 

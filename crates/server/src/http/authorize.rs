@@ -20,9 +20,9 @@ use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unm
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
-use super::problem::{Problem, Reply};
 use crate::identity;
 use crate::listen::Peer;
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
 use crate::store::AnyStore;
 use crate::telemetry::Measured;

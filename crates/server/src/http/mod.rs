@@ -1,9 +1,8 @@
 //! The HTTP front end: one function from a request to its reply.
 //!
-//! `route.rs` says which call it is, a file for each group of calls answers it, `problem.rs` turns what
+//! `route.rs` says which call it is, a file for each group of calls answers it, `crate::problem` turns what
 //! went wrong into a reply. Deciding is left to the gate.
 
-mod access;
 mod answer;
 mod authorize;
 mod body;
@@ -15,19 +14,13 @@ mod number;
 mod openapi;
 mod original;
 mod probes;
-mod problem;
 mod question;
 mod route;
 mod rules;
-mod this_machine;
 
-pub(crate) use access::{Access, Asked, Refused, bearer};
-pub(crate) use answer::seconds;
 use authorize::Authorize;
-pub(crate) use check::{MAX_CONDITION_STEPS, condition_steps};
 pub(crate) use openapi::describe;
 pub(crate) use probes::goes_on;
-pub(crate) use problem::Problem;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,8 +31,8 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
-use problem::Reply;
 use route::Call;
 
 /// What answers requests.

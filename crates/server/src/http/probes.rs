@@ -10,7 +10,7 @@ use serde_json::json;
 use tidegate::rules::{Mode, OnStoreFailure, Rule};
 use tidegate_redis::Health;
 
-use super::problem::Reply;
+use crate::problem::Reply;
 use crate::server::Server;
 use crate::telemetry::plain_text;
 

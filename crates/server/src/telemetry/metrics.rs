@@ -39,7 +39,7 @@ const BOUNDS: [f64; 14] = [
     0.25,
 ];
 
-pub(super) type Labels<const N: usize> = [(&'static str, String); N];
+pub(crate) type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What is measured as it happens.
 pub(crate) struct Metrics {

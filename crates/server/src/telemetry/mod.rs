@@ -11,13 +11,11 @@ mod rule_metrics;
 mod snapshot_metrics;
 mod throttled;
 mod timing;
-mod token_refusals;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
 pub(crate) use measured::Measured;
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Labels, Metrics};
 pub(crate) use plain_text::plain_text;
 pub(crate) use throttled::Throttled;
 pub(crate) use timing::Timing;
-pub(crate) use token_refusals::{TokenRefusal, TokenRefusals};

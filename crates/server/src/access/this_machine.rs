@@ -109,7 +109,7 @@ fn is_loopback_name(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::tests::parts;
+    use super::super::tests::parts;
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tidegate::Limiter;
 use tidegate::rules::FrontEnd;
 
-use super::metrics::Labels;
+use crate::telemetry::Labels;
 
 /// How many refusals are logged.
 const LOGGED: &str = "1/second burst 10";
@@ -76,7 +76,7 @@ impl TokenRefusals {
     }
 
     /// Of the front ends that are on also what has not happened yet.
-    pub(super) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
+    pub(crate) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let refused = Family::<Labels<2>, Counter>::default();
         for (front_end, counts) in FRONT_ENDS.into_iter().zip(&self.counts) {
             for (refusal, count) in TokenRefusal::ALL.into_iter().zip(counts) {

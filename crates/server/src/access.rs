@@ -1,6 +1,9 @@
 //! Who may do what: tokens with scopes. With none configured, checks are open, and the operator on this
 //! machine administrates with the token that the server made.
 
+mod refusals;
+mod this_machine;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +14,11 @@ use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
 
-use super::problem::Problem;
-use super::this_machine;
 use crate::config::{Scope, Token};
 use crate::listen::Peer;
-use crate::telemetry::{TokenRefusal, TokenRefusals};
+use crate::problem::Problem;
+pub(crate) use refusals::TokenRefusal;
+use refusals::TokenRefusals;
 
 /// What to do where the made token does not count.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
@@ -245,7 +248,7 @@ pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The head of a PUT of rules from this address.
