@@ -1,31 +1,32 @@
 //! Opens what the server needs, and runs it until it is told to end.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, Store as _, SystemClock};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
-use crate::chores::{follow_clients, follow_rules, return_memory, settle, sweep};
+use crate::chores::{
+    follow_clients, follow_rules, keep_counters, return_memory, settle, sweep, write_counters,
+};
 use crate::config::Config;
-use crate::data_dir::{DataDir, DataDirError, LockedDir, MadeTokenError, running};
+use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::descriptors::Descriptors;
 use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
-use crate::identity::{Identity, IdentityError};
+use crate::identity::Identity;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
-use crate::listen::{Drain, ListenSettings, Threads, Tls, TlsError, serve};
-use crate::listeners::{Listeners, advice};
+use crate::listen::{Drain, ListenSettings, Threads, Tls, serve};
+use crate::listeners::Listeners;
 use crate::resp;
-use crate::rulebook::{OpenError, RuleBook};
+use crate::rulebook::{NO_RULES, OpenError, RuleBook};
+use crate::run_error::RunError;
 use crate::server::Server;
 use crate::shared_rules;
 use crate::store::AnyStore;
@@ -40,52 +41,6 @@ const SLOW_FIRST_CONNECTION: Duration = Duration::from_secs(2);
 
 /// How long the end of a server may take to leave things in order in Redis.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What a server without rules does.
-pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
-
-/// Why a server does not run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// There are no rules to start with.
-    #[error(transparent)]
-    Rules(#[from] OpenError),
-    /// The certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// It cannot be known who clients are.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {}", advice(source, flag))]
-    Bind {
-        /// The flag that chooses it.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The gateway stands before its own server.
-    #[error(
-        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
-    )]
-    OwnUpstream {
-        /// The upstream as written.
-        upstream: String,
-        /// What listens there.
-        front_end: &'static str,
-        /// Where.
-        address: SocketAddr,
-    },
-    /// The token that the server made is not secret.
-    #[error(transparent)]
-    MadeToken(#[from] MadeTokenError),
-    /// The threads for connections cannot be started.
-    #[error("cannot start threads for connections: {0}")]
-    Threads(#[source] std::io::Error),
-}
 
 /// A server whose rules and files are open, ready to run.
 pub struct Service {
@@ -229,7 +184,7 @@ impl Service {
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
-            tokio::spawn(kept_counters::keep(Arc::clone(&server))),
+            tokio::spawn(keep_counters(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
@@ -304,7 +259,7 @@ impl Service {
         leave(&server).await;
         // Until here, so that what was held is released.
         drop(self.threads);
-        kept_counters::write(&server).await;
+        write_counters(&server).await;
         tracing::info!("shut down");
     }
 }
@@ -442,7 +397,7 @@ fn open_rules(
             }
         }
     };
-    log_warnings(&book, &problems);
+    book.log_warnings(&problems);
     let leased = |rule: &&Arc<Rule>| rule.sync() == Sync::Leased && config.redis.is_none();
     for rule in rules.iter().filter(leased) {
         tracing::warn!(
@@ -470,14 +425,4 @@ fn log_rules(server: &Server) {
         version = server.book.version(),
         "the rules are in force"
     );
-}
-
-pub(crate) fn log_warnings(book: &RuleBook, problems: &Problems) {
-    for problem in problems.warnings() {
-        if let (Some(file), Place::Text { line, column, .. }) = (book.file(), &problem.place) {
-            tracing::warn!("{}:{line}:{column}: {problem}", file.display());
-        } else {
-            tracing::warn!("{problem}");
-        }
-    }
 }

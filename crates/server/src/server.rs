@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bytes::Bytes;
 use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
+use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
 use tidegate_redis::Health;
 
@@ -16,7 +15,6 @@ use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::gateway::Gateway;
-use crate::http;
 use crate::identity::Identity;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
@@ -36,8 +34,6 @@ pub(crate) struct Server {
     pub(crate) trust_timestamps: bool,
     /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
     pub(crate) throttle_on_failure: OnStoreFailure,
-    /// What the API is, for those who ask it.
-    pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
     /// The front ends that are on.
     pub(crate) front_ends: Vec<FrontEnd>,
@@ -66,7 +62,6 @@ impl Server {
             encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
-            openapi: http::describe(config.trust_timestamps),
             metrics,
             front_ends: front_ends(config),
             gateway: None,
@@ -141,7 +136,7 @@ impl Server {
             return false;
         }
         let is_down = matches!(self.store_health().await, Health::Down(_));
-        !is_down || self.gate.rules().iter().all(http::goes_on)
+        !is_down || self.gate.rules().iter().all(works_without_store)
     }
 
     /// From now on the server says that it is not ready.
@@ -152,6 +147,11 @@ impl Server {
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// Whether a rule answers without the store, too.
+pub(crate) fn works_without_store(rule: &Arc<Rule>) -> bool {
+    rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
 }
 
 /// The front ends that a configuration turns on.

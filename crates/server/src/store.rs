@@ -1,5 +1,8 @@
 //! The store of a server: in memory, or in Redis.
 
+mod metrics;
+mod redis_metrics;
+
 use tidegate::store::{Charge, Outcomes, Request, Scope};
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
 use tidegate_redis::{Damage, Health, RedisStore};

@@ -1,4 +1,4 @@
-//! What a server tells of those behind its gateway. Exported only with one.
+//! The metrics of the servers behind the gateway. Exported only with one.
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -7,74 +7,70 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Timing;
-use super::metrics::Labels;
-use crate::gateway::{Gateway, Outcome, Shortage, Upstream};
-use crate::server::Server;
+use super::upstream::{Outcome, Upstream};
+use super::{Gateway, Shortage};
+use crate::telemetry::{Labels, Timing};
 
-pub(super) fn register(registry: &mut Registry, server: &Server) {
-    if let Some(gateway) = &server.gateway {
-        register_upstreams(registry, gateway);
-    }
-}
-
-fn register_upstreams(registry: &mut Registry, gateway: &Gateway) {
-    let requests = Family::<Labels<2>, Counter>::default();
-    let retries = Family::<Labels<1>, Counter>::default();
-    let up = Family::<Labels<1>, Gauge>::default();
-    let in_flight = Family::<Labels<1>, Gauge>::default();
-    for upstream in gateway.upstreams() {
-        let labels = [label(upstream)];
-        for outcome in Outcome::ALL {
-            let labels = [label(upstream), ("status", outcome.name().to_owned())];
-            let count = upstream.outcomes(outcome);
-            requests.get_or_create(&labels).inc_by(count);
+impl Gateway {
+    /// Registers what is known of the servers behind it.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        let requests = Family::<Labels<2>, Counter>::default();
+        let retries = Family::<Labels<1>, Counter>::default();
+        let up = Family::<Labels<1>, Gauge>::default();
+        let in_flight = Family::<Labels<1>, Gauge>::default();
+        for upstream in self.upstreams() {
+            let labels = [label(upstream)];
+            for outcome in Outcome::ALL {
+                let labels = [label(upstream), ("status", outcome.name().to_owned())];
+                let count = upstream.outcomes(outcome);
+                requests.get_or_create(&labels).inc_by(count);
+            }
+            retries.get_or_create(&labels).inc_by(upstream.retries());
+            up.get_or_create(&labels).set(i64::from(upstream.is_up()));
+            let busy = i64::try_from(upstream.in_flight()).unwrap_or(i64::MAX);
+            in_flight.get_or_create(&labels).set(busy);
         }
-        retries.get_or_create(&labels).inc_by(upstream.retries());
-        up.get_or_create(&labels).set(i64::from(upstream.is_up()));
-        let busy = i64::try_from(upstream.in_flight()).unwrap_or(i64::MAX);
-        in_flight.get_or_create(&labels).set(busy);
+        registry.register(
+            "upstream_requests",
+            "Requests that the gateway sent on, by server and class of status",
+            requests,
+        );
+        registry.register(
+            "upstream_retries",
+            "Requests that were sent once more",
+            retries,
+        );
+        registry.register("upstream_up", "1 if requests are sent to this server", up);
+        registry.register(
+            "upstream_in_flight",
+            "Requests that this server has, until the end of their answers",
+            in_flight,
+        );
+        let connections = Gauge::<i64>::default();
+        connections.set(i64::try_from(self.capacity.connections()).unwrap_or(i64::MAX));
+        registry.register(
+            "upstream_connections",
+            "Connections to servers behind the gateway, with those that wait for a request",
+            connections,
+        );
+        let refused = Family::<Labels<1>, Counter>::default();
+        for (limit, count) in Shortage::NAMES.into_iter().zip(self.capacity.refused()) {
+            refused
+                .get_or_create(&[("limit", limit.to_owned())])
+                .inc_by(count);
+        }
+        registry.register(
+            "upstream_connections_refused",
+            "Requests that got 503 because there was no connection to a server to be had",
+            refused,
+        );
+        registry.register_with_unit(
+            "upstream",
+            "Time from a request to the head of its answer",
+            Unit::Seconds,
+            seconds(self),
+        );
     }
-    registry.register(
-        "upstream_requests",
-        "Requests that the gateway sent on, by server and class of status",
-        requests,
-    );
-    registry.register(
-        "upstream_retries",
-        "Requests that were sent once more",
-        retries,
-    );
-    registry.register("upstream_up", "1 if requests are sent to this server", up);
-    registry.register(
-        "upstream_in_flight",
-        "Requests that this server has, until the end of their answers",
-        in_flight,
-    );
-    let connections = Gauge::<i64>::default();
-    connections.set(i64::try_from(gateway.capacity.connections()).unwrap_or(i64::MAX));
-    registry.register(
-        "upstream_connections",
-        "Connections to servers behind the gateway, with those that wait for a request",
-        connections,
-    );
-    let refused = Family::<Labels<1>, Counter>::default();
-    for (limit, count) in Shortage::NAMES.into_iter().zip(gateway.capacity.refused()) {
-        refused
-            .get_or_create(&[("limit", limit.to_owned())])
-            .inc_by(count);
-    }
-    registry.register(
-        "upstream_connections_refused",
-        "Requests that got 503 because there was no connection to a server to be had",
-        refused,
-    );
-    registry.register_with_unit(
-        "upstream",
-        "Time from a request to the head of its answer",
-        Unit::Seconds,
-        seconds(gateway),
-    );
 }
 
 /// The histograms that are there already, by server.

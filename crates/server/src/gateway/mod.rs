@@ -24,6 +24,7 @@ mod health;
 mod hop;
 mod http1;
 mod lane;
+mod metrics;
 mod own;
 mod pace;
 mod pool;
@@ -34,10 +35,10 @@ mod screen;
 mod tunnel;
 mod upstream;
 
-pub(crate) use capacity::Shortage;
+use capacity::Shortage;
 pub(crate) use check::check_all;
 pub(crate) use own::find_own;
-pub(crate) use upstream::{Outcome, Upstream};
+use upstream::Upstream;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -19,8 +19,6 @@ mod route;
 mod rules;
 
 use authorize::Authorize;
-pub(crate) use openapi::describe;
-pub(crate) use probes::goes_on;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,12 +37,15 @@ use route::Call;
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
+    /// What the API is, for those who ask it.
+    openapi: Bytes,
 }
 
 impl Api {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
             authorize: Authorize::new(&server),
+            openapi: openapi::describe(server.trust_timestamps),
             server,
         }
     }
@@ -90,7 +91,7 @@ async fn dispatch(
         Call::Health => Ok(probes::health()),
         Call::Readiness => Ok(probes::readiness(server).await),
         Call::Metrics => Ok(probes::metrics(server, parts)),
-        Call::OpenApi => Ok(probes::openapi(server)),
+        Call::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 const DOCUMENT: &str = include_str!("openapi.json");
 
 /// The description. Only servers that trust timestamps have a use for `timestamp`.
-pub(crate) fn describe(trust_timestamps: bool) -> Bytes {
+pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     if trust_timestamps {
         return Bytes::from_static(DOCUMENT.as_bytes());
     }

@@ -10,6 +10,7 @@ mod cookies;
 mod error;
 mod fetch;
 mod keys;
+mod metrics;
 mod remote_keys;
 mod source;
 mod spelling;
@@ -34,8 +35,7 @@ use clients::{Client, Clients};
 pub use error::IdentityError;
 use remote_keys::RemoteKeys;
 pub(crate) use source::parameter;
-pub(crate) use tokens::Refusals;
-use tokens::Tokens;
+use tokens::{Refusals, Tokens};
 
 /// The attribute by which clients are found in their table.
 const API_KEY: &str = "api_key";
@@ -244,7 +244,7 @@ impl Identity {
     }
 
     /// How often the keys of tokens were fetched, and how often that failed; none if they are not fetched.
-    pub(crate) fn fetches(&self) -> Option<(u64, u64)> {
+    fn fetches(&self) -> Option<(u64, u64)> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
         remote.map(RemoteKeys::fetches)
     }
@@ -256,7 +256,7 @@ impl Identity {
     }
 
     /// How often tokens were refused, by reason.
-    pub(crate) fn refusals(&self) -> Option<&Refusals> {
+    fn refusals(&self) -> Option<&Refusals> {
         self.tokens.as_ref().map(Tokens::refusals)
     }
 }

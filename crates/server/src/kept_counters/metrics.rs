@@ -1,43 +1,47 @@
-//! How the counters of the in-memory store are kept. Exported only if they are.
+//! The metrics of snapshots of the in-memory store. Exported only if they are written.
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::AtomicU64;
-use tidegate::{Clock as _, Micros, SystemClock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
-use super::metrics::{counter, gauge};
-use crate::kept_counters::KeptCounters;
+use super::KeptCounters;
+use crate::telemetry::{counter, gauge};
 
-pub(super) fn register(registry: &mut Registry, kept: &KeptCounters) {
-    let counts = kept.counts(SystemClock.now());
-    registry.register(
-        "snapshots",
-        "Snapshots of the counters that were written to the data directory",
-        counter(counts.writes),
-    );
-    registry.register(
-        "snapshot_failures",
-        "Snapshots that could not be written, so that the last one stayed",
-        counter(counts.failures),
-    );
-    registry.register_with_unit(
-        "snapshot",
-        "Size of the last snapshot",
-        Unit::Bytes,
-        gauge(counts.bytes),
-    );
-    registry.register_with_unit(
-        "snapshot_write",
-        "Time that the last snapshot took to write",
-        Unit::Seconds,
-        seconds(counts.took),
-    );
-    registry.register_with_unit(
-        "snapshot_age",
-        "Time since the snapshot on the disk last had every change",
-        Unit::Seconds,
-        seconds(counts.age),
-    );
+impl KeptCounters {
+    /// Registers how writing snapshots went.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let current_at = Timestamp::from_micros(load(&self.current_at));
+        registry.register(
+            "snapshots",
+            "Snapshots of the counters that were written to the data directory",
+            counter(load(&self.writes)),
+        );
+        registry.register(
+            "snapshot_failures",
+            "Snapshots that could not be written, so that the last one stayed",
+            counter(load(&self.failures)),
+        );
+        registry.register_with_unit(
+            "snapshot",
+            "Size of the last snapshot",
+            Unit::Bytes,
+            gauge(load(&self.bytes)),
+        );
+        registry.register_with_unit(
+            "snapshot_write",
+            "Time that the last snapshot took to write",
+            Unit::Seconds,
+            seconds(Micros::new(load(&self.took))),
+        );
+        registry.register_with_unit(
+            "snapshot_age",
+            "Time since the snapshot on the disk last had every change",
+            Unit::Seconds,
+            seconds(SystemClock.now().since(current_at)),
+        );
+    }
 }
 
 #[expect(

@@ -1,10 +1,10 @@
-//! What a server tells of the Redis that it shares. Exported only with one.
+//! The metrics of the Redis store. Exported only with one.
 
 use prometheus_client::registry::Registry;
 use tidegate::Store as _;
 use tidegate_redis::RedisStore;
 
-use super::metrics::{gauge, register_counter};
+use crate::telemetry::{gauge, register_counter};
 
 pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     registry.register(
