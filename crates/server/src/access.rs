@@ -13,9 +13,9 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
+use tidegate_listen::Peer;
 
 use crate::config::{Scope, Token};
-use crate::listen::Peer;
 use crate::problem::Problem;
 pub(crate) use refusals::TokenRefusal;
 use refusals::TokenRefusals;

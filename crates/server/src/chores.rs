@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_listen::{Tls, ended_connections};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin_token;
 use crate::handle::Handle;
-use crate::listen::{Tls, ended_connections};
 use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;

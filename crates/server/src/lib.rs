@@ -18,7 +18,6 @@
 mod access;
 mod admin_token;
 mod chores;
-mod client_tls;
 mod condition_steps;
 pub mod config;
 pub mod data_dir;
@@ -30,7 +29,6 @@ mod http;
 mod identity;
 mod kept_counters;
 mod kept_instances;
-pub mod listen;
 mod listeners;
 mod metrics_page;
 mod problem;

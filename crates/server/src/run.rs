@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, Store as _, SystemClock};
+use tidegate_listen::{Drain, ListenSettings, Threads, Tls, serve};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
@@ -22,7 +23,6 @@ use crate::http::Api;
 use crate::identity::Identity;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
-use crate::listen::{Drain, ListenSettings, Threads, Tls, serve};
 use crate::listeners::Listeners;
 use crate::resp;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};

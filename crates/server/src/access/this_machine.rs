@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
 use tidegate::address;
 
-use crate::listen::Peer;
+use tidegate_listen::Peer;
 
 /// Why a request does not come from this machine, or may not; nothing if it does.
 pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {

@@ -10,6 +10,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use tidegate_listen::TlsError;
+use tidegate_listen::client_tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -18,9 +20,7 @@ use super::capacity::OpenConnection;
 use super::http1::{Http1, Stream};
 use super::request_body::RequestBody;
 use super::upstream::Upstream;
-use crate::client_tls;
 use crate::config::UpstreamScheme;
-use crate::listen::TlsError;
 
 /// How often an HTTP/2 server that has requests is asked whether it is still there.
 const PING: Duration = Duration::from_secs(20);

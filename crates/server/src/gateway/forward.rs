@@ -9,6 +9,7 @@ use http::header::HOST;
 use http::{HeaderValue, Request, Response, Version, request};
 use hyper::body::Incoming;
 use tidegate::path::normalise;
+use tidegate_listen::Peer;
 use tidegate_tower::Unmeasured;
 
 use super::attempt::Tried;
@@ -22,7 +23,6 @@ use super::request_body::{Progress, RequestBody};
 use super::rewrite::without_prefix;
 use super::route::Route;
 use super::upstream::{Outcome, pick};
-use crate::listen::Peer;
 
 /// Whose turn it is among servers that have the same to do.
 static TURN: AtomicUsize = AtomicUsize::new(0);

@@ -6,10 +6,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use tidegate_listen::Timing;
 
 use super::upstream::{Outcome, Upstream};
 use super::{Gateway, Shortage};
-use crate::telemetry::{Labels, Timing};
+use crate::telemetry::Labels;
 
 impl Gateway {
     /// Registers what is known of the servers behind it.

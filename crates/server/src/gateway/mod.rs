@@ -47,13 +47,13 @@ use parking_lot::Mutex;
 use tidegate::address::TrustedProxies;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
+use tidegate_listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
 use tidegate_tower::{ForwardedHeader, RateLimitLayer};
 use tokio::net::TcpListener;
 use tower::Layer as _;
 
 use crate::config::{Config, GatewayConfig, HealthConfig};
 use crate::descriptors::Descriptors;
-use crate::listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
 use crate::server::Server;
 use crate::store::AnyStore;
 use crate::telemetry::Measured;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
+use tidegate_listen::Timing;
 
 use super::health::{Health, Standing};
 use crate::config::UpstreamUrl;
-use crate::telemetry::Timing;
 
 /// Bounds of the buckets for the time to the head of an answer, in seconds.
 const BOUNDS: [f64; 13] = [

@@ -27,9 +27,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tidegate_listen::{Drain, ListenSettings, Threads, Turns, serve_on};
 use tokio::net::TcpListener;
 
-use crate::listen::{Drain, ListenSettings, Threads, Turns, serve_on};
 use crate::server::Server;
 use body::GrpcBody;
 

@@ -16,12 +16,12 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::path::has_hidden_slash;
 use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate_listen::Peer;
 use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
 use crate::identity;
-use crate::listen::Peer;
 use crate::problem::{Problem, Reply};
 use crate::server::Server;
 use crate::store::AnyStore;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::listen::TlsError;
+use tidegate_listen::TlsError;
 
 /// A file about clients that cannot be used. No key or secret is in its message.
 #[derive(Debug, thiserror::Error)]

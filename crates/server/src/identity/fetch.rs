@@ -12,13 +12,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use tidegate_listen::TlsError;
+use tidegate_listen::client_tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::client_tls;
 use crate::config::JwksUrl;
-use crate::listen::TlsError;
 
 /// How long all of it may take, redirects included.
 const PATIENCE: Duration = Duration::from_secs(5);

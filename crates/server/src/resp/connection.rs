@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tidegate_listen::{Drain, ListenSettings, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
@@ -15,7 +16,6 @@ use tokio_rustls::TlsAcceptor;
 use super::arguments::Arguments;
 use super::replies::Replies;
 use super::session::{Next, Session};
-use crate::listen::{Drain, ListenSettings, Tls};
 use crate::server::Server;
 
 /// How much is read at once, and kept for reading while a connection is quiet.

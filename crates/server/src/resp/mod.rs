@@ -17,9 +17,9 @@ mod throttle;
 
 use std::sync::Arc;
 
+use tidegate_listen::{Drain, ListenSettings, accept_all};
 use tokio::net::TcpListener;
 
-use crate::listen::{Drain, ListenSettings, accept_all};
 use crate::server::Server;
 
 /// What is said when no one could decide, and that is to deny.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::gate::Unsettled;
 use tidegate::rules::FrontEnd;
+use tidegate_listen::Timing;
 
-use super::Timing;
 use super::throttled::{Throttled, ThrottledCounts};
 
 /// Bounds of the buckets for what takes microseconds when all is well, in seconds.

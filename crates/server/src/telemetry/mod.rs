@@ -7,7 +7,6 @@ mod plain_text;
 mod rule_limits;
 mod rule_metrics;
 mod throttled;
-mod timing;
 
 pub(crate) use logs::DenialLog;
 pub use logs::start as start_logs;
@@ -16,4 +15,3 @@ pub(crate) use metrics::{Labels, Metrics, counter, gauge, register_counter, regi
 pub(crate) use plain_text::plain_text;
 pub(crate) use rule_metrics::register as register_rules;
 pub(crate) use throttled::Throttled;
-pub(crate) use timing::Timing;

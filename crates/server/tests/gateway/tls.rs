@@ -10,7 +10,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tidegate_server::listen::{Drain, ListenSettings, Tls, serve};
+use tidegate_listen::{Drain, ListenSettings, Tls, serve};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 

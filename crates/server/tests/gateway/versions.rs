@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tidegate_server::listen::{Drain, ListenSettings, serve};
+use tidegate_listen::{Drain, ListenSettings, serve};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::header;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use tidegate_server::listen::{Drain, ListenSettings, Peer, serve};
+use tidegate_listen::{Drain, ListenSettings, Peer, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;

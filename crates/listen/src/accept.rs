@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::budget::ConnectionPermit;
-use super::connection::Door;
-use super::{Drain, ListenSettings, Peer};
+use crate::budget::ConnectionPermit;
+use crate::connection::Door;
+use crate::{Drain, ListenSettings, Peer};
 
 /// How long to wait after a failed accept: doubled each time, until one succeeds.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// How many connections of this process have ended, over all listeners.
-pub(crate) fn ended_connections() -> u64 {
+pub fn ended_connections() -> u64 {
     ENDED.load(Ordering::Relaxed)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn ended_connections() -> u64 {
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
-/// use tidegate_server::listen::{Drain, ListenSettings, serve};
+/// use tidegate_listen::{Drain, ListenSettings, serve};
 ///
 /// let router = axum::Router::new();
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
@@ -73,7 +73,7 @@ where
 }
 
 /// The same, where each connection gets a runtime and a service of its own from `place`.
-pub(crate) async fn serve_on<S, B>(
+pub async fn serve_on<S, B>(
     listener: TcpListener,
     settings: ListenSettings,
     drain: Drain,
@@ -128,7 +128,7 @@ impl Drop for Elsewhere {
 
 /// Accepts connections until the drain begins, and waits for those that are open then: a task of what
 /// `open` makes for each.
-pub(crate) async fn accept_all<F>(
+pub async fn accept_all<F>(
     listener: TcpListener,
     settings: &ListenSettings,
     drain: &Drain,

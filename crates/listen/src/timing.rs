@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 
 /// A histogram of durations. Clones count together.
 #[derive(Debug, Clone)]
-pub(crate) struct Timing(Arc<Counts>);
+pub struct Timing(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -24,7 +24,7 @@ struct Counts {
 
 impl Timing {
     /// With buckets up to these bounds, in seconds and in their order.
-    pub(crate) fn new(bounds: &[f64]) -> Self {
+    pub fn new(bounds: &[f64]) -> Self {
         let nanos = |seconds: &f64| Duration::from_secs_f64(*seconds).as_nanos();
         let bucket = |seconds| {
             let bound = u64::try_from(nanos(seconds)).unwrap_or(u64::MAX);
@@ -38,7 +38,7 @@ impl Timing {
     }
 
     /// Something took so long.
-    pub(crate) fn note(&self, took: Duration) {
+    pub fn note(&self, took: Duration) {
         let Counts {
             buckets,
             above,

@@ -12,7 +12,7 @@ pub struct ConnectionBudget {
 }
 
 /// One connection, given back when it is dropped.
-pub(super) type ConnectionPermit = OwnedSemaphorePermit;
+pub(crate) type ConnectionPermit = OwnedSemaphorePermit;
 
 impl ConnectionBudget {
     /// So many connections, for all that have a clone of it.
@@ -34,7 +34,7 @@ impl ConnectionBudget {
     }
 
     /// Waits for a connection to be free. Nothing is closed for it: semaphores here are not.
-    pub(super) async fn permit(&self) -> Option<ConnectionPermit> {
+    pub(crate) async fn permit(&self) -> Option<ConnectionPermit> {
         let shared = Arc::clone(&self.shared);
         let Some(own) = &self.own else {
             return shared.acquire_owned().await.ok();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quanta::Instant;
 
-use super::ListenSettings;
-use super::activity::Phase;
+use crate::ListenSettings;
+use crate::activity::Phase;
 
 /// The shortest time to the next ring: one without a wait before it would never let go of the task.
 const MIN_RING: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ enum Alarm {
 
 /// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Go on, and ring after this.
     Wait(Duration),
     /// Ask it to end when it has answered, and ring after this.
@@ -40,7 +40,7 @@ pub(super) enum Verdict {
 
 /// The state of one connection's waiting.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     head: Duration,
     idle: Duration,
     last_call: Duration,
@@ -51,7 +51,7 @@ pub(super) struct Patience {
 
 impl Patience {
     /// For a connection whose alarm is already set to the head timeout.
-    pub(super) fn new(settings: &ListenSettings) -> Self {
+    pub(crate) fn new(settings: &ListenSettings) -> Self {
         Self {
             head: settings.head_timeout,
             idle: settings.idle_timeout.max(MIN_RING),
@@ -63,7 +63,7 @@ impl Patience {
 
     /// The connection cannot go on for now. When a head has begun to arrive, sets the alarm anew. The time is
     /// asked for only when the connection has become idle.
-    pub(super) fn paused(
+    pub(crate) fn paused(
         &mut self,
         phase: Phase,
         now: impl FnOnce() -> Instant,
@@ -87,7 +87,7 @@ impl Patience {
     }
 
     /// The drain has begun.
-    pub(super) fn drained(&mut self, phase: Phase) -> Verdict {
+    pub(crate) fn drained(&mut self, phase: Phase) -> Verdict {
         match phase {
             // It is waited for in any case, and its answer will say that it was the last.
             Phase::Head(number) => {
@@ -103,13 +103,13 @@ impl Patience {
     }
 
     /// Asks the connection to end.
-    pub(super) fn leave(&mut self) -> Verdict {
+    pub(crate) fn leave(&mut self) -> Verdict {
         self.alarm = Alarm::Left;
         Verdict::Leave(self.idle)
     }
 
     /// The alarm rings.
-    pub(super) fn rang(&mut self, phase: Phase, now: Instant) -> Verdict {
+    pub(crate) fn rang(&mut self, phase: Phase, now: Instant) -> Verdict {
         match (self.alarm, phase) {
             (Alarm::Head(waited), Phase::Head(number)) if waited == number => Verdict::Cut,
             (_, Phase::Head(number)) => {

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A connection of either version.
-pub(super) trait Leaving: Future<Output = hyper::Result<()>> {
+pub(crate) trait Leaving: Future<Output = hyper::Result<()>> {
     /// Asks it to end when what it has begun is answered.
     fn leave(self: Pin<&mut Self>);
 }

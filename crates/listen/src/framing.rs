@@ -36,7 +36,7 @@ struct Head {
 
 /// Reads along with one connection.
 #[derive(Debug)]
-pub(super) struct Framing {
+pub(crate) struct Framing {
     state: State,
     head: Head,
     /// The beginning of a line whose end has not come yet.
@@ -44,7 +44,7 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: State::Head,
             head: Head::default(),
@@ -55,7 +55,7 @@ impl Framing {
     /// Looks at bytes before they are parsed. A head with a forbidden shape is spoiled before its end,
     /// with zero bytes, so that it is answered with 400 and the connection closes. A body that cannot
     /// be followed is an error.
-    pub(super) fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
@@ -87,7 +87,7 @@ impl Framing {
     }
 
     /// Whether a head was spoiled.
-    pub(super) fn has_refused(&self) -> bool {
+    pub(crate) fn has_refused(&self) -> bool {
         self.state == State::Refused
     }
 

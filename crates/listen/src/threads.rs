@@ -10,20 +10,21 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 /// The threads. They end when this is dropped, with all that is still on them.
-pub(crate) struct Threads {
+#[derive(Debug)]
+pub struct Threads {
     runtimes: Vec<(Handle, oneshot::Sender<()>)>,
 }
 
 impl Threads {
     /// As many as there are cores.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let runtimes = (0..count).map(start).collect::<io::Result<_>>()?;
         Ok(Self { runtimes })
     }
 
     /// The runtime of each.
-    pub(crate) fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+    pub fn runtimes(&self) -> impl Iterator<Item = &Handle> {
         self.runtimes.iter().map(|(runtime, _)| runtime)
     }
 }
@@ -43,13 +44,15 @@ fn start(number: usize) -> io::Result<(Handle, oneshot::Sender<()>)> {
 }
 
 /// Hands things out in turns.
-pub(crate) struct Turns<T> {
+#[derive(Debug)]
+pub struct Turns<T> {
     things: Vec<T>,
     next: AtomicUsize,
 }
 
 impl<T: Clone> Turns<T> {
-    pub(crate) fn new(things: Vec<T>) -> Self {
+    /// Over these, of which there must be one.
+    pub fn new(things: Vec<T>) -> Self {
         Self {
             things,
             next: AtomicUsize::new(0),
@@ -57,7 +60,7 @@ impl<T: Clone> Turns<T> {
     }
 
     /// The next one; there must be one.
-    pub(crate) fn take(&self) -> T {
+    pub fn take(&self) -> T {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         self.things[turn % self.things.len()].clone()
     }

@@ -1,4 +1,4 @@
-//! TLS where this server is the client: whom it trusts.
+//! TLS where this process is the client: which authorities it trusts.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::listen::TlsError;
+use crate::TlsError;
 
 /// A configuration that trusts these authorities, the text of a PEM file; the usual ones if there are none.
-pub(crate) fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
+pub fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     match authorities {
         // They were read before, when the configuration was.

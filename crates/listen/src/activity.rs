@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// What a connection waits for. The number says how many requests it has begun so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// For the first byte that it is sent at all.
     Fresh,
     /// For the rest of a head that has begun to arrive.
@@ -24,7 +24,7 @@ pub(super) enum Phase {
 /// They are read by the connection's own task only to look for long waits: no order between them
 /// matters, and everything is relaxed.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     /// Whether the head of each request arrives by itself, so that its time can be taken: HTTP/1.
     has_heads: bool,
     requests: AtomicU64,
@@ -37,7 +37,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    pub(super) fn new(has_heads: bool) -> Self {
+    pub(crate) fn new(has_heads: bool) -> Self {
         Self {
             has_heads,
             requests: AtomicU64::new(0),
@@ -50,13 +50,13 @@ impl Activity {
     }
 
     /// Bytes have come. With no request under way they begin or continue a head.
-    pub(super) fn note_read(&self) {
+    pub(crate) fn note_read(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             self.has_read.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         let requests = self.requests.load(Ordering::Relaxed);
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             Phase::Busy(requests)
@@ -71,47 +71,47 @@ impl Activity {
     }
 
     /// From now on answers tell the client that no further request will be read.
-    pub(super) fn close_after_answer(&self) {
+    pub(crate) fn close_after_answer(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
     /// From now on the connection speaks another protocol than HTTP.
-    pub(super) fn becomes_tunnel(&self) {
+    pub(crate) fn becomes_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_tunnel(&self) -> bool {
+    pub(crate) fn is_tunnel(&self) -> bool {
         self.is_tunnel.load(Ordering::Relaxed)
     }
 
-    pub(super) fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         self.let_go.notify_one();
     }
 
     /// Waits until the socket is let go of, by one who waits for it.
-    pub(super) async fn is_let_go(&self) {
+    pub(crate) async fn is_let_go(&self) {
         self.let_go.notified().await;
     }
 
     /// Whether an answer has to say that the connection closes. HTTP/2 says so by itself.
-    pub(super) fn says_close(&self) -> bool {
+    pub(crate) fn says_close(&self) -> bool {
         self.has_heads && self.is_closing.load(Ordering::Relaxed)
     }
 }
 
 /// A request under way, until the last of its answer's body is taken or given up.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Activity>);
+pub(crate) struct InFlight(Arc<Activity>);
 
 impl InFlight {
-    pub(super) fn begin(activity: &Arc<Activity>) -> Self {
+    pub(crate) fn begin(activity: &Arc<Activity>) -> Self {
         activity.requests.fetch_add(1, Ordering::Relaxed);
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
         activity.has_read.store(false, Ordering::Relaxed);
         Self(Arc::clone(activity))
     }
 
-    pub(super) fn activity(&self) -> &Activity {
+    pub(crate) fn activity(&self) -> &Activity {
         &self.0
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{StatusCode, Version};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tidegate_server::listen::{ListenSettings, Tls};
+use tidegate_listen::{ListenSettings, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

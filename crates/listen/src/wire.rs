@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::activity::{Activity, Phase};
-use super::frames::Frames;
-use super::framing::Framing;
+use crate::activity::{Activity, Phase};
+use crate::frames::Frames;
+use crate::framing::Framing;
 
 /// What an HTTP/2 client sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -26,14 +26,14 @@ const SMALL: usize = 1024;
 
 /// The protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(crate) enum Version {
     Http1,
     Http2,
 }
 
 /// The first bytes of a connection, as far as they had to be read to tell its version.
 #[derive(Debug, Default)]
-pub(super) struct Opening {
+pub(crate) struct Opening {
     bytes: [u8; PREFACE.len()],
     start: usize,
     end: usize,
@@ -41,7 +41,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Reads until the version is certain: one byte is enough for most of HTTP/1.
-    pub(super) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
+    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
         let mut opening = Self::default();
         while opening.end < PREFACE.len() {
             let read = io.read(&mut opening.bytes[opening.end..]).await?;
@@ -56,7 +56,7 @@ impl Opening {
 
 /// A socket, or TLS on one.
 #[derive(Debug)]
-pub(super) struct Wire<T> {
+pub(crate) struct Wire<T> {
     io: T,
     opening: Opening,
     activity: Arc<Activity>,
@@ -103,7 +103,7 @@ struct Closing {
 }
 
 impl<T> Wire<T> {
-    pub(super) fn new(io: T, opening: Opening, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(io: T, opening: Opening, activity: Arc<Activity>) -> Self {
         Self {
             io,
             opening,
@@ -117,21 +117,21 @@ impl<T> Wire<T> {
 
     /// The same, refusing requests with two meanings.
     #[must_use]
-    pub(super) fn strict(mut self, is_strict: bool) -> Self {
+    pub(crate) fn strict(mut self, is_strict: bool) -> Self {
         self.framing = is_strict.then(Framing::new);
         self
     }
 
     /// The same, ending a connection whose client floods it with frames of HTTP/2 that carry nothing.
     #[must_use]
-    pub(super) fn framed(mut self, is_http2: bool) -> Self {
+    pub(crate) fn framed(mut self, is_http2: bool) -> Self {
         self.frames = is_http2.then(|| Box::new(Frames::new()));
         self
     }
 
     /// The same, for so long at the most while the client takes nothing of what it is sent.
     #[must_use]
-    pub(super) fn stall(mut self, patience: Duration) -> Self {
+    pub(crate) fn stall(mut self, patience: Duration) -> Self {
         self.stall.patience = Some(patience);
         self
     }

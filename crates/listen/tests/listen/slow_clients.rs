@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_server::listen::ListenSettings;
+use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::http::{http2_connection, request};

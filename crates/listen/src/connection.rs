@@ -16,12 +16,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::activity::Activity;
-use super::leaving::Leaving;
-use super::patience::{Patience, Verdict};
-use super::service::Watched;
-use super::wire::{Opening, Version, Wire};
-use super::{Drain, ListenSettings, Peer};
+use crate::activity::Activity;
+use crate::leaving::Leaving;
+use crate::patience::{Patience, Verdict};
+use crate::service::Watched;
+use crate::wire::{Opening, Version, Wire};
+use crate::{Drain, ListenSettings, Peer};
 
 /// The least that hyper takes for the buffer that a head has to fit in.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
@@ -33,7 +33,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a connection ended before its time. Of interest to those who look for it only.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub(crate) enum ConnectionError {
     #[error("the TLS handshake failed: {0}")]
     Handshake(#[source] io::Error),
     #[error("the TLS handshake took too long")]
@@ -47,7 +47,7 @@ pub(super) enum ConnectionError {
 }
 
 /// What all connections of a listener have in common.
-pub(super) struct Door {
+pub(crate) struct Door {
     settings: ListenSettings,
     drain: Drain,
     tls: Option<TlsAcceptor>,
@@ -56,7 +56,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(settings: ListenSettings, drain: Drain) -> Self {
+    pub(crate) fn new(settings: ListenSettings, drain: Drain) -> Self {
         let mut http1 = http1::Builder::new();
         // The head's time is taken here: hyper's timeout would end idle connections with it. Flushes
         // are not gathered (`pipeline_flush`): an answer would be held back by half a next request.
@@ -81,7 +81,7 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub(super) async fn serve<S, B>(
+    pub(crate) async fn serve<S, B>(
         &self,
         stream: TcpStream,
         peer: Peer,

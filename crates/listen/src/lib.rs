@@ -1,8 +1,7 @@
-//! The door of an HTTP front end: accepts connections, speaks HTTP/1.1 and HTTP/2 on one port, with
-//! or without TLS, and lets them go in good order when the program stops. Other front ends share the
-//! accept loop, the certificate and the drain.
+//! Accepts connections: HTTP/1.1 and HTTP/2 on one port, with or without TLS, with timeouts, and drained in
+//! good order when the program stops. Other protocols share the accept loop, the certificate and the drain.
 //!
-//! What is answered is the service's business; how long a handler or a body may take, too.
+//! What is answered is the service's business; how long a handler may take, too.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 mod accept;
 mod activity;
 mod budget;
+pub mod client_tls;
 mod connection;
 mod drain;
 mod frames;
@@ -18,14 +18,15 @@ mod leaving;
 mod patience;
 mod service;
 mod threads;
+mod timing;
 mod tls;
 mod wire;
 
-pub use accept::serve;
-pub(crate) use accept::{accept_all, ended_connections, serve_on};
+pub use accept::{accept_all, ended_connections, serve, serve_on};
 pub use budget::ConnectionBudget;
 pub use drain::Drain;
-pub(crate) use threads::{Threads, Turns};
+pub use threads::{Threads, Turns};
+pub use timing::Timing;
 pub use tls::{Tls, TlsError, server_config};
 
 /// Who sent a request: the other end of its connection, in each request's extensions.

@@ -1,6 +1,6 @@
 //! Clients of HTTP/2 that send frames without a meaning, one after the other.
 
-use tidegate_server::listen::ListenSettings;
+use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::http::{http2_client, request};

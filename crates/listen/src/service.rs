@@ -12,15 +12,15 @@ use pin_project_lite::pin_project;
 use tower::ServiceExt;
 use tower::util::Oneshot;
 
-use super::Peer;
-use super::activity::{Activity, InFlight};
+use crate::Peer;
+use crate::activity::{Activity, InFlight};
 
 /// A front end's service, for one connection.
 #[derive(Debug)]
-pub(super) struct Watched<S> {
-    pub(super) service: S,
-    pub(super) peer: Peer,
-    pub(super) activity: Arc<Activity>,
+pub(crate) struct Watched<S> {
+    pub(crate) service: S,
+    pub(crate) peer: Peer,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl<S, B> hyper::service::Service<Request<Incoming>> for Watched<S>
@@ -42,7 +42,7 @@ where
 
 pin_project! {
     /// An answer that is being made.
-    pub(super) struct Answer<F> {
+    pub(crate) struct Answer<F> {
         in_flight: Option<InFlight>,
         #[pin]
         answer: F,
@@ -78,7 +78,7 @@ where
 
 pin_project! {
     /// An answer's body, under way until it is dropped.
-    pub(super) struct WatchedBody<B> {
+    pub(crate) struct WatchedBody<B> {
         in_flight: Option<InFlight>,
         #[pin]
         body: B,

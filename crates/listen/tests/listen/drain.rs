@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http_body_util::BodyExt;
-use tidegate_server::listen::ListenSettings;
+use tidegate_listen::ListenSettings;
 use tokio::net::TcpStream;
 
 use super::http::{http2_client, request};

@@ -29,7 +29,7 @@ const CONTINUATION: u8 = 9;
 
 /// What has gone over one connection.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     from_client: Scan,
     to_client: Scan,
     earned: u64,
@@ -40,7 +40,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             from_client: Scan::after(PREFACE),
             to_client: Scan::after(0),
@@ -52,7 +52,7 @@ impl Frames {
     }
 
     /// Sees what the client has sent. An error, if too much of it has no meaning.
-    pub(super) fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (mut headers, mut idle) = (0, 0);
         self.from_client.each(bytes, |kind| match kind {
             HEADERS => headers += 1,
@@ -69,7 +69,7 @@ impl Frames {
     }
 
     /// Sees what the client was sent.
-    pub(super) fn sent(&mut self, bytes: &[u8]) {
+    pub(crate) fn sent(&mut self, bytes: &[u8]) {
         let mut data = 0;
         self.to_client
             .each(bytes, |kind| data += u64::from(kind == DATA));
