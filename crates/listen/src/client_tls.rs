@@ -7,10 +7,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::TlsError;
-
 /// A configuration that trusts these authorities, the text of a PEM file; the usual ones if there are none.
-pub fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
+pub fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     match authorities {
         // They were read before, when the configuration was.
@@ -21,8 +19,7 @@ pub fn trusting(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
     }
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Setup)?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, Store as _, SystemClock};
-use tidegate_listen::{Drain, ListenSettings, Threads, Tls, serve};
+use tidegate_identity::{Identity, KeptFiles};
+use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
@@ -20,7 +21,6 @@ use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
-use crate::identity::Identity;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::listeners::Listeners;
@@ -116,8 +116,14 @@ impl Service {
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
-        let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
-        let next_fetch = identity.first_fetch(data.as_ref()).await;
+        let identity = Identity::open(
+            &config.identify,
+            config.trusted_proxies.clone(),
+            client_tls::trusting,
+        )?;
+        let next_fetch = identity
+            .first_fetch(kept_files(data.as_ref()).as_ref())
+            .await;
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
         server.data = data;
@@ -282,10 +288,13 @@ async fn leave(server: &Server) {
 }
 
 async fn fetch_keys(server: Arc<Server>, next: Duration) {
-    server
-        .identity
-        .keep_fetching(next, server.data.as_ref())
-        .await;
+    let files = kept_files(server.data.as_ref());
+    server.identity.keep_fetching(next, files.as_ref()).await;
+}
+
+/// The data directory, for keys that are fetched.
+fn kept_files(data: Option<&Arc<LockedDir>>) -> Option<Arc<dyn KeptFiles>> {
+    data.map(|data| Arc::clone(data) as Arc<dyn KeptFiles>)
 }
 
 async fn check_upstreams(server: Arc<Server>) {

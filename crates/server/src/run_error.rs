@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
+use tidegate_identity::IdentityError;
 use tidegate_listen::TlsError;
 
 use crate::data_dir::MadeTokenError;
-use crate::identity::IdentityError;
 use crate::rulebook::OpenError;
 
 /// Why a server does not run.

@@ -9,13 +9,13 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
+use tidegate_identity::Identity;
 use tidegate_redis::Health;
 
 use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::gateway::Gateway;
-use crate::identity::Identity;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderName, request, response};
-use tidegate::address::TrustedProxies;
+use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
@@ -13,7 +13,6 @@ use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
-use crate::question::ForwardedHeader;
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;

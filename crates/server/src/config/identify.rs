@@ -4,52 +4,27 @@
 use std::path::PathBuf;
 
 use http::HeaderName;
-use tidegate::address::TrustedProxies;
+use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
-use tidegate_tower::{ForwardedHeader, UnderscoreHeaders};
+use tidegate_identity::{IdentifySettings, Source};
+use tidegate_tower::UnderscoreHeaders;
 
 use super::Outside;
-use super::jwt::{self, JwtSettings};
+use super::jwt;
 use super::read::{attribute_name, parsed};
 
-/// Where what is known of a client comes from.
-#[derive(Debug, Clone, Default)]
-pub struct IdentifySettings {
-    /// For each attribute its sources, of which the first that is there counts.
-    pub attributes: Vec<(String, Vec<Source>)>,
-    /// Headers in which trusted proxies say the client's address.
-    pub ip: Vec<HeaderName>,
-    /// How tokens are verified, if any are.
-    pub jwt: Option<JwtSettings>,
-    /// The table of what belongs to a key.
-    pub clients_file: Option<PathBuf>,
-    /// What happens to headers that some servers take for others that are read.
-    pub underscore_headers: UnderscoreHeaders,
-    /// In which header trusted proxies name the client.
-    pub forwarded_header: ForwardedHeader,
-}
-
-/// Where one thing comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A header.
-    Header(HeaderName),
-    /// A parameter of the query.
-    Query(String),
-    /// A cookie.
-    Cookie(String),
-    /// A claim of a token that was verified.
-    Jwt(String),
-    /// A column of the table of clients.
-    Client(String),
-}
-
-impl IdentifySettings {
-    /// The files that are named, to be followed.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
-        self.clients_file.iter().chain(key)
-    }
+/// What happens to headers that some servers take for others that are read.
+pub(super) fn underscore_headers(
+    fields: &mut Fields<'_>,
+    problems: &mut Problems,
+) -> UnderscoreHeaders {
+    let words = [
+        ("drop", UnderscoreHeaders::Drop),
+        ("refuse", UnderscoreHeaders::Refuse),
+    ];
+    let action = fields.take("underscore_headers");
+    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    action.unwrap_or_default()
 }
 
 pub(super) fn read(
@@ -60,13 +35,6 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> IdentifySettings {
     let mut settings = IdentifySettings::default();
-    let words = [
-        ("drop", UnderscoreHeaders::Drop),
-        ("refuse", UnderscoreHeaders::Refuse),
-    ];
-    let action = fields.take("underscore_headers");
-    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    settings.underscore_headers = action.unwrap_or_default();
     let words = [
         ("both", ForwardedHeader::Both),
         ("x-forwarded-for", ForwardedHeader::XForwardedFor),

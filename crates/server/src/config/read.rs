@@ -62,6 +62,7 @@ pub(super) fn config(
     let instances =
         instances.and_then(|(spot, node)| spot.integer(node, 1, MAX_INSTANCES, problems));
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let underscore_headers = identify::underscore_headers(&mut fields, problems);
     let identify = identify::read(&mut fields, &trusted_proxies, outside, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
@@ -104,6 +105,7 @@ pub(super) fn config(
         instances: instances.unwrap_or(1),
         trusted_proxies,
         identify,
+        underscore_headers,
         headers,
         tokens,
         tls,

@@ -49,7 +49,7 @@ pub(super) type NotSent = TrySendError<Request<RequestBody>>;
 
 impl Connector {
     pub(super) fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
-        let mut config = client_tls::trusting(authorities)?;
+        let mut config = client_tls::trusting(authorities).map_err(TlsError::Setup)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let http1 = TlsConnector::from(Arc::new(config.clone()));
         config.alpn_protocols.insert(0, b"h2".to_vec());

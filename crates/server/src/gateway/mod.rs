@@ -48,7 +48,7 @@ use tidegate::address::TrustedProxies;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
-use tidegate_tower::{ForwardedHeader, RateLimitLayer};
+use tidegate_tower::{ForwardedHeader, RateLimitLayer, UnderscoreHeaders};
 use tokio::net::TcpListener;
 use tower::Layer as _;
 
@@ -76,6 +76,7 @@ pub(crate) struct Gateway {
     pools: Mutex<Vec<Weak<Pool>>>,
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
+    underscore_headers: UnderscoreHeaders,
     /// None: paths with an encoded slash are refused.
     encoded_slashes: Option<EncodedSlashes>,
     /// How fast the body of a request must come, if that matters.
@@ -105,6 +106,7 @@ impl Gateway {
             pools: Mutex::default(),
             trusted_proxies: config.trusted_proxies.clone(),
             forwarded_header: config.identify.forwarded_header,
+            underscore_headers: config.underscore_headers,
             encoded_slashes: config.encoded_slashes,
             body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
                 bytes_per_second,
@@ -199,10 +201,10 @@ pub(crate) async fn serve(
 /// How requests are put to the gate.
 fn layer(server: &Arc<Server>, gateway: &Gateway) -> RateLimitLayer<Measured<AnyStore>> {
     let [finding, describing, observing] = [(); 3].map(|()| Arc::clone(server));
-    let layer = RateLimitLayer::new(Arc::clone(&server.gate));
-    server
-        .identity
-        .screening(layer)
+    RateLimitLayer::new(Arc::clone(&server.gate))
+        .forwarded_header(server.identity.forwarded_header())
+        .underscore_headers(gateway.underscore_headers)
+        .reads_headers(server.identity.headers())
         .front_end(FrontEnd::Gateway)
         .headers(server.headers)
         .encoded_slashes(gateway.encoded_slashes.unwrap_or_default())

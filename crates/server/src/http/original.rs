@@ -45,7 +45,7 @@ impl Original {
             }
             agree(&mut original.host, value, HOST)?;
         }
-        let reads_forwarded = header.removed() != Some(FORWARDED);
+        let reads_forwarded = header.removed() != Some(FORWARDED.as_str());
         for value in headers
             .get_all(FORWARDED)
             .iter()

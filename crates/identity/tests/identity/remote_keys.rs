@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use tidegate_testkit::redis::Certificates;
 use tidegate_testkit::{HttpAnswer, HttpServer};
 
-use super::super::Identity;
-use super::super::tests::{Place, alice, bearer, refused};
-use crate::data_dir::LockedDir;
+use tidegate_identity::{Identity, KeptFiles};
+use tidegate_server::data_dir::LockedDir;
+
+use crate::{Place, alice, bearer, refused};
 
 const PATH: &str = "/jwks.json";
 
@@ -226,7 +227,7 @@ async fn without_any_set_tokens_are_refused_and_that_is_said() {
 async fn the_last_good_set_is_kept_for_a_start_without_its_issuer() {
     let (issuer, signer) = (HttpServer::start(), Signer::new("a"));
     let folder = tempfile::tempdir().unwrap();
-    let data = Arc::new(LockedDir::open(folder.path()).unwrap());
+    let data: Arc<dyn KeptFiles> = Arc::new(LockedDir::open(folder.path()).unwrap());
     issuer.answer(PATH, HttpAnswer::body(set(&[&signer])));
     at(&issuer).first_fetch(Some(&data)).await;
 

@@ -8,8 +8,8 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Validation};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::IdentityError;
-use crate::config::{JwtKey, JwtSettings};
+use crate::IdentityError;
+use crate::{JwtKey, JwtSettings};
 
 /// What an HMAC key should have at least, in bytes.
 const GOOD_SECRET: usize = 32;
@@ -19,18 +19,18 @@ const NONE_FITS: &str = "no key in it can be used with any of `jwt.algorithms`";
 
 /// The keys of a server.
 #[derive(Default)]
-pub(super) struct Keys(Vec<Key>);
+pub(crate) struct Keys(Vec<Key>);
 
 /// A key, and how tokens are verified with it.
-pub(super) struct Key {
+pub(crate) struct Key {
     id: Option<String>,
-    pub(super) verifies: DecodingKey,
-    pub(super) validation: Validation,
+    pub(crate) verifies: DecodingKey,
+    pub(crate) validation: Validation,
 }
 
 impl Keys {
     /// Reads the key of a setting, or those of its file.
-    pub(super) fn read(settings: &JwtSettings) -> Result<Self, IdentityError> {
+    pub(crate) fn read(settings: &JwtSettings) -> Result<Self, IdentityError> {
         let found = match &settings.key {
             JwtKey::Secret(secret) => vec![of_secret(secret.bytes())],
             JwtKey::SecretFile(file) => {
@@ -59,7 +59,7 @@ impl Keys {
 
     /// Those of a set that was fetched, of which there is at least one. What anybody can fetch is no secret, so
     /// only public keys count.
-    pub(super) fn of_fetched(settings: &JwtSettings, set: &[u8]) -> Result<Self, String> {
+    pub(crate) fn of_fetched(settings: &JwtSettings, set: &[u8]) -> Result<Self, String> {
         let mut found = of_set(set)?;
         found.retain(|(_, key, _)| key.family() != AlgorithmFamily::Hmac);
         let keys = Self::fitting(settings, found);
@@ -70,7 +70,7 @@ impl Keys {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -96,7 +96,7 @@ impl Keys {
 
     /// Those that a token may be signed with that names this one, or none. A key without a name may be
     /// meant by any.
-    pub(super) fn named<'k>(&'k self, id: Option<&'k str>) -> impl Iterator<Item = &'k Key> {
+    pub(crate) fn named<'k>(&'k self, id: Option<&'k str>) -> impl Iterator<Item = &'k Key> {
         self.0.iter().filter(move |key| match (&key.id, id) {
             (Some(known), Some(id)) => known == id,
             _ => true,

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use tidegate_listen::TlsError;
-
 /// A file about clients that cannot be used. No key or secret is in its message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,8 +18,8 @@ pub enum IdentityError {
     #[error("{0}")]
     Clients(String),
     /// Keys cannot be fetched with TLS.
-    #[error(transparent)]
-    Tls(TlsError),
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[source] rustls::Error),
     /// There is no key in it that tokens could be verified with.
     #[error("cannot use the key in `{}`: {problem}", file.display())]
     Key {
@@ -33,7 +31,7 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    pub(super) fn key(file: &std::path::Path, problem: impl Into<String>) -> Self {
+    pub(crate) fn key(file: &std::path::Path, problem: impl Into<String>) -> Self {
         Self::Key {
             file: file.to_owned(),
             problem: problem.into(),

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// A part of a query: a plus is a space, escapes are decoded once, and what is no escape stays.
-pub(super) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
     if !bytes.contains(&b'+') {
         return without_escapes(Cow::Borrowed(bytes));
     }
@@ -14,7 +14,7 @@ pub(super) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// The value of a cookie: without its quotes and what is escaped within them, as Python reads it, and
 /// then with its escapes decoded once, as Express, PHP and Ruby do. What is no escape stays.
-pub(super) fn cookie_value(value: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn cookie_value(value: &[u8]) -> Cow<'_, [u8]> {
     without_escapes(unquoted(value))
 }
 
@@ -81,7 +81,7 @@ fn escaped(high: u8, low: u8) -> Option<u8> {
 /// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read
 /// `key[]=a` and `key[0]=a` as a list, which programs take for the item, and Express reads `[key]=a` as
 /// `key=a`.
-pub(super) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
+pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
     let is_list = |mut rest: &[u8]| {
         while let Some(index) = rest.strip_prefix(b"[") {
             let digits = index
@@ -109,7 +109,7 @@ pub(super) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
 
 /// Whether servers take one name of a parameter or a cookie for another. nginx and ASP.NET do not look at
 /// the case; PHP cuts spaces in front, and a dot, a space and a bracket are `_` to it.
-pub(super) fn is_name(name: &[u8], wanted: &[u8]) -> bool {
+pub(crate) fn is_name(name: &[u8], wanted: &[u8]) -> bool {
     let folded = |byte: &u8| match byte {
         b'.' | b' ' | b'[' => b'_',
         byte => byte.to_ascii_lowercase(),

@@ -10,11 +10,11 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, decode, decode_header};
 use serde_json::{Map, Value};
 
-use super::IdentityError;
-use super::fetch::Fetcher;
-use super::keys::Keys;
-use super::remote_keys::RemoteKeys;
-use crate::config::{JwtKey, JwtSettings, Source};
+use crate::IdentityError;
+use crate::fetch::{ClientTls, Fetcher};
+use crate::keys::Keys;
+use crate::remote_keys::RemoteKeys;
+use crate::{JwtKey, JwtSettings, Source};
 
 /// The longest token that is looked at, in bytes.
 const LONGEST: usize = 8 * 1024;
@@ -23,7 +23,7 @@ const LONGEST: usize = 8 * 1024;
 const MOST_TRIED: usize = 4;
 
 /// Verifies tokens.
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     settings: JwtSettings,
     keys: ArcSwap<Keys>,
     /// Where the keys come from, if they are fetched.
@@ -33,7 +33,7 @@ pub(super) struct Tokens {
 
 /// Why a token is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Malformed,
     TooLong,
     UnknownKey,
@@ -115,10 +115,13 @@ impl Refusals {
 }
 
 impl Tokens {
-    pub(super) fn open(settings: JwtSettings) -> Result<Self, IdentityError> {
+    pub(crate) fn open(
+        settings: JwtSettings,
+        client_tls: ClientTls,
+    ) -> Result<Self, IdentityError> {
         let remote = match &settings.key {
             JwtKey::JwksUrl { url, ca } => {
-                let fetcher = Fetcher::new(url.clone(), ca.as_deref());
+                let fetcher = Fetcher::new(url.clone(), ca.as_deref(), client_tls);
                 Some(RemoteKeys::new(fetcher.map_err(IdentityError::Tls)?))
             }
             _ => None,
@@ -132,7 +135,7 @@ impl Tokens {
     }
 
     /// Reads the keys again, or has them fetched soon.
-    pub(super) fn reload(&self) -> Result<(), IdentityError> {
+    pub(crate) fn reload(&self) -> Result<(), IdentityError> {
         match &self.remote {
             Some(remote) => remote.ask(),
             None => self.put(Keys::read(&self.settings)?),
@@ -141,29 +144,29 @@ impl Tokens {
     }
 
     /// From now on these are the keys.
-    pub(super) fn put(&self, keys: Keys) {
+    pub(crate) fn put(&self, keys: Keys) {
         self.keys.store(Arc::new(keys));
     }
 
-    pub(super) fn remote(&self) -> Option<&RemoteKeys> {
+    pub(crate) fn remote(&self) -> Option<&RemoteKeys> {
         self.remote.as_ref()
     }
 
-    pub(super) fn settings(&self) -> &JwtSettings {
+    pub(crate) fn settings(&self) -> &JwtSettings {
         &self.settings
     }
 
     /// Where a request has its token.
-    pub(super) fn from(&self) -> &Source {
+    pub(crate) fn from(&self) -> &Source {
         &self.settings.from
     }
 
-    pub(super) fn refusals(&self) -> &Refusals {
+    pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
     /// What a token says, if it can be believed.
-    pub(super) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
+    pub(crate) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
         match self.verify(token) {
             Ok(claims) => Some(claims),
             Err(refusal) => {
@@ -177,7 +180,7 @@ impl Tokens {
         }
     }
 
-    pub(super) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
         if token.len() > LONGEST {
             return Err(Refusal::TooLong);
         }
@@ -228,7 +231,7 @@ fn unreadable(token: &str, error: Error) -> Refusal {
 }
 
 /// The claim with this name, or below the names that dots separate; as text, if it is one value.
-pub(super) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
+pub(crate) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
     let found = claims.get(name).or_else(|| {
         let (first, rest) = name.split_once('.')?;
         let mut found = claims.get(first)?;

@@ -9,9 +9,13 @@ mod clients;
 mod cookies;
 mod error;
 mod fetch;
+mod jwks_url;
+mod kept_files;
 mod keys;
 mod metrics;
 mod remote_keys;
+mod secret;
+mod settings;
 mod source;
 mod spelling;
 mod tokens;
@@ -25,16 +29,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
-use tidegate::address::{self, TrustedProxies};
+use tidegate::address::{self, ForwardedHeader, TrustedProxies};
 use tidegate::{AttributeError, AttributeValue, Attributes};
-use tidegate_tower::{ForwardedHeader, RateLimitLayer, UnderscoreHeaders};
 
-use crate::config::{IdentifySettings, Source};
-use crate::data_dir::LockedDir;
 use clients::{Client, Clients};
 pub use error::IdentityError;
+pub use fetch::ClientTls;
+pub use jwks_url::JwksUrl;
+pub use kept_files::KeptFiles;
 use remote_keys::RemoteKeys;
-pub(crate) use source::parameter;
+pub use secret::Secret;
+pub use settings::{IdentifySettings, JwtKey, JwtSettings, Source};
+pub use source::{Found, Several, parameter};
 use tokens::{Refusals, Tokens};
 
 /// The attribute by which clients are found in their table.
@@ -42,7 +48,7 @@ const API_KEY: &str = "api_key";
 
 /// Who a client is, by its request. By default nobody is known by anything but its address.
 #[derive(Default)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Where the key comes from.
     api_key: Vec<Source>,
     /// All other attributes.
@@ -50,7 +56,6 @@ pub(crate) struct Identity {
     address_headers: Vec<HeaderName>,
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
-    underscore_headers: UnderscoreHeaders,
     tokens: Option<Tokens>,
     clients: Option<Table>,
 }
@@ -72,10 +77,12 @@ struct Known<'i, 'r> {
 }
 
 impl Identity {
-    /// Reads the files that the settings name. Waits for the disk.
-    pub(crate) fn open(
+    /// Reads the files that the settings name. Waits for the disk. Keys that are fetched with TLS are, by
+    /// `client_tls`.
+    pub fn open(
         settings: &IdentifySettings,
         trusted_proxies: TrustedProxies,
+        client_tls: ClientTls,
     ) -> Result<Self, IdentityError> {
         let clients = match &settings.clients_file {
             Some(file) => Some(Table {
@@ -84,7 +91,10 @@ impl Identity {
             }),
             None => None,
         };
-        let tokens = settings.jwt.clone().map(Tokens::open).transpose()?;
+        let tokens = settings.jwt.clone();
+        let tokens = tokens
+            .map(|jwt| Tokens::open(jwt, client_tls))
+            .transpose()?;
         let (mut api_key, mut others) = (Vec::new(), Vec::new());
         for (name, sources) in &settings.attributes {
             match name.as_str() {
@@ -100,22 +110,13 @@ impl Identity {
             address_headers: settings.ip.clone(),
             trusted_proxies,
             forwarded_header: settings.forwarded_header,
-            underscore_headers: settings.underscore_headers,
             tokens,
             clients,
         })
     }
 
-    /// A layer that screens the headers of a request by what is read of them here.
-    pub(crate) fn screening<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
-        layer
-            .forwarded_header(self.forwarded_header)
-            .underscore_headers(self.underscore_headers)
-            .reads_headers(self.headers())
-    }
-
     /// The headers that are read in addition to those of the rules.
-    fn headers(&self) -> Vec<HeaderName> {
+    pub fn headers(&self) -> Vec<HeaderName> {
         let others = self.others.iter().flat_map(|(_, sources)| sources);
         let token = self.tokens.iter().map(Tokens::from);
         let sources = self.api_key.iter().chain(others).chain(token);
@@ -130,7 +131,7 @@ impl Identity {
     ///
     /// Fails for a request that says two different things where one is looked for: the service behind may
     /// use either of them.
-    pub(crate) fn describe<'r>(
+    pub fn describe<'r>(
         &self,
         headers: &'r HeaderMap,
         query: Option<&'r str>,
@@ -160,18 +161,18 @@ impl Identity {
     }
 
     /// Whether what this peer says about others counts.
-    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+    pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_proxies.is_trusted(peer)
     }
 
     /// Which of the headers that name a client is read.
-    pub(crate) fn forwarded_header(&self) -> ForwardedHeader {
+    pub fn forwarded_header(&self) -> ForwardedHeader {
         self.forwarded_header
     }
 
     /// The address of the client whose request came from `peer` with these headers: the peer's own, unless
     /// it is a trusted proxy that names another.
-    pub(crate) fn client_address(
+    pub fn client_address(
         &self,
         peer: IpAddr,
         headers: &HeaderMap,
@@ -187,8 +188,8 @@ impl Identity {
             .filter(|value| !value.is_empty());
         let Some(first) = values.next() else {
             let (proxies, header) = (&self.trusted_proxies, self.forwarded_header);
-            let client = tidegate_tower::client_address(headers, peer, proxies, header)?;
-            return Ok(client);
+            let values = |name| headers.get_all(name).iter().collect();
+            return Ok(proxies.client_by(header, peer, values)?);
         };
         let parsed = |value: &[u8]| str::from_utf8(value).ok().and_then(address::parse);
         let address = parsed(first);
@@ -205,7 +206,7 @@ impl Identity {
     }
 
     /// Reads the files again. What cannot be used leaves what was there before. Waits for the disk.
-    pub(crate) fn reload(&self) {
+    pub fn reload(&self) {
         if let Some(table) = &self.clients {
             match Clients::read(&table.file) {
                 Ok(clients) => {
@@ -228,7 +229,7 @@ impl Identity {
     }
 
     /// Fetches the keys of tokens for the first time, if they are fetched. The time until the next.
-    pub(crate) async fn first_fetch(&self, data: Option<&Arc<LockedDir>>) -> Duration {
+    pub async fn first_fetch(&self, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         match &self.tokens {
             Some(tokens) => tokens.first_fetch(data).await,
             None => Duration::MAX,
@@ -236,7 +237,7 @@ impl Identity {
     }
 
     /// Fetches them again and again, `next` from now for the first time. Never ends.
-    pub(crate) async fn keep_fetching(&self, next: Duration, data: Option<&Arc<LockedDir>>) {
+    pub async fn keep_fetching(&self, next: Duration, data: Option<&Arc<dyn KeptFiles>>) {
         match &self.tokens {
             Some(tokens) => tokens.keep_fetching(next, data).await,
             None => std::future::pending().await,
@@ -244,20 +245,21 @@ impl Identity {
     }
 
     /// How often the keys of tokens were fetched, and how often that failed; none if they are not fetched.
-    fn fetches(&self) -> Option<(u64, u64)> {
+    pub fn fetches(&self) -> Option<(u64, u64)> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
         remote.map(RemoteKeys::fetches)
     }
 
     /// What should be looked at, for those who ask whether the server is ready.
-    pub(crate) fn warnings(&self) -> Option<String> {
+    pub fn warnings(&self) -> Option<String> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
         remote.and_then(RemoteKeys::warning)
     }
 
     /// How often tokens were refused, by reason.
-    fn refusals(&self) -> Option<&Refusals> {
-        self.tokens.as_ref().map(Tokens::refusals)
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let refusals = self.tokens.iter().map(Tokens::refusals);
+        refusals.flat_map(Refusals::iter)
     }
 }
 
@@ -323,8 +325,3 @@ fn twice(name: &str) -> AttributeError {
         name: name.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod readers;
-#[cfg(test)]
-mod tests;

@@ -16,8 +16,9 @@ use tidegate::{Gate, MemoryStore};
 use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
 use tower::{Layer as _, ServiceExt as _};
 
-use super::Identity;
-use super::tests::Place;
+use tidegate_identity::Identity;
+
+use crate::Place;
 
 /// Identities that the service knows.
 const KNOWN: [&str; 4] = ["abcdef", "A1-b_c.9~", "k/+=:x", "é9"];
@@ -426,8 +427,9 @@ fn passed_on(
     let (identity, gate) = (&*IDENTITY, Arc::clone(&GATE));
     let key = Arc::new(Mutex::new(None));
     let (describing, seen) = (Arc::clone(identity), Arc::clone(&key));
-    let layer = identity
-        .screening(RateLimitLayer::new(gate))
+    let layer = RateLimitLayer::new(gate)
+        .forwarded_header(identity.forwarded_header())
+        .reads_headers(identity.headers())
         .underscore_headers(mode)
         .attributes(move |request, attributes| {
             describing.describe(&request.headers, request.uri.query(), attributes)

@@ -1,5 +1,10 @@
 //! Who clients are, with real keys and tokens.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+mod readers;
+mod remote_keys;
+
 use std::fs;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,8 +14,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidegate::Attributes;
 
-use super::Identity;
-use crate::{Config, Outside};
+use tidegate_identity::Identity;
+use tidegate_listen::client_tls;
+use tidegate_server::{Config, Outside};
 
 const SECRET: &str = "a secret that is long enough for everybody";
 
@@ -18,10 +24,10 @@ const SECRET: &str = "a secret that is long enough for everybody";
 type Said = &'static [(&'static str, &'static str)];
 
 /// A folder with files, and an identity that is set up there.
-pub(super) struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -30,7 +36,7 @@ impl Place {
     }
 
     /// Settings in which `@` stands for the folder.
-    pub(super) fn open(&self, yaml: &str) -> Result<Identity, String> {
+    pub(crate) fn open(&self, yaml: &str) -> Result<Identity, String> {
         let yaml = yaml.replace('@', &format!("{}/", self.0.path().display()));
         self.write("tidegate.yaml", &yaml);
         let file = self.0.path().join("tidegate.yaml");
@@ -40,7 +46,12 @@ impl Place {
             flags: vec![("config", file.display().to_string())],
         };
         let config = Config::load(&outside).map_err(|error| error.to_string())?;
-        Identity::open(&config.identify, config.trusted_proxies).map_err(|error| error.to_string())
+        Identity::open(
+            &config.identify,
+            config.trusted_proxies,
+            client_tls::trusting,
+        )
+        .map_err(|error| error.to_string())
     }
 }
 
@@ -72,7 +83,7 @@ fn known(identity: &Identity, list: &[(&'static str, &str)], query: &str) -> Str
 }
 
 /// What an identity that takes `sub` knows of the bearer of a token.
-pub(super) fn bearer(identity: &Identity, token: &str) -> String {
+pub(crate) fn bearer(identity: &Identity, token: &str) -> String {
     known(
         identity,
         &[("authorization", &format!("Bearer {token}"))],
@@ -80,8 +91,8 @@ pub(super) fn bearer(identity: &Identity, token: &str) -> String {
     )
 }
 
-pub(super) fn refused(identity: &Identity) -> Vec<(&'static str, u64)> {
-    identity.refusals().unwrap().iter().collect()
+pub(crate) fn refused(identity: &Identity) -> Vec<(&'static str, u64)> {
+    identity.refusals().collect()
 }
 
 /// Seconds from now, as tokens tell time.
@@ -101,7 +112,7 @@ fn secret_token(claims: &Value) -> String {
     )
 }
 
-pub(super) fn alice() -> Value {
+pub(crate) fn alice() -> Value {
     json!({"sub": "alice", "exp": from_now(60)})
 }
 

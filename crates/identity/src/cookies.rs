@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use tidegate::white_space::trimmed;
 
-use super::spelling::{cookie_value, is_name};
+use crate::spelling::{cookie_value, is_name};
 
 /// Attributes of cookies that have no value, so that a pair may stand in front of them.
 const FLAGS: [&[u8]; 2] = [b"secure", b"httponly"];
 
 /// The values of a cookie that servers read in a piece: none, one, or several if they do not agree.
-pub(super) fn values<'p>(
+pub(crate) fn values<'p>(
     piece: &'p [u8],
     wanted: &[u8],
 ) -> impl Iterator<Item = Cow<'p, [u8]>> + use<'p> {

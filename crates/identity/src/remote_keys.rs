@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::fetch::Fetcher;
-use super::keys::Keys;
-use super::tokens::Tokens;
-use crate::data_dir::LockedDir;
+use crate::fetch::Fetcher;
+use crate::kept_files::KeptFiles;
+use crate::keys::Keys;
+use crate::tokens::Tokens;
 
 /// The file in the data directory.
 const FILE: &str = "jwks.json";
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 const QUIET: Duration = Duration::from_secs(30);
 
 /// Where keys come from, and how fetching them went.
-pub(super) struct RemoteKeys {
+pub(crate) struct RemoteKeys {
     fetcher: Fetcher,
     /// A token has named a key that is not known.
     unknown_key: Notify,
@@ -45,7 +45,7 @@ struct State {
 }
 
 impl RemoteKeys {
-    pub(super) fn new(fetcher: Fetcher) -> Self {
+    pub(crate) fn new(fetcher: Fetcher) -> Self {
         Self {
             fetcher,
             unknown_key: Notify::new(),
@@ -57,17 +57,17 @@ impl RemoteKeys {
     }
 
     /// A token names a key that is not known: they are fetched, if they were not just now for the same reason.
-    pub(super) fn miss(&self) {
+    pub(crate) fn miss(&self) {
         self.unknown_key.notify_one();
     }
 
     /// Fetches them soon, in any case.
-    pub(super) fn ask(&self) {
+    pub(crate) fn ask(&self) {
         self.is_asked.notify_one();
     }
 
     /// What should be looked at.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         let state = self.state.lock();
         let problem = state.problem.as_ref()?;
         let and = match state.set {
@@ -81,7 +81,7 @@ impl RemoteKeys {
     }
 
     /// How often they were fetched, and how often that failed.
-    pub(super) fn fetches(&self) -> (u64, u64) {
+    pub(crate) fn fetches(&self) -> (u64, u64) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (count(&self.fetched), count(&self.failed))
     }
@@ -89,7 +89,7 @@ impl RemoteKeys {
 
 impl Tokens {
     /// Fetches the keys for the first time. Without an answer, those that were kept are used.
-    pub(super) async fn first_fetch(&self, data: Option<&Arc<LockedDir>>) -> Duration {
+    pub(crate) async fn first_fetch(&self, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let Some(remote) = self.remote() else {
             return LONGEST;
         };
@@ -97,7 +97,7 @@ impl Tokens {
         if remote.state.lock().set.is_none()
             && let Some(data) = data
         {
-            self.use_kept(remote, data);
+            self.use_kept(remote, &**data);
         }
         if let Some(warning) = remote.warning() {
             tracing::warn!("{warning}");
@@ -106,7 +106,11 @@ impl Tokens {
     }
 
     /// Fetches the keys again and again, `next` from now for the first time. Never ends.
-    pub(super) async fn keep_fetching(&self, mut next: Duration, data: Option<&Arc<LockedDir>>) {
+    pub(crate) async fn keep_fetching(
+        &self,
+        mut next: Duration,
+        data: Option<&Arc<dyn KeptFiles>>,
+    ) {
         let Some(remote) = self.remote() else {
             return std::future::pending().await;
         };
@@ -132,7 +136,7 @@ impl Tokens {
     }
 
     /// Fetches the keys once; the time until they should be fetched again.
-    async fn fetch(&self, remote: &RemoteKeys, data: Option<&Arc<LockedDir>>) -> Duration {
+    async fn fetch(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let fetched = remote.fetcher.fetch().await;
         let read = fetched.and_then(|fetched| {
             let keys = Keys::of_fetched(self.settings(), &fetched.body)?;
@@ -163,7 +167,7 @@ impl Tokens {
     }
 
     /// Takes the set that was kept, if it came from the same place.
-    fn use_kept(&self, remote: &RemoteKeys, data: &LockedDir) {
+    fn use_kept(&self, remote: &RemoteKeys, data: &dyn KeptFiles) {
         let kept = match data.read(FILE) {
             Ok(Some(kept)) => kept,
             Ok(None) => return,
@@ -193,7 +197,7 @@ impl Tokens {
 }
 
 /// Writes a set to the data directory. A failure is logged: the set is in force all the same.
-async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<LockedDir>>) {
+async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>) {
     let Some(data) = data.filter(|data| data.is_writable()) else {
         return;
     };
@@ -207,6 +211,3 @@ async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<LockedDir>>) {
         tracing::warn!("the keys of tokens are not kept for a start without their issuer: {error}");
     }
 }
-
-#[cfg(test)]
-mod tests;

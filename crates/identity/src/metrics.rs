@@ -4,16 +4,15 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{Identity, Refusals};
+use crate::Identity;
 
 type Label = [(&'static str, String); 1];
 
 impl Identity {
     /// Registers how many tokens were refused, and how fetching their keys went.
-    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+    pub fn register_metrics(&self, registry: &mut Registry) {
         let refused = Family::<Label, Counter>::default();
-        let refusals = self.refusals();
-        for (reason, count) in refusals.into_iter().flat_map(Refusals::iter) {
+        for (reason, count) in self.refusals() {
             refused
                 .get_or_create(&[("reason", reason.to_owned())])
                 .inc_by(count);

@@ -11,14 +11,13 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tidegate_listen::TlsError;
-use tidegate_listen::client_tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::config::JwksUrl;
+use crate::JwksUrl;
 
 /// How long all of it may take, redirects included.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,18 +26,21 @@ const LARGEST: usize = 1 << 20;
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
 
+/// Makes a configuration of TLS that trusts these authorities, in PEM form; the public ones without any.
+pub type ClientTls = fn(Option<&[u8]>) -> Result<ClientConfig, rustls::Error>;
+
 /// Fetches one set.
-pub(super) struct Fetcher {
+pub(crate) struct Fetcher {
     url: JwksUrl,
     tls: TlsConnector,
 }
 
 /// A set as it came.
 #[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) body: Bytes,
+pub(crate) struct Fetched {
+    pub(crate) body: Bytes,
     /// How long it may be used, if its server says so.
-    pub(super) max_age: Option<Duration>,
+    pub(crate) max_age: Option<Duration>,
 }
 
 /// Where to go on, or what came.
@@ -48,19 +50,23 @@ enum Step {
 }
 
 impl Fetcher {
-    pub(super) fn new(url: JwksUrl, authorities: Option<&[u8]>) -> Result<Self, TlsError> {
-        let mut config = client_tls::trusting(authorities)?;
+    pub(crate) fn new(
+        url: JwksUrl,
+        authorities: Option<&[u8]>,
+        client_tls: ClientTls,
+    ) -> Result<Self, rustls::Error> {
+        let mut config = client_tls(authorities)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let tls = TlsConnector::from(Arc::new(config));
         Ok(Self { url, tls })
     }
 
-    pub(super) fn url(&self) -> &JwksUrl {
+    pub(crate) fn url(&self) -> &JwksUrl {
         &self.url
     }
 
     /// The set, or what is wrong.
-    pub(super) async fn fetch(&self) -> Result<Fetched, String> {
+    pub(crate) async fn fetch(&self) -> Result<Fetched, String> {
         match tokio::time::timeout(PATIENCE, self.follow()).await {
             Ok(fetched) => fetched,
             Err(_) => Err(format!("no whole answer within {} s", PATIENCE.as_secs())),

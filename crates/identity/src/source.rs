@@ -8,18 +8,19 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::white_space::{plain, trimmed};
 use tidegate::{AttributeValue, credentials, credentials_in};
 
-use super::cookies;
-use super::spelling::{decoded, is_parameter};
-use crate::config::Source;
+use crate::Source;
+use crate::cookies;
+use crate::spelling::{decoded, is_parameter};
 
 /// A request says several things where one was looked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Several;
+pub struct Several;
 
-pub(crate) type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
+/// What was found, if it is one thing.
+pub type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
 /// What a request says in a header, its query or a cookie.
-pub(super) fn find<'r>(
+pub(crate) fn find<'r>(
     source: &Source,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
@@ -34,7 +35,7 @@ pub(super) fn find<'r>(
 
 /// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
 /// are not text are no token.
-pub(super) fn find_token<'r>(
+pub(crate) fn find_token<'r>(
     source: &Source,
     headers: &'r HeaderMap,
 ) -> Result<Option<Cow<'r, str>>, Several> {
@@ -95,7 +96,7 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
 }
 
 /// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
-pub(crate) fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
+pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
     let value = |pair: &'r str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());

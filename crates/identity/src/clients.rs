@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use tidegate::document::{Fields, Node, Problems, Source, Spot, Value};
 
-use super::IdentityError;
+use crate::IdentityError;
 
 /// What a key begins with that is given as its hash.
 const HASHED: &str = "sha256:";
@@ -16,16 +16,16 @@ type Hash = [u8; 32];
 
 /// What belongs to whose key.
 #[derive(Debug, Default)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     by_key: HashMap<Hash, Client>,
 }
 
 /// What belongs to one key.
 #[derive(Debug, Clone)]
-pub(super) struct Client(Arc<[(Box<str>, Box<str>)]>);
+pub(crate) struct Client(Arc<[(Box<str>, Box<str>)]>);
 
 impl Client {
-    pub(super) fn column(&self, name: &str) -> Option<&str> {
+    pub(crate) fn column(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(column, _)| &**column == name)?;
         Some(&found.1)
     }
@@ -33,7 +33,7 @@ impl Client {
 
 impl Clients {
     /// Reads the table of a file. No key of it is in what an error says.
-    pub(super) fn read(file: &Path) -> Result<Self, IdentityError> {
+    pub(crate) fn read(file: &Path) -> Result<Self, IdentityError> {
         let text = std::fs::read_to_string(file).map_err(|source| IdentityError::Unreadable {
             file: file.to_owned(),
             source,
@@ -53,11 +53,11 @@ impl Clients {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    pub(super) fn find(&self, key: &[u8]) -> Option<Client> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Client> {
         self.by_key.get(&hash(key)).cloned()
     }
 }
