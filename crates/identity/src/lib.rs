@@ -165,6 +165,11 @@ impl Identity {
         self.trusted_proxies.is_trusted(peer)
     }
 
+    /// The proxies that are believed about their clients.
+    pub fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.trusted_proxies
+    }
+
     /// Which of the headers that name a client is read.
     pub fn forwarded_header(&self) -> ForwardedHeader {
         self.forwarded_header

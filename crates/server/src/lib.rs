@@ -22,7 +22,6 @@ mod condition_steps;
 pub mod config;
 pub mod data_dir;
 mod descriptors;
-mod gateway;
 mod grpc;
 mod handle;
 mod http;

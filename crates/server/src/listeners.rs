@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
+use tidegate_gateway::find_own;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
-use crate::gateway::find_own;
 use crate::run_error::RunError;
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
@@ -68,7 +68,7 @@ impl Listeners {
         let Some(gateway) = &config.gateway else {
             return Ok(());
         };
-        match find_own(gateway, &self.addresses()).await {
+        match find_own(&gateway.routes, &self.addresses()).await {
             Some(own) => Err(RunError::OwnUpstream {
                 upstream: own.upstream,
                 front_end: own.front_end,

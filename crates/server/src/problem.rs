@@ -7,6 +7,7 @@ use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tidegate::document::{self, Problems};
 use tidegate::gate::{FeedbackError, ResetError};
+use tidegate::path::PathError;
 
 use crate::data_dir::DataDirError;
 use crate::rulebook::ChangeError;
@@ -41,9 +42,7 @@ impl Problem {
 
     /// The path has an encoded slash or a backslash, and they are not kept.
     pub(crate) fn hidden_slash() -> Self {
-        Self::bad_request(
-            "the path has an encoded slash or a backslash in it, which some servers take for a slash and others do not",
-        )
+        Self::bad_request(PathError::HiddenSlash.to_string())
     }
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {

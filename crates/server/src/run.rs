@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, Store as _, SystemClock};
+use tidegate_gateway::{self as gateway, BodyRate, Gateway, GatewaySettings, Serving, check_all};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::{RedisSettings, RedisStore};
@@ -17,7 +18,6 @@ use crate::chores::{
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::descriptors::Descriptors;
-use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
@@ -95,10 +95,6 @@ impl Service {
             _ => tls.clone(),
         };
         let descriptors = Descriptors::share_out(config);
-        let gateway = match &config.gateway {
-            Some(gateway) => Some(Arc::new(Gateway::new(config, gateway, &descriptors)?)),
-            None => None,
-        };
         let gateway_tls = match config
             .gateway
             .as_ref()
@@ -121,6 +117,11 @@ impl Service {
             config.trusted_proxies.clone(),
             client_tls::trusting,
         )?;
+        let identity = Arc::new(identity);
+        let gateway = match gateway_settings(config, &descriptors) {
+            Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),
+            None => None,
+        };
         let next_fetch = identity
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
@@ -225,13 +226,20 @@ impl Service {
                 budget: Some(self.descriptors.for_gateway()),
                 ..self.settings.clone()
             };
-            let (server, drain, threads) = (Arc::clone(&server), drain.clone(), &self.threads);
+            let (server, drain) = (Arc::clone(&server), drain.clone());
+            let (gateway, threads) = (server.gateway.clone(), &self.threads);
             async move {
-                let gateway = server.gateway.clone();
                 if let (Some(listener), Some(gateway), Some(threads)) =
                     (listeners.gateway, gateway, threads)
                 {
-                    gateway::serve(listener, server, gateway, threads, settings, drain).await;
+                    let serving = Serving {
+                        layer: server.limits(),
+                        is_ready: server.ready_check(),
+                        threads,
+                        settings,
+                        drain,
+                    };
+                    gateway::serve(listener, gateway, serving).await;
                 }
             }
         };
@@ -301,6 +309,26 @@ async fn check_upstreams(server: Arc<Server>) {
     if let Some(gateway) = &server.gateway {
         check_all(Arc::clone(gateway)).await;
     }
+}
+
+/// How the gateway is set up, if there is one.
+fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<GatewaySettings> {
+    let gateway = config.gateway.as_ref()?;
+    Some(GatewaySettings {
+        routes: gateway.routes.clone(),
+        upstream_ca: gateway.upstream_ca.clone(),
+        health: gateway.health.clone(),
+        body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
+            bytes_per_second,
+            window: gateway.body_rate_window,
+        }),
+        max_connections: descriptors.upstream,
+        max_connections_per_client: descriptors.upstream_per_client,
+        ipv6_prefix: config.rule_settings.ipv6_prefix,
+        encoded_slashes: config.encoded_slashes,
+        underscore_headers: config.underscore_headers,
+        is_tls: gateway.tls.is_some() || config.tls.is_some(),
+    })
 }
 
 /// Reads the clocks that decisions read. The first reading measures how fast they go, which takes longer

@@ -9,17 +9,18 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
+use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
 use tidegate_redis::Health;
 
 use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
-use crate::gateway::Gateway;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DenialLog, Measured, Metrics};
+use tidegate_tower::RateLimitLayer;
 
 /// What every reply is made from.
 pub(crate) struct Server {
@@ -27,7 +28,7 @@ pub(crate) struct Server {
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
     /// Who the clients of others are.
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
     /// What `%2f` in the path of a proxied request is. None: such paths are refused.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
@@ -57,7 +58,7 @@ impl Server {
             gate: Arc::new(Gate::new(store, rules).with_instances(config.instances)),
             book,
             access: Access::new(config.tokens.clone()),
-            identity: Identity::default(),
+            identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
@@ -74,8 +75,22 @@ impl Server {
     }
 
     /// The same server, which knows its clients.
-    pub(crate) fn with_identity(self, identity: Identity) -> Self {
+    pub(crate) fn with_identity(self, identity: Arc<Identity>) -> Self {
         Self { identity, ..self }
+    }
+
+    /// A layer that puts requests to the gate, and counts and logs what it decides.
+    pub(crate) fn limits(self: &Arc<Self>) -> RateLimitLayer<Measured<AnyStore>> {
+        let observing = Arc::clone(self);
+        RateLimitLayer::new(Arc::clone(&self.gate))
+            .headers(self.headers)
+            .on_decision(move |decision, attributes| observing.observe(decision, attributes))
+    }
+
+    /// Says why no request can be decided, if none can.
+    pub(crate) fn ready_check(self: &Arc<Self>) -> ReadyCheck {
+        let server = Arc::clone(self);
+        Arc::new(move || server.book.missing_rules().map_or(Ok(()), Err))
     }
 
     /// Counts and logs what the middleware has decided, but for what it counts itself.

@@ -50,7 +50,7 @@ pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
-pub use reply::{Protocol, denied, insert_headers, refused};
+pub use reply::{Protocol, denied, insert_headers, problem, refused};
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::UnderscoreHeaders;

@@ -12,13 +12,11 @@ mod redis;
 mod secret;
 mod settings;
 mod tokens;
-mod upstream_url;
 mod variables;
 
-pub use gateway::{GatewayConfig, HealthConfig, RouteConfig};
+pub use gateway::GatewayConfig;
 pub use settings::{SETTINGS, Setting};
 pub(crate) use tokens::token_in_file;
-pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -96,18 +96,11 @@ async fn dispatch(
 }
 
 /// Refuses what cannot be answered by a server that does not know which rules there are.
-pub(crate) fn need_rules(server: &Server) -> Result<(), Problem> {
-    if server.book.has_rules() {
-        return Ok(());
+fn need_rules(server: &Server) -> Result<(), Problem> {
+    match server.book.missing_rules() {
+        None => Ok(()),
+        Some(problem) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem)),
     }
-    let problem = server.book.problem();
-    Err(Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!(
-            "the rules are not known: {}",
-            problem.as_deref().unwrap_or("they were not read yet")
-        ),
-    ))
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {

@@ -36,6 +36,16 @@ impl RuleBook {
         );
     }
 
+    /// Why no request can be decided, if none can: it is not known which rules there are.
+    pub(crate) fn missing_rules(&self) -> Option<String> {
+        if self.has_rules() {
+            return None;
+        }
+        let problem = self.problem();
+        let problem = problem.as_deref().unwrap_or("they were not read yet");
+        Some(format!("the rules are not known: {problem}"))
+    }
+
     /// Logs what should be looked at in rules that were read, each with its place in the file.
     pub(crate) fn log_warnings(&self, problems: &Problems) {
         for problem in problems.warnings() {
