@@ -9,24 +9,24 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode, Version, response};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
-use quanta::Instant;
+use tidegate_listen::clock::now;
+use tidegate_listen::stall::Deadline;
 use tidegate_tower::MeasuredFrom;
 use tokio::time::timeout;
 
-use crate::alarm::Alarm;
-use crate::body::{AnswerBody, Source, UpstreamBody};
+use crate::body::{AnswerBody, BodySource, UpstreamBody};
 use crate::capacity::Shortage;
 use crate::connect::{Connected, send_http2};
 use crate::failure::Failure;
-use crate::forward::Errand;
+use crate::forward::OutgoingRequest;
 use crate::hop;
 use crate::http1::Http1;
-use crate::lane::{InFlight, Lane};
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::{for_http2, other_host};
 use crate::tunnel::ServerEnd;
 use crate::upstream::{Outcome, Upstream};
 use crate::upstream_url::UpstreamScheme;
+use crate::worker::{InFlight, Worker};
 
 /// How one try ended.
 pub(crate) enum Tried {
@@ -40,14 +40,14 @@ pub(crate) enum Tried {
     Refused(Failure),
 }
 
-impl Lane {
+impl Worker {
     fn refuse(&self, shortage: Shortage) -> Tried {
         self.gateway.capacity.refuse(shortage);
         Tried::Refused(Failure::NoConnection(shortage))
     }
 }
 
-impl Errand<'_> {
+impl OutgoingRequest<'_> {
     /// Whether it may be sent twice: its method does the same twice as once, and it has no body.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.progress.is_none() && self.upgrade.is_none()
@@ -56,21 +56,21 @@ impl Errand<'_> {
     /// Sends it to a server, and waits for the head of the answer.
     pub(crate) async fn attempt(
         &mut self,
-        lane: &Arc<Lane>,
+        worker: &Arc<Worker>,
         upstream: &Upstream,
         must_be_new: bool,
     ) -> Tried {
-        let mut in_flight = InFlight::begin(lane, upstream);
-        let connection = self.connection(lane, upstream, must_be_new, &mut in_flight);
+        let mut in_flight = InFlight::begin(worker, upstream);
+        let connection = self.connection(worker, upstream, must_be_new, &mut in_flight);
         let (connection, is_new) = match connection.await {
             Ok(connection) => connection,
             Err(tried) => return tried,
         };
-        let start = Instant::now();
+        let start = now();
         let (head, source) = match connection {
             Connected::Http1(mut connection) => {
                 match self.ask_http1(&mut connection, upstream, is_new).await {
-                    Ok(head) => (head, Source::Http1(connection)),
+                    Ok(head) => (head, BodySource::Http1(connection)),
                     Err(tried) => return tried,
                 }
             }
@@ -79,7 +79,7 @@ impl Errand<'_> {
                 match Box::pin(self.ask_http2(sender, upstream, is_new)).await {
                     Ok(answer) => {
                         let (head, incoming) = answer.into_parts();
-                        (head, Source::Http2(incoming))
+                        (head, BodySource::Http2(incoming))
                     }
                     Err(tried) => return tried,
                 }
@@ -99,12 +99,12 @@ impl Errand<'_> {
     ) -> Result<response::Parts, Tried> {
         let host = other_host(&self.head.headers, upstream, self.route);
         let body = std::mem::take(&mut self.body);
-        connection.begin(&self.head, host, self.told.as_ref(), body);
-        let mut alarm = std::mem::take(&mut connection.alarm);
+        connection.begin(&self.head, host, self.forwarded.as_ref(), body);
+        let mut deadline = std::mem::take(&mut connection.deadline);
         let answer = self
-            .in_time(&mut alarm, |cx| connection.poll_answer(cx))
+            .in_time(&mut deadline, |cx| connection.poll_answer(cx))
             .await;
-        connection.alarm = alarm;
+        connection.deadline = deadline;
         let failure = match answer {
             Ok(Ok(head)) => return Ok(head),
             Ok(Err(broken)) => Failure::of_http1(broken),
@@ -121,7 +121,7 @@ impl Errand<'_> {
                 Tried::Stale(failure)
             });
         }
-        // Who has said something may have done something.
+        // A server that sent any bytes may have acted on the request.
         if self.is_repeatable() && !connection.has_heard() {
             return Err(Tried::Again(failure));
         }
@@ -135,14 +135,14 @@ impl Errand<'_> {
         is_new: bool,
     ) -> Result<Response<Incoming>, Tried> {
         let mut head = self.head.clone();
-        if let Some(told) = &self.told {
-            told.put_into(&mut head.headers);
+        if let Some(forwarded) = &self.forwarded {
+            forwarded.put_into(&mut head.headers);
         }
         let request = Request::from_parts(head, std::mem::take(&mut self.body));
         let request = for_http2(request, upstream, self.route).map_err(Tried::Failed)?;
         let mut sending = std::pin::pin!(send_http2(&mut sender, request));
         let answer = self
-            .in_time(&mut Alarm::default(), |cx| sending.as_mut().poll(cx))
+            .in_time(&mut Deadline::default(), |cx| sending.as_mut().poll(cx))
             .await;
         let mut error = match answer {
             Ok(Ok(answer)) => return Ok(answer),
@@ -174,55 +174,59 @@ impl Errand<'_> {
     /// A connection to a server, and whether it is new.
     async fn connection(
         &self,
-        lane: &Lane,
+        worker: &Worker,
         upstream: &Upstream,
         must_be_new: bool,
         in_flight: &mut InFlight,
     ) -> Result<(Connected, bool), Tried> {
-        if !must_be_new && let Some(connection) = self.shared_connection(lane, upstream) {
+        if !must_be_new && let Some(connection) = self.shared_connection(worker, upstream) {
             return Ok((connection, false));
         }
         if !in_flight.take_connection(self.client) {
-            return Err(lane.refuse(Shortage::Client));
+            return Err(worker.refuse(Shortage::Client));
         }
-        if !must_be_new && let Some(connection) = lane.pool.take_http1(upstream) {
+        if !must_be_new && let Some(connection) = worker.pool.take_http1(upstream) {
             return Ok((Connected::Http1(connection), false));
         }
         // In a box, because what a handshake needs is large, and few requests need it.
-        let connection = Box::pin(self.new_connection(lane, upstream)).await?;
+        let connection = Box::pin(self.new_connection(worker, upstream)).await?;
         if matches!(connection, Connected::Http2(_)) {
             in_flight.give_connection_back();
         }
         Ok((connection, true))
     }
 
-    fn shared_connection(&self, lane: &Lane, upstream: &Upstream) -> Option<Connected> {
+    fn shared_connection(&self, worker: &Worker, upstream: &Upstream) -> Option<Connected> {
         if self.upgrade.is_some() || upstream.url.scheme == UpstreamScheme::Http {
             return None;
         }
-        lane.pool.http2(upstream).map(Connected::Http2)
+        worker.pool.http2(upstream).map(Connected::Http2)
     }
 
-    async fn new_connection(&self, lane: &Lane, upstream: &Upstream) -> Result<Connected, Tried> {
+    async fn new_connection(
+        &self,
+        worker: &Worker,
+        upstream: &Upstream,
+    ) -> Result<Connected, Tried> {
         let needs_http1 = self.upgrade.is_some();
         let given_up = GivenUp(Some(upstream));
-        let Some(counted) = lane.gateway.open_connection() else {
-            return Err(lane.refuse(Shortage::All));
+        let Some(counted) = worker.gateway.open_connection() else {
+            return Err(worker.refuse(Shortage::All));
         };
-        let connector = &lane.gateway.connector;
+        let connector = &worker.gateway.connector;
         let connecting = connector.connect(upstream, needs_http1, Some(counted));
         let connected = timeout(self.route.config.connect_timeout, connecting).await;
         if let Ok(Err(error)) = &connected
             && let Some(shortage) = Shortage::of(error)
         {
-            return Err(lane.refuse(shortage));
+            return Err(worker.refuse(shortage));
         }
         given_up.has_ended();
         let failure = match connected {
             Ok(Ok(connected)) => {
                 upstream.health.succeeded();
                 if let Connected::Http2(sender) = &connected {
-                    lane.pool.keep_http2(upstream.place, sender.clone());
+                    worker.pool.keep_http2(upstream.place, sender.clone());
                 }
                 return Ok(connected);
             }
@@ -237,25 +241,25 @@ impl Errand<'_> {
     /// Waits for an answer for as long as the route says, counted from the last that the client sent.
     async fn in_time<T>(
         &self,
-        alarm: &mut Alarm,
+        deadline: &mut Deadline,
         mut answer: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Result<T, Failure> {
-        let patience = self.route.config.timeout;
+        let timeout = self.route.config.timeout;
         let progress = self.progress.as_deref();
         let mut before = progress.map_or(0, Progress::frames);
-        alarm.set(patience);
+        deadline.set(timeout);
         poll_fn(|cx| {
             if let Poll::Ready(answer) = answer(cx) {
                 return Poll::Ready(Ok(answer));
             }
             loop {
-                ready!(alarm.poll(cx));
+                ready!(deadline.poll(cx));
                 let frames = progress.map_or(0, Progress::frames);
                 if frames == before {
                     break;
                 }
                 before = frames;
-                alarm.set(patience);
+                deadline.set(timeout);
             }
             let is_client_slow = progress.is_some_and(Progress::is_awaited);
             Poll::Ready(Err(if is_client_slow {
@@ -267,7 +271,7 @@ impl Errand<'_> {
         .await
     }
 
-    fn answer(&self, mut head: response::Parts, source: Source, in_flight: InFlight) -> Tried {
+    fn answer(&self, mut head: response::Parts, source: BodySource, in_flight: InFlight) -> Tried {
         // Which version the server speaks is between it and this gateway.
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
@@ -284,7 +288,7 @@ impl Errand<'_> {
             let body = UpstreamBody::new(source, in_flight, patience);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
-        let (Some(_), Source::Http1(connection)) = (&self.upgrade, source) else {
+        let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
             return Tried::Failed(Failure::UnwantedUpgrade);
         };
         // The rest of the request would be taken for the other protocol.
@@ -301,7 +305,7 @@ impl Errand<'_> {
     }
 }
 
-/// Tells a server's health when a try to reach it is dropped.
+/// Reports to a server's health when a try to reach it is dropped.
 struct GivenUp<'u>(Option<&'u Upstream>);
 
 impl GivenUp<'_> {

@@ -1,16 +1,16 @@
 //! The body of an answer on its way to the client.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio::time::{Sleep, sleep};
+use tidegate_listen::stall::{Stall, Stalled};
 
 use crate::http1::{Broken, Http1};
-use crate::lane::InFlight;
+use crate::worker::InFlight;
 
 /// The body of an answer: a server's, or one made here.
 pub(crate) enum AnswerBody {
@@ -32,23 +32,22 @@ pub(crate) enum BodyError {
 /// What a server sends, as it comes. Its connection is kept for others when the body has ended, and closed
 /// if it is given up before.
 pub(crate) struct UpstreamBody {
-    source: Source,
+    source: BodySource,
     /// Until the end of the answer.
     in_flight: Option<InFlight>,
-    patience: Duration,
-    silence: Option<Pin<Box<Sleep>>>,
+    silence: Stall,
     /// Why there is no more, until the client has what came before it.
     broken: Option<Box<BodyError>>,
 }
 
 /// Where a body comes from.
-pub(crate) enum Source {
+pub(crate) enum BodySource {
     Http1(Box<Http1>),
     Http2(Incoming),
     Ended,
 }
 
-impl Source {
+impl BodySource {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -78,12 +77,11 @@ impl Source {
 }
 
 impl UpstreamBody {
-    pub(crate) fn new(source: Source, in_flight: InFlight, patience: Duration) -> Self {
+    pub(crate) fn new(source: BodySource, in_flight: InFlight, timeout: Duration) -> Self {
         let mut body = Self {
             source,
             in_flight: Some(in_flight),
-            patience,
-            silence: None,
+            silence: Stall::new(timeout),
             broken: None,
         };
         if body.source.is_end() {
@@ -96,37 +94,26 @@ impl UpstreamBody {
     /// there.
     pub(crate) fn of_tunnel(in_flight: InFlight) -> Self {
         Self {
-            source: Source::Ended,
+            source: BodySource::Ended,
             in_flight: Some(in_flight),
-            patience: Duration::MAX,
-            silence: None,
+            silence: Stall::new(Duration::MAX),
             broken: None,
         }
     }
 
     fn end(&mut self) {
-        let source = std::mem::replace(&mut self.source, Source::Ended);
-        if let (Source::Http1(connection), Some(in_flight)) = (source, self.in_flight.take()) {
+        let source = std::mem::replace(&mut self.source, BodySource::Ended);
+        if let (BodySource::Http1(connection), Some(in_flight)) = (source, self.in_flight.take()) {
             in_flight.keep(connection);
         }
-        self.silence = None;
     }
 
     /// Ends the body, but not before what came so far has been sent: with an error, hyper drops the
     /// connection and what it has not sent, to the head of the answer.
     fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
-        self.source = Source::Ended;
+        self.source = BodySource::Ended;
         self.broken = Some(Box::new(error));
         cx.waker().wake_by_ref();
-    }
-
-    /// Whether nothing has come for too long. The clock starts when there is first something to wait for.
-    fn is_silent(&mut self, cx: &mut Context<'_>) -> bool {
-        let patience = self.patience;
-        let silence = self
-            .silence
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
-        silence.as_mut().poll(cx).is_ready()
     }
 }
 
@@ -142,28 +129,27 @@ impl Body for UpstreamBody {
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(*error)));
         }
-        match this.source.poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                this.silence = None;
-                // Who knows the length asks no more after the last of it.
+        let polled = this.source.poll_frame(cx);
+        let frame = match ready!(this.silence.watch(cx, polled)) {
+            Ok(frame) => frame,
+            Err(Stalled) => Some(Err(BodyError::Silent)),
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                // With a known length hyper does not poll past the last frame.
                 if this.source.is_end() {
                     this.end();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => {
+            Some(Err(error)) => {
                 this.breaks(cx, error);
                 Poll::Pending
             }
-            Poll::Ready(None) => {
+            None => {
                 this.end();
                 Poll::Ready(None)
             }
-            Poll::Pending if this.is_silent(cx) => {
-                this.breaks(cx, BodyError::Silent);
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Pending,
         }
     }
 

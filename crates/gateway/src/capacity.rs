@@ -2,8 +2,8 @@
 //! client nor all of them take the file descriptors of everything else.
 //!
 //! A client is counted from the request that takes a connection to the end of its answer: two additions for a
-//! request, without a lock. Addresses share a few thousand counters by a hash that nobody outside can
-//! foresee.
+//! request, without a lock. Addresses share a few thousand counters by a keyed hash, so that clients
+//! cannot choose whom they share one with.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use quanta::Instant;
 use rustix::io::Errno;
 use tidegate::address::canonical;
+use tidegate_listen::clock::{Instant, now};
 
 /// How many counters there are for clients.
 const COUNTERS: usize = 1 << 14;
@@ -150,7 +150,7 @@ impl Capacity {
             if logged.is_some_and(|at| at.elapsed() < LOG_EVERY) {
                 return;
             }
-            *logged = Some(Instant::now());
+            *logged = Some(now());
         }
         match shortage {
             Shortage::Client => tracing::warn!(

@@ -1,5 +1,5 @@
-//! Why a request was not answered by a server, and what its client is told. Nothing of what stands behind
-//! the gateway is in it: that is for the log.
+//! Why a request was not answered by a server, and the reply to its client. It says nothing of the servers
+//! behind the gateway: that is for the log.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     BadAnswer(#[source] Box<dyn Error + Send + Sync>),
     #[error("the server behind this gateway sent an answer whose length can be read in two ways")]
     TwoLengths,
-    #[error("the server behind this gateway changed the protocol, and nobody had asked it to")]
+    #[error("the server behind this gateway changed the protocol without being asked")]
     UnwantedUpgrade,
     #[error("the server behind this gateway did not answer in time")]
     SlowAnswer,

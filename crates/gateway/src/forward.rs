@@ -1,4 +1,4 @@
-//! The road of a request that was let through: a route, a server, and another one if that fails.
+//! The path of a request that was let through: a route, a server, and another one if that fails.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,24 +16,24 @@ use crate::attempt::Tried;
 use crate::body::AnswerBody;
 use crate::capacity::ClientCounter;
 use crate::failure::Failure;
-use crate::forwarded::{Forwarding, Told};
+use crate::forwarded::{ForwardedHeaders, Forwarding};
 use crate::hop;
-use crate::lane::Lane;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::without_prefix;
 use crate::route::Route;
 use crate::upstream::{Outcome, pick};
+use crate::worker::Worker;
 
 /// Whose turn it is among servers that have the same to do.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
 /// Sends a request on, and answers with what comes back.
 pub(crate) async fn forward(
-    lane: Arc<Lane>,
+    worker: Arc<Worker>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
-    let answered = match lane.prepare(request) {
-        Ok(mut errand) => errand.run(&lane).await,
+    let answered = match worker.prepare(request) {
+        Ok(mut outgoing) => outgoing.run(&worker).await,
         Err(failure) => Err(failure),
     };
     Ok(answered.unwrap_or_else(|failure| {
@@ -45,10 +45,10 @@ pub(crate) async fn forward(
 }
 
 /// A request that is ready to be sent, and what is known about it.
-pub(crate) struct Errand<'l> {
+pub(crate) struct OutgoingRequest<'l> {
     pub(crate) head: request::Parts,
-    /// What the server is told of the client.
-    pub(crate) told: Option<Told>,
+    /// What the server gets to know of the client.
+    pub(crate) forwarded: Option<ForwardedHeaders>,
     pub(crate) body: RequestBody,
     pub(crate) route: &'l Route,
     /// How far its body has come, if it has one.
@@ -59,8 +59,8 @@ pub(crate) struct Errand<'l> {
     pub(crate) client: ClientCounter,
 }
 
-impl Lane {
-    fn prepare(&self, request: Request<Incoming>) -> Result<Errand<'_>, Failure> {
+impl Worker {
+    fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, Failure> {
         let (mut head, body) = request.into_parts();
         let routes = &self.gateway.routes;
         let route = if let Some(route) = routes.only() {
@@ -84,14 +84,14 @@ impl Lane {
         let (body, progress) = RequestBody::of(body);
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
-        let told = peer.map(|Peer(peer)| {
+        let forwarded = peer.map(|Peer(peer)| {
             let gateway = &self.gateway;
             let forwarding = Forwarding {
                 trusted_proxies: gateway.identity.trusted_proxies(),
                 header: gateway.identity.forwarded_header(),
                 is_tls: gateway.is_tls,
             };
-            Told::of(headers, peer.ip(), &forwarding)
+            ForwardedHeaders::of(headers, peer.ip(), &forwarding)
         });
         let upgrade = leg
             .upgrade
@@ -114,9 +114,9 @@ impl Lane {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
             head.uri = without_prefix(&head.uri, &route.config.prefix, slashes)?;
         }
-        Ok(Errand {
+        Ok(OutgoingRequest {
             head,
-            told,
+            forwarded,
             body,
             route,
             progress,
@@ -126,8 +126,8 @@ impl Lane {
     }
 }
 
-impl Errand<'_> {
-    async fn run(&mut self, lane: &Arc<Lane>) -> Result<Response<AnswerBody>, Failure> {
+impl OutgoingRequest<'_> {
+    async fn run(&mut self, worker: &Arc<Worker>) -> Result<Response<AnswerBody>, Failure> {
         let route = self.route;
         let mut retries = route.config.retries;
         let mut tried: Vec<usize> = Vec::new();
@@ -141,7 +141,7 @@ impl Errand<'_> {
             let Some(upstream) = pick(&route.upstreams, &tried, &TURN) else {
                 return Err(last);
             };
-            match self.attempt(lane, upstream, must_be_new).await {
+            match self.attempt(worker, upstream, must_be_new).await {
                 Tried::Answered(answer) => return Ok(answer),
                 Tried::Refused(failure) => return Err(failure),
                 Tried::Failed(failure) => {

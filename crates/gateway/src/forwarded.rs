@@ -1,4 +1,4 @@
-//! Who the client is, as it is told to the next server: `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
+//! Who the client is, as the next server gets to know it: `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
 //!
 //! What came with the request is kept only from a trusted proxy. From anybody else all of it goes.
 
@@ -25,17 +25,17 @@ pub(crate) struct Forwarding<'g> {
     pub(crate) is_tls: bool,
 }
 
-/// What a server is told of the client. Beside the headers and not among them: there, putting it in would cost
-/// more than writing it.
-pub(crate) struct Told {
+/// What a server gets to know of the client. Kept out of the `HeaderMap`: inserting it costs more than writing the
+/// bytes.
+pub(crate) struct ForwardedHeaders {
     chain: Chain,
     header: ForwardedHeader,
-    /// Unless a trusted proxy has told it.
+    /// Unless a trusted proxy has said it.
     proto: Option<&'static str>,
     host: Option<HeaderValue>,
 }
 
-impl Told {
+impl ForwardedHeaders {
     /// What is known of the client, whose `Host` is still there. What others have said about it is taken off
     /// the headers.
     pub(crate) fn of(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
@@ -92,7 +92,7 @@ impl Told {
     }
 }
 
-/// Takes off what tells who the client is.
+/// Removes the headers that say who the client is.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let names: Vec<HeaderName> = headers
         .keys()
@@ -104,7 +104,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header tells who the client is, also in a spelling that some servers take for the same.
+/// Whether a header says who the client is, also in a spelling that some servers take for the same.
 fn is_about_client(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     let begins = |prefix: &[u8]| {
@@ -215,8 +215,8 @@ mod tests {
             header,
             is_tls: false,
         };
-        let told = Told::of(&mut headers, peer.parse().unwrap(), &forwarding);
-        told.put_into(&mut headers);
+        let forwarded = ForwardedHeaders::of(&mut headers, peer.parse().unwrap(), &forwarding);
+        forwarded.put_into(&mut headers);
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())
         };

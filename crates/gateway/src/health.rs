@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quanta::Instant;
+use tidegate_listen::clock::{Instant, now};
 
 /// How long a server rests after its first failure. Doubled with each further one.
 const FIRST_REST: Duration = Duration::from_millis(250);
@@ -23,7 +23,7 @@ pub(crate) enum Standing {
     Down,
 }
 
-/// What is known about one server. Requests and checks tell it without any order, and it need not be exact.
+/// What is known about one server. Requests and checks report to it in no order, and it need not be exact.
 pub(crate) struct Health {
     name: String,
     since: Instant,
@@ -39,7 +39,7 @@ impl Health {
     pub(crate) fn new(name: String) -> Self {
         Self {
             name,
-            since: Instant::now(),
+            since: now(),
             failures: AtomicU32::new(0),
             rests_until: AtomicU64::new(0),
             is_tried: AtomicBool::new(false),
@@ -92,7 +92,7 @@ impl Health {
         }
     }
 
-    /// Nobody knows what a try would have come to: it was given up.
+    /// A try was given up, with an unknown result.
     pub(crate) fn given_up(&self) {
         self.is_tried.store(false, Ordering::Relaxed);
     }
@@ -117,5 +117,31 @@ impl Health {
 
     fn now(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_rests_for_twice_as_long_after_each_failure() {
+        let health = Health::new("http://a".to_owned());
+        let milli = Duration::from_millis(1);
+        let mut rest = FIRST_REST;
+        for _ in 0..10 {
+            health.failed();
+            advance(rest - milli).await;
+            assert_eq!(health.standing(), Standing::Resting, "{rest:?}");
+            advance(milli).await;
+            assert_eq!(health.standing(), Standing::Up, "{rest:?}");
+            rest = LONGEST_REST.min(rest * 2);
+        }
+        health.succeeded();
+        health.failed();
+        advance(FIRST_REST).await;
+        assert_eq!(health.standing(), Standing::Up);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
         let upgrade = headers.get(UPGRADE).cloned();
         leg.upgrade = upgrade.filter(|_| named.contains(&UPGRADE));
         for name in named {
-            // Without these nobody would know where the message ends, or whose it is.
+            // Without these it would not be known where the message ends, or whose it is.
             if name != CONTENT_LENGTH && name != HOST {
                 headers.remove(name);
             }
@@ -83,7 +83,7 @@ fn is_of_one_leg(name: &HeaderName) -> bool {
             | "te"
             | "transfer-encoding"
             | "upgrade"
-            // The client is told to go on when its body is asked for.
+            // The client gets `100 Continue` when its body is asked for.
             | "expect"
     )
 }
@@ -111,8 +111,8 @@ pub(crate) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(UPGRADE, protocol);
 }
 
-/// The protocol that a request asks to change to. HTTP/2 in plain text is not one: what went through such
-/// a connection, nobody here would see.
+/// The protocol that a request asks to change to. HTTP/2 in plain text is not one: requests on such a
+/// connection would not be seen here.
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let Some(protocol) = headers.get(UPGRADE) else {
         return false;

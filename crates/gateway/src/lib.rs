@@ -1,6 +1,6 @@
 //! The gateway: a reverse proxy that decides by the rules before anything goes on.
 //!
-//! The road of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
+//! The path of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
 //! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server
 //! (`upstream.rs`, `health.rs`), as often as need be; `attempt.rs` sends it over a connection (`pool.rs`,
 //! `connect.rs`, `http1/`) with the headers that belong on the next leg (`hop.rs`, `forwarded.rs`).
@@ -10,36 +10,33 @@
 //! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
 //! connections to the servers behind: no request is handed from thread to thread.
 
-mod alarm;
 mod attempt;
 mod body;
 mod capacity;
 mod check;
 mod connect;
 mod failure;
-mod forsaken;
 mod forward;
 mod forwarded;
 mod health;
 mod hop;
 mod http1;
-mod lane;
 mod metrics;
-mod own;
-mod pace;
 mod pool;
 mod request_body;
 mod rewrite;
 mod route;
 mod screen;
+mod self_upstream;
 mod settings;
 mod tunnel;
 mod upstream;
 mod upstream_url;
+mod worker;
 
 pub use check::check_all;
-pub use own::{OwnAddress, find_own};
-pub use settings::{BodyRate, GatewaySettings, HealthConfig, RouteConfig};
+pub use self_upstream::{SelfUpstream, find_self_upstream};
+pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::sync::{Arc, Weak};
@@ -50,17 +47,18 @@ use tidegate::Store;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
-use tidegate_listen::{Drain, ListenSettings, Peer, Threads, TlsError, Turns, serve_on};
+use tidegate_listen::stall::BodyRate;
+use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, TlsError, serve_on};
 use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
 use tokio::net::TcpListener;
 use tower::Layer as _;
 
 use capacity::{Capacity, OpenConnection};
 use connect::Connector;
-use lane::Lane;
 use pool::Pool;
 use route::Routes;
 use upstream::Upstream;
+use worker::Worker;
 
 /// What all workers of a gateway share.
 pub struct Gateway {
@@ -121,7 +119,7 @@ impl Gateway {
     }
 }
 
-/// Whether requests can be decided; if not, what clients are told.
+/// Whether requests can be decided; if not, the reply to clients.
 pub type ReadyCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// How the connections of clients are served, and their requests decided.
@@ -139,20 +137,21 @@ pub struct Serving<'t, S> {
 }
 
 /// What a request meets first, before the service that is limited.
-struct Entrance<L> {
+struct Ingress<L> {
     limited: L,
     is_ready: ReadyCheck,
     gateway: Arc<Gateway>,
-    end: End,
+    guard: DrainGuard,
     /// How long a client may take nothing of an answer.
-    patience: Duration,
+    write_timeout: Duration,
 }
 
-/// How connections are served that end, when it comes to that, with the drain.
+/// Ends tunnels shortly before the drain cuts their connections.
 #[derive(Clone)]
-struct End {
+struct DrainGuard {
     drain: Drain,
-    patience: Duration,
+    /// How long they may go on after it has begun.
+    timeout: Duration,
 }
 
 /// Serves connections until the drain begins, and then until those that are open have ended.
@@ -168,32 +167,31 @@ where
         drain,
     } = serving;
     let layer = gateway.describing(layer);
-    let patience = settings.idle_timeout;
-    let end = End {
+    let write_timeout = settings.idle_timeout;
+    let guard = DrainGuard {
         drain: drain.clone(),
-        // Before the connections are cut without a word.
-        patience: settings.drain_timeout.mul_f64(0.9),
+        timeout: settings.drain_timeout.mul_f64(0.9),
     };
     let places = threads.runtimes().map(|runtime| {
-        let lane = Arc::new(Lane {
+        let worker = Arc::new(Worker {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
         });
-        gateway.pools.lock().push(Arc::downgrade(&lane.pool));
-        runtime.spawn(pool::sweep(Arc::downgrade(&lane.pool)));
+        gateway.pools.lock().push(Arc::downgrade(&worker.pool));
+        runtime.spawn(pool::sweep(Arc::downgrade(&worker.pool)));
         let limited = layer.layer(tower::service_fn(move |request| {
-            forward::forward(Arc::clone(&lane), request)
+            forward::forward(Arc::clone(&worker), request)
         }));
-        let entrance = Arc::new(Entrance {
+        let ingress = Arc::new(Ingress {
             limited,
             is_ready: Arc::clone(&is_ready),
             gateway: Arc::clone(&gateway),
-            end: end.clone(),
-            patience,
+            guard: guard.clone(),
+            write_timeout,
         });
         let service = tower::service_fn(move |request| {
             // In a box, because it is moved several times before it is first polled.
-            Box::pin(screen::admit(Arc::clone(&entrance), request))
+            Box::pin(screen::admit(Arc::clone(&ingress), request))
         });
         (runtime.clone(), service)
     });
@@ -202,7 +200,7 @@ where
         half_close: false,
         ..settings
     };
-    let places = Turns::new(places.collect());
+    let places = RoundRobin::new(places.collect());
     serve_on(listener, settings, drain, move || places.take()).await;
 }
 

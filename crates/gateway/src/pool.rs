@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::client::conn::http2;
 use parking_lot::Mutex;
-use quanta::Instant;
+use tidegate_listen::clock::{Instant, now};
 
 use crate::http1::Http1;
 use crate::request_body::RequestBody;
@@ -20,11 +20,11 @@ const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
 /// Connections that wait, by the place of their server.
 pub(crate) struct Pool {
-    racks: Vec<Mutex<Rack>>,
+    idle: Vec<Mutex<IdleConnections>>,
 }
 
 #[derive(Default)]
-struct Rack {
+struct IdleConnections {
     /// The one that was used last is the last.
     http1: Vec<(Box<Http1>, Instant)>,
     /// Shared by all requests.
@@ -34,15 +34,15 @@ struct Rack {
 impl Pool {
     pub(crate) fn new(upstreams: usize) -> Self {
         Self {
-            racks: (0..upstreams).map(|_| Mutex::default()).collect(),
+            idle: (0..upstreams).map(|_| Mutex::default()).collect(),
         }
     }
 
     /// A connection that waits and is still good.
     pub(crate) fn take_http1(&self, upstream: &Upstream) -> Option<Box<Http1>> {
-        let rack = self.racks.get(upstream.place)?;
+        let idle = self.idle.get(upstream.place)?;
         loop {
-            let (mut connection, _) = rack.lock().http1.pop()?;
+            let (mut connection, _) = idle.lock().http1.pop()?;
             if connection.is_free() {
                 return Some(connection);
             }
@@ -51,44 +51,44 @@ impl Pool {
 
     /// Keeps a connection, if it can take another request.
     pub(crate) fn keep_http1(&self, place: usize, mut connection: Box<Http1>) {
-        let Some(rack) = self.racks.get(place) else {
+        let Some(idle) = self.idle.get(place) else {
             return;
         };
         if connection.can_be_kept() {
             connection.rest();
-            let mut rack = rack.lock();
-            if rack.http1.len() < MOST_IDLE {
-                rack.http1.push((connection, Instant::now()));
+            let mut idle = idle.lock();
+            if idle.http1.len() < MOST_IDLE {
+                idle.http1.push((connection, now()));
             }
         }
     }
 
     pub(crate) fn http2(&self, upstream: &Upstream) -> Option<http2::SendRequest<RequestBody>> {
-        let mut rack = self.racks.get(upstream.place)?.lock();
-        rack.http2.take_if(|sender| sender.is_closed());
-        rack.http2.clone()
+        let mut idle = self.idle.get(upstream.place)?.lock();
+        idle.http2.take_if(|sender| sender.is_closed());
+        idle.http2.clone()
     }
 
     pub(crate) fn keep_http2(&self, place: usize, sender: http2::SendRequest<RequestBody>) {
-        if let Some(rack) = self.racks.get(place) {
-            rack.lock().http2 = Some(sender);
+        if let Some(idle) = self.idle.get(place) {
+            idle.lock().http2 = Some(sender);
         }
     }
 
     /// Closes a connection that waits, so that another can be opened. Whether there was one.
     pub(crate) fn close_one(&self) -> bool {
-        self.racks.iter().any(|rack| {
-            let mut rack = rack.lock();
-            let oldest = (!rack.http1.is_empty()).then(|| rack.http1.remove(0));
-            drop(rack);
+        self.idle.iter().any(|idle| {
+            let mut idle = idle.lock();
+            let oldest = (!idle.http1.is_empty()).then(|| idle.http1.remove(0));
+            drop(idle);
             oldest.is_some()
         })
     }
 
     /// Lets go of what has waited for too long, or was closed by the server.
     fn sweep(&self) {
-        for rack in &self.racks {
-            let waiting = std::mem::take(&mut rack.lock().http1);
+        for idle in &self.idle {
+            let waiting = std::mem::take(&mut idle.lock().http1);
             let mut good: Vec<_> = waiting
                 .into_iter()
                 .filter_map(|(mut connection, since)| {
@@ -96,9 +96,9 @@ impl Pool {
                     is_good.then_some((connection, since))
                 })
                 .collect();
-            let mut rack = rack.lock();
-            good.append(&mut rack.http1);
-            rack.http1 = good;
+            let mut idle = idle.lock();
+            good.append(&mut idle.http1);
+            idle.http1 = good;
         }
     }
 }
@@ -117,13 +117,14 @@ pub(crate) async fn sweep(pool: Weak<Pool>) {
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::advance;
 
     use super::*;
     use crate::http1::Stream;
     use crate::upstream_url::{UpstreamScheme, UpstreamUrl};
 
-    #[tokio::test]
-    async fn of_many_connections_that_were_closed_none_is_taken() {
+    /// A pool for one server, and that server.
+    async fn pool() -> (Pool, Upstream, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let url = UpstreamUrl {
@@ -132,18 +133,42 @@ mod tests {
             host: address.ip().to_string(),
             port: address.port(),
         };
-        let (pool, upstream) = (Pool::new(1), Upstream::new(url, 0));
-        let mut open = None;
-        for _ in 0..MOST_IDLE {
-            let stream = TcpStream::connect(address).await.unwrap();
-            let (other, _) = listener.accept().await.unwrap();
+        (Pool::new(1), Upstream::new(url, 0), listener)
+    }
+
+    /// Both ends of a new connection.
+    async fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (connected, accepted) = tokio::join!(connecting, listener.accept());
+        (connected.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn of_many_connections_that_were_closed_none_is_taken() {
+        let (pool, upstream, listener) = pool().await;
+        // The first stays, which is the one that is looked at last.
+        let (first, _open) = connect(&listener).await;
+        pool.keep_http1(0, Http1::new(Stream::Plain(first)));
+        for _ in 1..MOST_IDLE {
+            let (stream, other) = connect(&listener).await;
+            drop(other);
+            stream.readable().await.unwrap();
             pool.keep_http1(0, Http1::new(Stream::Plain(stream)));
-            // The first stays, which is the one that is looked at last.
-            open.get_or_insert(other);
         }
-        // So that the news has come, and is not asked of the kernel one by one.
-        tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(pool.take_http1(&upstream).is_some());
-        assert!(pool.racks[0].lock().http1.is_empty());
+        assert!(pool.idle[0].lock().http1.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_waits_for_a_minute_and_not_longer() {
+        let (pool, _, listener) = pool().await;
+        let (stream, _open) = connect(&listener).await;
+        pool.keep_http1(0, Http1::new(Stream::Plain(stream)));
+        let second = Duration::from_secs(1);
+        for (wait, left) in [(LONGEST_IDLE - second, 1), (second, 0)] {
+            advance(wait).await;
+            pool.sweep();
+            assert_eq!(pool.idle[0].lock().http1.len(), left);
+        }
     }
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio::time::Instant;
+use tidegate_listen::clock::{Instant, now};
+use tidegate_listen::stall::{BodyRate, Pace};
 
-use crate::pace::{BodyRate, Pace};
 use crate::{forwarded, hop};
 
 /// The body of a request: none, or what the client sends, as it comes.
@@ -71,12 +71,8 @@ impl Progress {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "when the client has sent the last of it, as the middleware sees the time"
-    )]
     fn end(&self) {
-        let _ = self.ended.set(Instant::now());
+        let _ = self.ended.set(now());
     }
 }
 

@@ -14,40 +14,40 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use tidegate::host::normalise;
 use tidegate::path::{PathError, forwarded, has_hidden_slash};
+use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
 use crate::failure::Failure;
-use crate::forsaken::WatchedBody;
-use crate::{Entrance, Gateway, hop, tunnel};
+use crate::{Gateway, Ingress, hop, tunnel};
 
-/// The body of an answer: from behind, watched if need be, or of this gateway's own.
-type Answer<B> = Either<Either<B, WatchedBody<B>>, Full<Bytes>>;
+/// The body of an answer: of a server, watched if need be, or of this gateway's own.
+type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
 
 /// Looks at a request, and lets it on to be decided if there is nothing against it.
 pub(crate) async fn admit<S, B>(
-    entrance: Arc<Entrance<S>>,
+    ingress: Arc<Ingress<S>>,
     mut request: Request<Incoming>,
-) -> Result<Response<Answer<B>>, Infallible>
+) -> Result<Response<GatewayBody<B>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body + Send + 'static,
 {
-    let is_ready = (entrance.is_ready)().map_err(Failure::NotReady);
-    if let Err(failure) = is_ready.and_then(|()| screen(&entrance.gateway, &mut request)) {
+    let is_ready = (ingress.is_ready)().map_err(Failure::NotReady);
+    if let Err(failure) = is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
         return Ok(failure.reply().map(Either::Right));
     }
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
     let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
-    let mut limited = entrance.limited.clone();
+    let mut limited = ingress.limited.clone();
     poll_fn(|cx| limited.poll_ready(cx)).await?;
     let mut answer = limited.call(request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let is_watched = is_http2 && !answer.body().is_end_stream();
         return Ok(answer.map(|body| {
             Either::Left(if is_watched {
-                Either::Right(WatchedBody::new(body, entrance.patience))
+                Either::Right(TakenBody::new(body, ingress.write_timeout))
             } else {
                 Either::Left(body)
             })
@@ -56,8 +56,8 @@ where
     let server = answer.extensions_mut().remove::<tunnel::ServerEnd>();
     let (head, body) = answer.into_parts();
     if let (Some(client), Some(server)) = (client, server) {
-        let end = entrance.end.clone();
-        tokio::spawn(tunnel::relay(client, server, end, body));
+        let guard = ingress.guard.clone();
+        tokio::spawn(tunnel::relay(client, server, guard, body));
     }
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }

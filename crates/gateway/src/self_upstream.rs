@@ -1,4 +1,4 @@
-//! A gateway that stands before its own server would open the API to everybody, or ask itself in circles.
+//! A gateway in front of its own server would open the API to everybody, or ask itself in circles.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -9,7 +9,7 @@ use crate::upstream_url::UpstreamUrl;
 
 /// A server behind the gateway that is this program.
 #[derive(Debug)]
-pub struct OwnAddress {
+pub struct SelfUpstream {
     /// The upstream as written.
     pub upstream: String,
     /// What listens there.
@@ -19,14 +19,14 @@ pub struct OwnAddress {
 }
 
 /// Looks for a server behind the gateway that is one of these addresses of this program.
-pub async fn find_own(
+pub async fn find_self_upstream(
     routes: &[RouteConfig],
     own: &[(&'static str, SocketAddr)],
-) -> Option<OwnAddress> {
+) -> Option<SelfUpstream> {
     for url in routes.iter().flat_map(|route| &route.upstreams) {
         for &(front_end, address) in own {
             if address.port() == url.port && reaches(url, address.ip()).await {
-                return Some(OwnAddress {
+                return Some(SelfUpstream {
                     upstream: url.to_string(),
                     front_end,
                     address,
@@ -37,7 +37,7 @@ pub async fn find_own(
     None
 }
 
-/// Whether the host of an address leads to where this program listens. A name that nobody knows yet does not.
+/// Whether the host of an address leads to where this program listens. A name that does not resolve does not.
 async fn reaches(url: &UpstreamUrl, listening: IpAddr) -> bool {
     let Ok(addresses) = lookup_host((url.host.as_str(), url.port)).await else {
         return false;
@@ -53,7 +53,7 @@ async fn reaches(url: &UpstreamUrl, listening: IpAddr) -> bool {
         })
 }
 
-/// Whether an address is one of this machine's: nobody else can listen on it.
+/// Whether an address is one of this machine's: only those can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::HostPattern;
+use tidegate_listen::stall::BodyRate;
 use tidegate_tower::UnderscoreHeaders;
 
 use crate::UpstreamUrl;
-pub use crate::pace::BodyRate;
 
 /// How a gateway is set up.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::upstream::Upstream;
 
 /// What one worker forwards with.
-pub(crate) struct Lane {
+pub(crate) struct Worker {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Arc<Pool>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Lane {
 /// A request that a server has, until the end of its answer. Holds on to its worker, and not to the server:
 /// that is shared by all workers, and counting who holds it would have them meet at every request.
 pub(crate) struct InFlight {
-    lane: Arc<Lane>,
+    worker: Arc<Worker>,
     /// Which server.
     place: usize,
     /// Whose connection to the server it is counted for.
@@ -25,10 +25,10 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    pub(crate) fn begin(lane: &Arc<Lane>, upstream: &Upstream) -> Self {
+    pub(crate) fn begin(worker: &Arc<Worker>, upstream: &Upstream) -> Self {
         upstream.begin();
         Self {
-            lane: Arc::clone(lane),
+            worker: Arc::clone(worker),
             place: upstream.place,
             client: None,
         }
@@ -36,7 +36,7 @@ impl InFlight {
 
     /// Counts a connection for the client, if it may have one more.
     pub(crate) fn take_connection(&mut self, client: ClientCounter) -> bool {
-        let is_taken = self.client.is_some() || self.lane.gateway.capacity.take(client);
+        let is_taken = self.client.is_some() || self.worker.gateway.capacity.take(client);
         if is_taken {
             self.client = Some(client);
         }
@@ -46,20 +46,20 @@ impl InFlight {
     /// The connection is shared by others, and not the client's.
     pub(crate) fn give_connection_back(&mut self) {
         if let Some(client) = self.client.take() {
-            self.lane.gateway.capacity.give_back(client);
+            self.worker.gateway.capacity.give_back(client);
         }
     }
 
     /// Keeps the connection of the answer for another, if it has come to its end.
     pub(crate) fn keep(&self, connection: Box<Http1>) {
-        self.lane.pool.keep_http1(self.place, connection);
+        self.worker.pool.keep_http1(self.place, connection);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.give_connection_back();
-        if let Some(upstream) = self.lane.gateway.upstreams().get(self.place) {
+        if let Some(upstream) = self.worker.gateway.upstreams().get(self.place) {
             upstream.end();
         }
     }

@@ -39,20 +39,20 @@ pub use jwks_url::JwksUrl;
 pub use kept_files::KeptFiles;
 use remote_keys::RemoteKeys;
 pub use secret::Secret;
-pub use settings::{IdentifySettings, JwtKey, JwtSettings, Source};
+pub use settings::{AttributeSource, IdentifySettings, JwtKey, JwtSettings};
 pub use source::{Found, Several, parameter};
 use tokens::{Refusals, Tokens};
 
 /// The attribute by which clients are found in their table.
 const API_KEY: &str = "api_key";
 
-/// Who a client is, by its request. By default nobody is known by anything but its address.
+/// Who a client is, by its request. By default a client is known by its address alone.
 #[derive(Default)]
 pub struct Identity {
     /// Where the key comes from.
-    api_key: Vec<Source>,
+    api_key: Vec<AttributeSource>,
     /// All other attributes.
-    others: Vec<(Cow<'static, str>, Vec<Source>)>,
+    others: Vec<(Cow<'static, str>, Vec<AttributeSource>)>,
     address_headers: Vec<HeaderName>,
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
@@ -121,7 +121,7 @@ impl Identity {
         let token = self.tokens.iter().map(Tokens::from);
         let sources = self.api_key.iter().chain(others).chain(token);
         let names = sources.filter_map(|source| match source {
-            Source::Header(name) => Some(name),
+            AttributeSource::Header(name) => Some(name),
             _ => None,
         });
         names.chain(&self.address_headers).cloned().collect()
@@ -280,16 +280,18 @@ impl<'r> Known<'_, 'r> {
     fn first(
         &mut self,
         name: &str,
-        sources: &[Source],
+        sources: &[AttributeSource],
     ) -> Result<Option<AttributeValue<'r>>, AttributeError> {
         let mut first: Option<AttributeValue<'r>> = None;
         let mut written: Option<AttributeValue<'r>> = None;
         for source in sources {
             let value = match source {
-                Source::Jwt(_) | Source::Client(_) if first.is_some() => continue,
-                Source::Jwt(claim) => self.claim(claim)?.map(AttributeValue::from),
-                Source::Client(column) => self.column(column).map(AttributeValue::from),
-                Source::Header(_) | Source::Query(_) | Source::Cookie(_) => {
+                AttributeSource::Jwt(_) | AttributeSource::Client(_) if first.is_some() => continue,
+                AttributeSource::Jwt(claim) => self.claim(claim)?.map(AttributeValue::from),
+                AttributeSource::Client(column) => self.column(column).map(AttributeValue::from),
+                AttributeSource::Header(_)
+                | AttributeSource::Query(_)
+                | AttributeSource::Cookie(_) => {
                     let value = source::find(source, self.headers, self.query)
                         .map_err(|source::Several| twice(name))?
                         .filter(|value| !value.is_empty());

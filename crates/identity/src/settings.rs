@@ -13,7 +13,7 @@ use crate::{JwksUrl, Secret};
 #[derive(Debug, Clone, Default)]
 pub struct IdentifySettings {
     /// For each attribute its sources, of which the first that is there counts.
-    pub attributes: Vec<(String, Vec<Source>)>,
+    pub attributes: Vec<(String, Vec<AttributeSource>)>,
     /// Headers in which trusted proxies say the client's address.
     pub ip: Vec<HeaderName>,
     /// How tokens are verified, if any are.
@@ -26,7 +26,7 @@ pub struct IdentifySettings {
 
 /// Where one thing comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum AttributeSource {
     /// A header.
     Header(HeaderName),
     /// A parameter of the query.
@@ -61,7 +61,7 @@ pub struct JwtSettings {
     /// How much the clock of the issuer may differ.
     pub leeway: Micros,
     /// Where a request has its token.
-    pub from: Source,
+    pub from: AttributeSource,
 }
 
 /// The key of tokens, or where it is.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::white_space::{plain, trimmed};
 use tidegate::{AttributeValue, credentials, credentials_in};
 
-use crate::Source;
+use crate::AttributeSource;
 use crate::cookies;
 use crate::spelling::{decoded, is_parameter};
 
@@ -21,22 +21,22 @@ pub type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
 /// What a request says in a header, its query or a cookie.
 pub(crate) fn find<'r>(
-    source: &Source,
+    source: &AttributeSource,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
 ) -> Found<'r> {
     match source {
-        Source::Header(name) => header(headers, name),
-        Source::Query(name) => parameter(query.unwrap_or_default(), name),
-        Source::Cookie(name) => cookie(headers, name),
-        Source::Jwt(_) | Source::Client(_) => Ok(None),
+        AttributeSource::Header(name) => header(headers, name),
+        AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name),
+        AttributeSource::Cookie(name) => cookie(headers, name),
+        AttributeSource::Jwt(_) | AttributeSource::Client(_) => Ok(None),
     }
 }
 
 /// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
 /// are not text are no token.
 pub(crate) fn find_token<'r>(
-    source: &Source,
+    source: &AttributeSource,
     headers: &'r HeaderMap,
 ) -> Result<Option<Cow<'r, str>>, Several> {
     let Some(value) = find(source, headers, None)? else {
@@ -45,10 +45,10 @@ pub(crate) fn find_token<'r>(
     let value = value.into_form();
     Ok(match source {
         // What is not a bearer's still has its scheme in front of it.
-        Source::Header(name) if name == AUTHORIZATION => {
+        AttributeSource::Header(name) if name == AUTHORIZATION => {
             Some(value).filter(|value| !value.contains(' '))
         }
-        Source::Header(_) => {
+        AttributeSource::Header(_) => {
             let value = credentials(value);
             let token = value.strip_prefix("bearer ").map(str::to_owned);
             Some(token.map_or(value, Cow::Owned))
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn what_a_request_says_by_hand() {
-        let of_header = |name| Source::Header(HeaderName::from_static(name));
-        let of_query = |name: &str| Source::Query(name.to_owned());
-        let of_cookie = |name: &str| Source::Cookie(name.to_owned());
+        let of_header = |name| AttributeSource::Header(HeaderName::from_static(name));
+        let of_query = |name: &str| AttributeSource::Query(name.to_owned());
+        let of_cookie = |name: &str| AttributeSource::Cookie(name.to_owned());
         let headers = headers(&[
             ("x-key", " k1 "),
             ("x-two", "a"),
@@ -195,7 +195,7 @@ mod tests {
             ("t", "t"),
         ] {
             let headers = headers(&[("authorization", written)]);
-            let found = find(&Source::Header(AUTHORIZATION), &headers, None);
+            let found = find(&AttributeSource::Header(AUTHORIZATION), &headers, None);
             assert_eq!(found, Ok(Some(form.into())), "{written}");
         }
     }
@@ -205,7 +205,7 @@ mod tests {
         let of = |bytes: &[u8]| {
             let mut headers = HeaderMap::new();
             headers.append("x-key", HeaderValue::from_bytes(bytes).unwrap());
-            let source = Source::Header(HeaderName::from_static("x-key"));
+            let source = AttributeSource::Header(HeaderName::from_static("x-key"));
             let found = find(&source, &headers, None).unwrap().unwrap();
             found.into_form().into_owned()
         };
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn only_a_bearer_has_a_token_in_authorization() {
-        let source = Source::Header(AUTHORIZATION);
+        let source = AttributeSource::Header(AUTHORIZATION);
         for (written, token) in [
             ("Bearer t", Some("t")),
             ("Basic dTpw", None),
@@ -231,7 +231,7 @@ mod tests {
         }
         let headers = headers(&[("x-token", "bearer \tt"), ("x-raw", "t")]);
         for name in ["x-token", "x-raw"] {
-            let source = Source::Header(HeaderName::from_static(name));
+            let source = AttributeSource::Header(HeaderName::from_static(name));
             assert_eq!(find_token(&source, &headers).unwrap().unwrap(), "t");
         }
     }
@@ -245,8 +245,8 @@ mod tests {
                 headers.append(AUTHORIZATION, value.clone());
                 headers.append(COOKIE, value);
             }
-            let _ = find_token(&Source::Header(AUTHORIZATION), &headers);
-            let _ = find(&Source::Cookie("a".to_owned()), &headers, None);
+            let _ = find_token(&AttributeSource::Header(AUTHORIZATION), &headers);
+            let _ = find(&AttributeSource::Cookie("a".to_owned()), &headers, None);
             let _ = parameter(&query, "a");
         }
     }

@@ -14,7 +14,7 @@ use crate::IdentityError;
 use crate::fetch::{ClientTls, Fetcher};
 use crate::keys::Keys;
 use crate::remote_keys::RemoteKeys;
-use crate::{JwtKey, JwtSettings, Source};
+use crate::{AttributeSource, JwtKey, JwtSettings};
 
 /// The longest token that is looked at, in bytes.
 const LONGEST: usize = 8 * 1024;
@@ -157,7 +157,7 @@ impl Tokens {
     }
 
     /// Where a request has its token.
-    pub(crate) fn from(&self) -> &Source {
+    pub(crate) fn from(&self) -> &AttributeSource {
         &self.settings.from
     }
 

@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::budget::ConnectionPermit;
-use crate::connection::Door;
+use crate::connection::HttpConnections;
 use crate::{Drain, ListenSettings, Peer};
 
 /// How long to wait after a failed accept: doubled each time, until one succeeds.
@@ -59,12 +59,12 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let door = Arc::new(Door::new(settings.clone(), drain.clone()));
+    let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
     accept_all(listener, &settings, &drain, move |stream, address| {
-        let door = Arc::clone(&door);
+        let http = Arc::clone(&http);
         let service = service.clone();
         async move {
-            if let Err(error) = door.serve(stream, Peer(address), service).await {
+            if let Err(error) = http.serve(stream, Peer(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
         }
@@ -86,10 +86,10 @@ pub async fn serve_on<S, B>(
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let door = Arc::new(Door::new(settings.clone(), drain.clone()));
+    let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
     accept_all(listener, &settings, &drain, move |stream, address| {
         let (runtime, service) = place();
-        let door = Arc::clone(&door);
+        let http = Arc::clone(&http);
         let stream = stream.into_std();
         let serving = async move {
             // The runtime that reads a socket has to be the one that waits for it.
@@ -100,19 +100,19 @@ pub async fn serve_on<S, B>(
                     return;
                 }
             };
-            if let Err(error) = door.serve(stream, Peer(address), service).await {
+            if let Err(error) = http.serve(stream, Peer(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
         };
-        Elsewhere(runtime.spawn(serving))
+        RemoteTask(runtime.spawn(serving))
     })
     .await;
 }
 
 /// A task of another runtime, ended with its future.
-struct Elsewhere(JoinHandle<()>);
+struct RemoteTask(JoinHandle<()>);
 
-impl Future for Elsewhere {
+impl Future for RemoteTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -120,7 +120,7 @@ impl Future for Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for RemoteTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -213,7 +213,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// The connections that the kernel has taken and nobody has accepted: they would be reset when the
+/// The connections that the kernel has taken and that were not accepted: they would be reset when the
 /// port closes. Their number is bounded by the kernel, so that no more is waited for.
 fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     let listener = listener.into_std().inspect_err(|error| {

@@ -1,23 +1,12 @@
-//! What a connection is doing at the moment: told by its socket and its service, and read by the
-//! one who decides how long it may go on.
+//! What a connection is doing: noted by its socket and its service, and read by the task that decides how long
+//! it may go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// What a connection waits for. The number says how many requests it has begun so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// For the first byte that it is sent at all.
-    Fresh,
-    /// For the rest of a head that has begun to arrive.
-    Head(u64),
-    /// For an answer that is being made or sent.
-    Busy(u64),
-    /// For the next request.
-    Idle(u64),
-}
+use crate::stall::Phase;
 
 /// Counts that a connection's parts share.
 ///
@@ -32,7 +21,7 @@ pub(crate) struct Activity {
     has_read: AtomicBool,
     is_closing: AtomicBool,
     is_tunnel: AtomicBool,
-    /// Told when the socket is let go of.
+    /// Notified when the socket is dropped.
     let_go: Notify,
 }
 
@@ -70,7 +59,7 @@ impl Activity {
         }
     }
 
-    /// From now on answers tell the client that no further request will be read.
+    /// From now on answers say that no further request will be read.
     pub(crate) fn close_after_answer(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
@@ -101,9 +90,9 @@ impl Activity {
 
 /// A request under way, until the last of its answer's body is taken or given up.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Activity>);
+pub(crate) struct RequestGuard(Arc<Activity>);
 
-impl InFlight {
+impl RequestGuard {
     pub(crate) fn begin(activity: &Arc<Activity>) -> Self {
         activity.requests.fetch_add(1, Ordering::Relaxed);
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +105,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -132,7 +121,7 @@ mod tests {
         assert_eq!(activity.phase(), Phase::Fresh);
         activity.note_read();
         assert_eq!(activity.phase(), Phase::Head(0));
-        let first = InFlight::begin(&activity);
+        let first = RequestGuard::begin(&activity);
         activity.note_read();
         assert_eq!(activity.phase(), Phase::Busy(1));
         drop(first);
@@ -147,7 +136,10 @@ mod tests {
         assert_eq!(activity.phase(), Phase::Fresh);
         activity.note_read();
         assert_eq!(activity.phase(), Phase::Idle(0));
-        let (first, second) = (InFlight::begin(&activity), InFlight::begin(&activity));
+        let (first, second) = (
+            RequestGuard::begin(&activity),
+            RequestGuard::begin(&activity),
+        );
         drop(first);
         assert_eq!(activity.phase(), Phase::Busy(2));
         drop(second);

@@ -10,17 +10,17 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use quanta::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::activity::Activity;
+use crate::clock::now;
 use crate::leaving::Leaving;
-use crate::patience::{Patience, Verdict};
-use crate::service::Watched;
-use crate::wire::{Opening, Version, Wire};
+use crate::service::ConnectionService;
+use crate::stall::{ConnectionTimeouts, TimeoutAction};
+use crate::wire::{Opening, Version, Wire, WireSettings};
 use crate::{Drain, ListenSettings, Peer};
 
 /// The least that hyper takes for the buffer that a head has to fit in.
@@ -47,7 +47,7 @@ pub(crate) enum ConnectionError {
 }
 
 /// What all connections of a listener have in common.
-pub(crate) struct Door {
+pub(crate) struct HttpConnections {
     settings: ListenSettings,
     drain: Drain,
     tls: Option<TlsAcceptor>,
@@ -55,7 +55,7 @@ pub(crate) struct Door {
     http2: http2::Builder<TokioExecutor>,
 }
 
-impl Door {
+impl HttpConnections {
     pub(crate) fn new(settings: ListenSettings, drain: Drain) -> Self {
         let mut http1 = http1::Builder::new();
         // The head's time is taken here: hyper's timeout would end idle connections with it. Flushes
@@ -72,7 +72,7 @@ impl Door {
             .max_header_list_size(u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(settings.max_streams);
         Self {
-            tls: settings.tls.as_ref().map(super::Tls::acceptor),
+            tls: settings.tls.as_ref().map(crate::Tls::acceptor),
             settings,
             drain,
             http1,
@@ -128,22 +128,23 @@ impl Door {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let mut alarm = pin!(sleep(self.settings.head_timeout));
+        let mut timer = pin!(sleep(self.settings.head_timeout));
         let (opening, version) = match version {
             Some(version) => (Opening::default(), version),
-            None => match self.open(&mut io, alarm.as_mut()).await? {
+            None => match self.open(&mut io, timer.as_mut()).await? {
                 Some(opened) => opened,
                 None => return Ok(()),
             },
         };
         let activity = Arc::new(Activity::new(version == Version::Http1));
-        let is_strict = self.settings.strict && version == Version::Http1;
-        let wire = Wire::new(io, opening, Arc::clone(&activity))
-            .strict(is_strict)
-            .framed(version == Version::Http2)
-            .stall(self.settings.idle_timeout);
+        let settings = WireSettings {
+            is_strict: self.settings.strict && version == Version::Http1,
+            is_http2: version == Version::Http2,
+            write_timeout: self.settings.idle_timeout,
+        };
+        let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
         let io = TokioIo::new(wire);
-        let service = Watched {
+        let service = ConnectionService {
             service,
             peer,
             activity: Arc::clone(&activity),
@@ -151,7 +152,7 @@ impl Door {
         match version {
             Version::Http1 => {
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
-                self.drive(connection, version, &activity, alarm).await?;
+                self.drive(connection, version, &activity, timer).await?;
                 // A connection that speaks another protocol now is still one.
                 if activity.is_tunnel() {
                     activity.is_let_go().await;
@@ -160,7 +161,7 @@ impl Door {
             }
             Version::Http2 => {
                 let connection = self.http2.serve_connection(io, service);
-                self.drive(connection, version, &activity, alarm).await
+                self.drive(connection, version, &activity, timer).await
             }
         }
     }
@@ -169,7 +170,7 @@ impl Door {
     async fn open<T: AsyncRead + Unpin>(
         &self,
         io: &mut T,
-        alarm: Pin<&mut Sleep>,
+        timer: Pin<&mut Sleep>,
     ) -> Result<Option<(Opening, Version)>, ConnectionError> {
         let last_call = async {
             self.drain.begun().await;
@@ -178,18 +179,18 @@ impl Door {
         tokio::select! {
             biased;
             opened = Opening::read(io) => opened.map(Some).map_err(ConnectionError::Opening),
-            () = alarm => Err(ConnectionError::SlowClient),
+            () = timer => Err(ConnectionError::SlowClient),
             () = last_call => Ok(None),
         }
     }
 
-    /// Lets a connection work until it ends, leaves when told so by the drain, or is cut.
+    /// Drives a connection until it ends, leaves because of the drain, or is cut.
     async fn drive<C>(
         &self,
         connection: C,
         version: Version,
         activity: &Activity,
-        mut alarm: Pin<&mut Sleep>,
+        mut timer: Pin<&mut Sleep>,
     ) -> Result<(), ConnectionError>
     where
         C: Leaving,
@@ -198,7 +199,7 @@ impl Door {
         let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
         let mut has_listened = false;
         let mut is_draining = false;
-        let mut patience = Patience::new(&self.settings);
+        let mut timeouts = ConnectionTimeouts::new(&self.settings);
 
         poll_fn(|cx| {
             // Once in line for the drain, this task is woken by it: asking again at each turn would
@@ -220,24 +221,24 @@ impl Door {
                 let phase = activity.phase();
                 let verdict = if begins_to_drain {
                     match version {
-                        Version::Http1 => patience.drained(phase),
-                        // It tells the client first, and serves what was sent until it knew.
-                        Version::Http2 => patience.leave(),
+                        Version::Http1 => timeouts.drained(phase),
+                        // It notifies the client first, and serves what was sent until then.
+                        Version::Http2 => timeouts.leave(),
                     }
-                } else if let Some(wait) = patience.paused(phase, Instant::now) {
-                    Verdict::Wait(wait)
-                } else if alarm.as_mut().poll(cx).is_ready() {
-                    patience.rang(phase, Instant::now())
+                } else if let Some(wait) = timeouts.paused(phase, now) {
+                    TimeoutAction::Wait(wait)
+                } else if timer.as_mut().poll(cx).is_ready() {
+                    timeouts.ended(phase, now())
                 } else {
                     return Poll::Pending;
                 };
                 match verdict {
-                    Verdict::Wait(wait) => alarm.set(sleep(wait)),
-                    Verdict::Leave(wait) => {
-                        alarm.set(sleep(wait));
+                    TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
+                    TimeoutAction::Leave(wait) => {
+                        timer.set(sleep(wait));
                         connection.as_mut().leave();
                     }
-                    Verdict::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
+                    TimeoutAction::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
                 }
             }
         })

@@ -1,11 +1,11 @@
-//! The word that the program is about to stop, and those who wait for it.
+//! The notice that the program is about to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Tells front ends to finish what they have begun and to begin nothing else.
+/// Asks front ends to finish what they have begun and to begin nothing else.
 ///
 /// Cheap to clone; clones are one and the same. A drain that has begun does not end.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use quanta::Instant;
+use crate::clock::{Instant, now};
 
 /// How many frames without a meaning a client has at the beginning, and gets for each second, for each block
 /// of headers that it sends, and for each frame of data that it is sent.
@@ -46,7 +46,7 @@ impl Frames {
             to_client: Scan::after(0),
             earned: AT_FIRST,
             spent: 0,
-            since: Instant::now(),
+            since: now(),
             seconds: 0,
         }
     }
@@ -63,7 +63,7 @@ impl Frames {
         self.earned += headers * PER_HEADERS;
         self.spent += idle;
         if self.spent > self.earned {
-            return self.look_at_clock(Instant::now());
+            return self.look_at_clock(now());
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! Reads along with an HTTP/1 client for shapes that two readers can take for two different things:
-//! a body whose length is told twice, lines that end in a bare newline.
+//! Reads along with an HTTP/1 client for shapes that two parsers can read in two ways: a body with two lengths,
+//! lines that end in a bare newline.
 //!
-//! hyper is kind to some of them. What goes on to another server must not be: it could see another
+//! hyper accepts some of them. A request that is passed on must have none: the next server could see another
 //! request where this one sees a body. Everything else that is wrong is left to hyper to refuse.
 
 use std::io;
 
-/// A line this long is left to nobody's patience; hyper refuses heads long before.
+/// The longest line that is kept; hyper refuses heads long before.
 const LONGEST_LINE: usize = 1 << 20;
 
 /// Where in the client's bytes the next one stands.
@@ -52,41 +52,37 @@ impl Framing {
         }
     }
 
-    /// Looks at bytes before they are parsed. A head with a forbidden shape is spoiled before its end,
-    /// with zero bytes, so that it is answered with 400 and the connection closes. A body that cannot
-    /// be followed is an error.
-    pub(crate) fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+    /// Looks at bytes before they are parsed: how many of them may be. The others belong to a head with a
+    /// forbidden shape, up to the line before that, and nothing after it may be parsed. A body that cannot be
+    /// followed is an error.
+    pub(crate) fn look(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
                 State::Body(left) => at += self.pass(left, bytes.len() - at, State::Body),
                 State::Chunk(left) => at += self.pass(left, bytes.len() - at, State::Chunk),
-                State::Refused => {
-                    bytes[at..].fill(0);
-                    return Ok(());
-                }
+                State::Refused => return Ok(at),
                 State::Head | State::Size | State::Trailers => {
                     let rest = &bytes[at..];
                     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
                         self.line.extend_from_slice(rest);
-                        return self.line_may_go_on();
+                        self.line_may_go_on()?;
+                        return Ok(bytes.len());
                     };
-                    if !self.ends_line(at, end, bytes) {
-                        if self.state != State::Head {
-                            return Err(io::ErrorKind::InvalidData.into());
-                        }
+                    if self.ends_line(&rest[..end]) {
+                        at += end + 1;
+                    } else if self.state == State::Head {
                         self.state = State::Refused;
-                        bytes[at + end..].fill(0);
-                        return Ok(());
+                    } else {
+                        return Err(io::ErrorKind::InvalidData.into());
                     }
-                    at += end + 1;
                 }
             }
         }
-        Ok(())
+        Ok(at)
     }
 
-    /// Whether a head was spoiled.
+    /// Whether there was a head with a forbidden shape.
     pub(crate) fn has_refused(&self) -> bool {
         self.state == State::Refused
     }
@@ -110,18 +106,17 @@ impl Framing {
         Ok(())
     }
 
-    /// A line has ended. Whether it may stand.
-    fn ends_line(&mut self, at: usize, end: usize, bytes: &[u8]) -> bool {
-        let tail = &bytes[at..at + end];
+    /// A line has ended with `tail`. Whether it is accepted.
+    fn ends_line(&mut self, tail: &[u8]) -> bool {
         if self.line.is_empty() {
             return self.reads(tail);
         }
         let mut line = std::mem::take(&mut self.line);
         line.extend_from_slice(tail);
-        let may_stand = self.reads(&line);
+        let is_accepted = self.reads(&line);
         line.clear();
         self.line = line;
-        may_stand
+        is_accepted
     }
 
     fn reads(&mut self, line: &[u8]) -> bool {
@@ -203,11 +198,13 @@ mod tests {
 
     /// What is let through, however the bytes come.
     fn passed(text: &str, step: usize) -> io::Result<Vec<u8>> {
-        let (mut framing, mut bytes) = (Framing::new(), text.as_bytes().to_vec());
-        for piece in bytes.chunks_mut(step) {
-            framing.look(piece)?;
+        let (mut framing, mut passed) = (Framing::new(), Vec::new());
+        for piece in text.as_bytes().chunks(step) {
+            let length = framing.look(piece)?;
+            passed.extend_from_slice(&piece[..length]);
+            assert!(length == piece.len() || framing.has_refused());
         }
-        Ok(bytes)
+        Ok(passed)
     }
 
     #[test]
@@ -223,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_with_two_meanings_is_spoiled_before_its_end() {
+    fn a_head_with_two_meanings_is_not_passed_to_its_end() {
         for head in [
             "content-length: 4\r\ntransfer-encoding: chunked\r\n",
             "transfer-encoding: chunked\r\nContent-Length: 4\r\n",
@@ -244,11 +241,12 @@ mod tests {
             let text = format!("POST / HTTP/1.1\r\nhost: a\r\n{head}\r\nGET /evil HTTP/1.1\r\n");
             for step in 1..text.len() {
                 let passed = passed(&text, step).unwrap();
-                let end = passed.iter().position(|byte| *byte == 0);
-                let end = end.unwrap_or_else(|| panic!("{head:?} passed"));
-                assert!(passed[end..].iter().all(|byte| *byte == 0));
+                assert!(text.as_bytes().starts_with(&passed));
                 assert!(!passed.windows(4).any(|bytes| bytes == b"\r\n\r\n"));
                 assert!(!passed.windows(2).any(|bytes| bytes == b"\n\n"), "{head:?}");
+                assert!(!passed.ends_with(b"\n\r\n"), "{head:?}");
+                let evil = text.find("GET /evil").unwrap();
+                assert!(passed.len() < evil, "{head:?} passed");
             }
         }
     }

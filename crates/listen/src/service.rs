@@ -1,5 +1,4 @@
-//! The service of one connection: tells each request who sent it, and the connection what is under
-//! way. Boxes nothing.
+//! The service of one connection: adds the peer to each request, and notes what is in flight. Boxes nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,28 +12,28 @@ use tower::ServiceExt;
 use tower::util::Oneshot;
 
 use crate::Peer;
-use crate::activity::{Activity, InFlight};
+use crate::activity::{Activity, RequestGuard};
 
 /// A front end's service, for one connection.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct ConnectionService<S> {
     pub(crate) service: S,
     pub(crate) peer: Peer,
     pub(crate) activity: Arc<Activity>,
 }
 
-impl<S, B> hyper::service::Service<Request<Incoming>> for Watched<S>
+impl<S, B> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
 where
     S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone,
 {
-    type Response = Response<WatchedBody<B>>;
+    type Response = Response<TrackedBody<B>>;
     type Error = S::Error;
-    type Future = Answer<Oneshot<S, Request<Incoming>>>;
+    type Future = TrackedResponse<Oneshot<S, Request<Incoming>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.peer);
-        Answer {
-            in_flight: Some(InFlight::begin(&self.activity)),
+        TrackedResponse {
+            in_flight: Some(RequestGuard::begin(&self.activity)),
             answer: self.service.clone().oneshot(request),
         }
     }
@@ -42,18 +41,18 @@ where
 
 pin_project! {
     /// An answer that is being made.
-    pub(crate) struct Answer<F> {
-        in_flight: Option<InFlight>,
+    pub(crate) struct TrackedResponse<F> {
+        in_flight: Option<RequestGuard>,
         #[pin]
         answer: F,
     }
 }
 
-impl<F, B, E> Future for Answer<F>
+impl<F, B, E> Future for TrackedResponse<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
 {
-    type Output = Result<Response<WatchedBody<B>>, E>;
+    type Output = Result<Response<TrackedBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -72,20 +71,20 @@ where
         {
             request.activity().becomes_tunnel();
         }
-        Poll::Ready(Ok(response.map(|body| WatchedBody { in_flight, body })))
+        Poll::Ready(Ok(response.map(|body| TrackedBody { in_flight, body })))
     }
 }
 
 pin_project! {
     /// An answer's body, under way until it is dropped.
-    pub(crate) struct WatchedBody<B> {
-        in_flight: Option<InFlight>,
+    pub(crate) struct TrackedBody<B> {
+        in_flight: Option<RequestGuard>,
         #[pin]
         body: B,
     }
 }
 
-impl<B: Body> Body for WatchedBody<B> {
+impl<B: Body> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

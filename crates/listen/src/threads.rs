@@ -1,7 +1,7 @@
 //! Threads for connections, one for every core, each with a runtime of its own.
 //!
-//! A connection whose requests are many and short is best served where nobody else takes part of it
-//! away: all that came together is answered before the answers are written, together.
+//! A connection with many short requests is best served on one thread: what arrives together is answered together,
+//! and written in one piece.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,12 +45,12 @@ fn start(number: usize) -> io::Result<(Handle, oneshot::Sender<()>)> {
 
 /// Hands things out in turns.
 #[derive(Debug)]
-pub struct Turns<T> {
+pub struct RoundRobin<T> {
     things: Vec<T>,
     next: AtomicUsize,
 }
 
-impl<T: Clone> Turns<T> {
+impl<T: Clone> RoundRobin<T> {
     /// Over these, of which there must be one.
     pub fn new(things: Vec<T>) -> Self {
         Self {

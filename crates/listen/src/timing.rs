@@ -55,7 +55,7 @@ impl Timing {
 impl EncodeMetric for Timing {
     #[expect(
         clippy::cast_precision_loss,
-        reason = "nanoseconds up to a hundred days are exact, and beyond nobody needs them to be"
+        reason = "nanoseconds up to a hundred days are exact, and longer times need not be"
     )]
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         let seconds = |nanos: u64| nanos as f64 / 1e9;

@@ -1,25 +1,23 @@
-//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted,
-//! and an answer is not lost to a reset when the connection closes while the client still sends.
+//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted, writes time
+//! out, a head with two meanings is answered with 400, and an answer is not lost to a reset when the connection
+//! closes while the client still sends.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
 
-use crate::activity::{Activity, Phase};
+use crate::activity::Activity;
+use crate::clock::http_date;
 use crate::frames::Frames;
 use crate::framing::Framing;
+use crate::stall::{Linger, Phase, Stall};
 
 /// What an HTTP/2 client sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// How long, and for how many bytes, a client that still sends is listened to after the answer.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 256 * 1024;
 
 /// How long what is written in one piece may be.
 const SMALL: usize = 1024;
@@ -64,85 +62,92 @@ pub(crate) struct Wire<T> {
     framing: Option<Framing>,
     /// Reads along with HTTP/2.
     frames: Option<Box<Frames>>,
-    closing: Closing,
-    stall: Stall,
+    refusal: Refusal,
+    /// Whether the last that was asked of it is a flush, and that is done: then no earlier answer is on its way.
+    is_flushed: bool,
+    has_shut_down: bool,
+    linger: Linger,
+    writes: Stall,
 }
 
-/// How long a client may take nothing of what it is sent.
+/// How a connection is read and written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WireSettings {
+    /// Whether requests with two meanings are refused.
+    pub(crate) is_strict: bool,
+    /// Whether a client is cut that floods the connection with frames of HTTP/2 that carry nothing.
+    pub(crate) is_http2: bool,
+    /// How long a client may take nothing of what it is sent.
+    pub(crate) write_timeout: Duration,
+}
+
+/// The answer to a head with two meanings.
 #[derive(Debug, Default)]
-struct Stall {
-    patience: Option<Duration>,
-    /// Since the client last took something, while more waits to be sent.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl Stall {
-    /// Sees how a write went.
-    fn note<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        let (Poll::Pending, Some(patience)) = (&written, self.patience) else {
-            self.waiting = None;
-            return written;
-        };
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-#[derive(Debug, Default)]
-struct Closing {
-    has_said_so: bool,
-    discarded: usize,
-    patience: Option<Pin<Box<Sleep>>>,
+struct Refusal {
+    /// What is still to be written, once it is known that it is to be.
+    answer: Option<Vec<u8>>,
+    written: usize,
+    /// Waits for the answers to earlier requests.
+    waker: Option<Waker>,
 }
 
 impl<T> Wire<T> {
-    pub(crate) fn new(io: T, opening: Opening, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(
+        io: T,
+        opening: Opening,
+        activity: Arc<Activity>,
+        settings: WireSettings,
+    ) -> Self {
         Self {
             io,
             opening,
             activity,
-            framing: None,
-            frames: None,
-            closing: Closing::default(),
-            stall: Stall::default(),
+            framing: settings.is_strict.then(Framing::new),
+            frames: settings.is_http2.then(|| Box::new(Frames::new())),
+            refusal: Refusal::default(),
+            is_flushed: true,
+            has_shut_down: false,
+            linger: Linger::default(),
+            writes: Stall::new(settings.write_timeout),
         }
     }
 
-    /// The same, refusing requests with two meanings.
-    #[must_use]
-    pub(crate) fn strict(mut self, is_strict: bool) -> Self {
-        self.framing = is_strict.then(Framing::new);
-        self
-    }
-
-    /// The same, ending a connection whose client floods it with frames of HTTP/2 that carry nothing.
-    #[must_use]
-    pub(crate) fn framed(mut self, is_http2: bool) -> Self {
-        self.frames = is_http2.then(|| Box::new(Frames::new()));
-        self
-    }
-
-    /// The same, for so long at the most while the client takes nothing of what it is sent.
-    #[must_use]
-    pub(crate) fn stall(mut self, patience: Duration) -> Self {
-        self.stall.patience = Some(patience);
-        self
-    }
-
-    fn look(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+    /// How many of these bytes may be parsed.
+    fn look(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(frames) = &mut self.frames {
-            return frames.received(bytes);
+            frames.received(bytes)?;
         }
         match &mut self.framing {
             Some(framing) if !self.activity.is_tunnel() => framing.look(bytes),
-            _ => Ok(()),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn has_refused(&self) -> bool {
+        self.framing.as_ref().is_some_and(Framing::has_refused)
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.activity.phase(), Phase::Busy(_))
+    }
+
+    /// Notes how a write or a flush went.
+    fn wrote<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+        is_flush: bool,
+    ) -> Poll<io::Result<R>> {
+        self.is_flushed = is_flush && matches!(written, Poll::Ready(Ok(_)));
+        if self.is_flushed
+            && !self.is_busy()
+            && let Some(waker) = self.refusal.waker.take()
+        {
+            waker.wake();
+        }
+        match ready!(self.writes.watch(cx, written)) {
+            Ok(written) => Poll::Ready(written),
+            Err(stalled) => Poll::Ready(Err(stalled.into())),
         }
     }
 }
@@ -153,68 +158,73 @@ impl<T> Drop for Wire<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> Wire<T> {
-    /// Reads on until the client closes too. A socket that closes with bytes unread resets the
-    /// connection, and takes with it the answer that says why.
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut bytes = [0; 4096];
-        loop {
-            let mut buffer = ReadBuf::new(&mut bytes);
-            match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    self.closing.discarded += buffer.filled().len();
-                    if self.closing.discarded > LINGER_BYTES {
-                        return Poll::Ready(());
-                    }
-                }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => break,
+impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
+    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, as hyper has nothing
+    /// more to read.
+    fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The bytes came too early to be known as those of another protocol, and were dropped.
+        if self.activity.is_tunnel() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        if self.refusal.answer.is_none() {
+            if self.is_busy() || !self.is_flushed {
+                self.refusal.waker = Some(cx.waker().clone());
+                return Poll::Pending;
             }
+            let date = http_date();
+            self.refusal.answer = Some(format!(
+                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: {date}\r\n\r\n"
+            ).into_bytes());
         }
-        let still_sends = self.closing.discarded > 0;
-        if !still_sends && !matches!(self.activity.phase(), Phase::Head(_)) {
-            return Poll::Ready(());
+        while let Some(rest) = self.refusal.rest() {
+            let written = Pin::new(&mut self.io).poll_write(cx, rest);
+            self.refusal.written += ready!(self.wrote(cx, written, false))?;
         }
-        let patience = self
-            .closing
-            .patience
-            .get_or_insert_with(|| Box::pin(sleep(LINGER)));
-        patience.as_mut().poll(cx)
+        ready!(Pin::new(&mut *self).poll_flush(cx))?;
+        ready!(Pin::new(&mut *self).poll_shutdown(cx))?;
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
+impl Refusal {
+    /// What is still to be written.
+    fn rest(&self) -> Option<&[u8]> {
+        let rest = &self.answer.as_ref()?[self.written..];
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.has_refused() {
+            return this.poll_refuse(cx);
+        }
+        let before = buffer.filled().len();
         let opening = &mut this.opening;
         if opening.start < opening.end {
             let count = buffer.remaining().min(opening.end - opening.start);
             buffer.put_slice(&opening.bytes[opening.start..opening.start + count]);
             opening.start += count;
-            this.activity.note_read();
-            let before = buffer.filled().len() - count;
-            return Poll::Ready(this.look(&mut buffer.filled_mut()[before..]));
+        } else {
+            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
         }
-        // A spoiled head is parsed only once it looks like a whole one.
-        if this.framing.as_ref().is_some_and(Framing::has_refused) {
-            // It came too early to be looked at as what it is, behind a request for another protocol.
-            if this.activity.is_tunnel() {
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
-            let end = b"\n\n";
-            buffer.put_slice(&end[..end.len().min(buffer.remaining())]);
+        let read = &buffer.filled()[before..];
+        if read.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            this.activity.note_read();
+        this.activity.note_read();
+        let passed = this.look(read)?;
+        buffer.set_filled(before + passed);
+        // No bytes at all would be the end of the connection.
+        if passed == 0 {
+            return this.poll_refuse(cx);
         }
-        Poll::Ready(this.look(&mut buffer.filled_mut()[before..]))
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -228,20 +238,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
             frames.sent(&bytes[..*count]);
         }
-        self.stall.note(cx, written)
+        self.wrote(cx, written, false)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
-        self.stall.note(cx, flushed)
+        self.wrote(cx, flushed, true)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.closing.has_said_so {
-            ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
-            self.closing.has_said_so = true;
+        let this = &mut *self;
+        if !this.has_shut_down {
+            ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+            this.has_shut_down = true;
         }
-        self.poll_linger(cx).map(Ok)
+        let is_expected = matches!(this.activity.phase(), Phase::Head(_));
+        this.linger.poll(&mut this.io, cx, is_expected).map(Ok)
     }
 
     fn poll_write_vectored(
@@ -269,7 +281,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
                 left -= sent;
             }
         }
-        self.stall.note(cx, written)
+        self.wrote(cx, written, false)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -283,6 +295,12 @@ mod tests {
 
     use super::*;
 
+    const SETTINGS: WireSettings = WireSettings {
+        is_strict: false,
+        is_http2: false,
+        write_timeout: Duration::from_secs(10),
+    };
+
     #[tokio::test]
     async fn the_opening_tells_the_version_and_is_given_back() {
         for (sent, version) in [
@@ -293,11 +311,12 @@ mod tests {
             (b"", Version::Http1),
         ] {
             let mut io = sent;
-            let (opening, told) = Opening::read(&mut io).await.unwrap();
-            assert_eq!(told, version);
+            let (opening, found) = Opening::read(&mut io).await.unwrap();
+            assert_eq!(found, version);
             let activity = Arc::new(Activity::new(true));
             let mut read = Vec::new();
-            let mut wire = Wire::new(io, opening, activity);
+            let io = tokio::io::join(io, tokio::io::sink());
+            let mut wire = Wire::new(io, opening, activity, SETTINGS);
             wire.read_to_end(&mut read).await.unwrap();
             assert_eq!(read, sent);
         }
@@ -308,10 +327,59 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(8);
         let activity = Arc::new(Activity::new(true));
         activity.note_read();
-        let mut wire = Wire::new(server, Opening::default(), activity);
+        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
         let closes = tokio::spawn(async move { wire.shutdown().await });
         client.write_all(&[b'x'; 1000]).await.unwrap();
         drop(client);
         closes.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_cut() {
+        let (client, server) = tokio::io::duplex(8);
+        let activity = Arc::new(Activity::new(true));
+        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
+        let written = wire.write_all(&[b'x'; 1000]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn a_head_with_two_meanings_is_answered_after_what_came_before_it() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let activity = Arc::new(Activity::new(true));
+        let settings = WireSettings {
+            is_strict: true,
+            ..SETTINGS
+        };
+        let mut wire = Wire::new(server, Opening::default(), Arc::clone(&activity), settings);
+        let good = "GET / HTTP/1.1\r\n\r\n";
+        let bad = "GET / HTTP/1.1\nhost: a\r\n\r\n";
+        client
+            .write_all(format!("{good}{bad}").as_bytes())
+            .await
+            .unwrap();
+        let mut read = [0; 100];
+        let length = wire.read(&mut read).await.unwrap();
+        assert_eq!(&read[..length], good.as_bytes());
+        let request = crate::activity::RequestGuard::begin(&activity);
+        let reading = tokio::spawn(async move {
+            let (mut reader, mut writer) = tokio::io::split(wire);
+            let answering = async {
+                writer.write_all(b"first").await.unwrap();
+                drop(request);
+                writer.flush().await.unwrap();
+            };
+            let mut bytes = [0; 100];
+            tokio::join!(reader.read(&mut bytes), answering).0
+        });
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        assert!(
+            answers.starts_with("firstHTTP/1.1 400 Bad Request\r\n"),
+            "{answers}"
+        );
+        drop(client);
+        assert!(reading.await.unwrap().is_err());
     }
 }

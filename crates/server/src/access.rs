@@ -178,7 +178,7 @@ impl Access {
         })
     }
 
-    /// Whether nobody may ask without a token.
+    /// Whether every caller needs a token.
     pub(crate) fn wants_tokens(&self) -> bool {
         self.is_configured
     }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quanta::Instant;
 use tidegate::memory::{MemoryStoreBuilder, Restored, SnapshotError};
 use tidegate::{Clock as _, MemoryStore, Micros, SystemClock};
+use tidegate_listen::clock::Stopwatch;
 
 use crate::config::Config;
 use crate::data_dir::{DataDirError, LockedDir};
@@ -154,7 +154,7 @@ impl KeptCounters {
             self.current_at.store(now.as_micros(), Ordering::Relaxed);
             return Duration::ZERO;
         }
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let snapshot = self.data.write_with(FILE, |file| store.snapshot(file));
         let took = start.elapsed();
         match snapshot {

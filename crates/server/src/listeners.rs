@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tidegate_gateway::find_own;
+use tidegate_gateway::find_self_upstream;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
@@ -43,7 +43,7 @@ impl Listeners {
             resp,
             gateway,
         };
-        listeners.stand_before_others(config).await?;
+        listeners.reject_self_upstream(config).await?;
         Ok(listeners)
     }
 
@@ -63,12 +63,12 @@ impl Listeners {
 }
 
 impl Listeners {
-    /// Refuses a gateway that stands before this very server.
-    async fn stand_before_others(&self, config: &Config) -> Result<(), RunError> {
+    /// Refuses a gateway whose upstream is this very server.
+    async fn reject_self_upstream(&self, config: &Config) -> Result<(), RunError> {
         let Some(gateway) = &config.gateway else {
             return Ok(());
         };
-        match find_own(&gateway.routes, &self.addresses()).await {
+        match find_self_upstream(&gateway.routes, &self.addresses()).await {
             Some(own) => Err(RunError::OwnUpstream {
                 upstream: own.upstream,
                 front_end: own.front_end,

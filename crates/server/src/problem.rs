@@ -53,7 +53,7 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// No token, or one that nobody knows.
+    /// No token, or an unknown one.
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self {
             header: Some(Box::new((

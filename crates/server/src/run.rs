@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::{Clock as _, Store as _, SystemClock};
-use tidegate_gateway::{self as gateway, BodyRate, Gateway, GatewaySettings, Serving, check_all};
+use tidegate_gateway::{self as gateway, Gateway, GatewaySettings, Serving, check_all};
 use tidegate_identity::{Identity, KeptFiles};
+use tidegate_listen::clock::Stopwatch;
+use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::{RedisSettings, RedisStore};
 
@@ -334,7 +336,7 @@ fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<Gatewa
 /// Reads the clocks that decisions read. The first reading measures how fast they go, which takes longer
 /// than a decision may.
 fn start_clocks() {
-    let _ = (SystemClock.now(), quanta::Instant::now());
+    let _ = (SystemClock.now(), Stopwatch::start());
 }
 
 /// The store, and how its counters are kept if they are in memory. One in Redis is there whether Redis

@@ -31,7 +31,7 @@ pub enum RunError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The gateway stands before its own server.
+    /// The gateway is in front of its own server.
     #[error(
         "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
     )]

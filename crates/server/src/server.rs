@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use quanta::Instant;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
@@ -11,6 +10,7 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Gate, Timestamp};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::Health;
 
 use crate::access::Access;
@@ -113,7 +113,7 @@ impl Server {
             let at = at.as_micros();
             self.latest_time.fetch_max(at, Ordering::Relaxed);
         }
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let decision = self.gate.decide(attributes).await;
         self.metrics.decided(start.elapsed());
         decision.count(front_end);

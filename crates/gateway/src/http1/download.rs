@@ -1,5 +1,5 @@
-//! The body of an answer, taken out of the bytes of a connection. Without any waiting of its own: whoever
-//! has read more asks again.
+//! The body of an answer, taken out of the bytes of a connection. It never waits: the caller reads more and asks
+//! again.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::Broken;
 use super::download::{Chunk, Download};
 use super::upload::Framing;
-use crate::forwarded::Told;
+use crate::forwarded::ForwardedHeaders;
 
 /// The longest head of an answer, and the most headers.
 const LONGEST_HEAD: usize = 256 * 1024;
@@ -21,13 +21,13 @@ const NO_LENGTH: Broken = Broken::Malformed("the length is not a number");
 /// How many headers are put on an answer on its way: room for them is made at once.
 const MOST_OWN_HEADERS: usize = 6;
 
-/// Writes the head of a request: for `host`, if that is not the one it came for, and with what is `told` of its
+/// Writes the head of a request: for `host`, if that is not the one it came for, and with the `forwarded` headers of its
 /// client.
 pub(super) fn write(
     text: &mut Vec<u8>,
     head: &request::Parts,
     host: Option<&HeaderValue>,
-    told: Option<&Told>,
+    forwarded: Option<&ForwardedHeaders>,
     framing: Option<Framing>,
 ) {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -39,12 +39,12 @@ pub(super) fn write(
         write_header(text, &HOST, host.as_bytes());
     }
     for (name, value) in &head.headers {
-        // The length is told once, as the body will be sent.
+        // The length is written once, as the body will be sent.
         if (host.is_none() || name != HOST) && name != CONTENT_LENGTH {
             write_header(text, name, value.as_bytes());
         }
     }
-    for (name, value) in told.into_iter().flat_map(Told::headers) {
+    for (name, value) in forwarded.into_iter().flat_map(ForwardedHeaders::headers) {
         write_header(text, name, value);
     }
     let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH)
@@ -107,7 +107,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     Ok(Some(head))
 }
 
-/// How the body of an answer to a request with this method is told from what comes after it.
+/// How the end of the body of an answer to a request with this method is found.
 pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Download, Broken> {
     let has_none = head.status.is_informational()
         || matches!(

@@ -1,5 +1,5 @@
 //! HTTP/1.1 to a server behind the gateway: one request at a time on a connection, sent and answered in the
-//! task of whoever waits for it.
+//! task that waits for it.
 //!
 //! hyper's client hands requests and bodies through channels, to a connection that works by itself: without
 //! it, the gateway needs a fifth fewer instructions for a small request. Heads are parsed by `httparse`, as
@@ -21,12 +21,12 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, StatusCode, request, response};
 use hyper::body::{Frame, SizeHint};
+use tidegate_listen::stall::Deadline;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::task::unconstrained;
 
-use super::alarm::Alarm;
 use super::capacity::OpenConnection;
-use super::forwarded::Told;
+use super::forwarded::ForwardedHeaders;
 use super::request_body::{BrokenBody, RequestBody};
 use download::{Download, Step};
 use upload::{Framing, Out, Upload};
@@ -89,8 +89,8 @@ pub(super) struct Http1 {
     heads: u32,
     /// Whether the server will take another request.
     is_kept: bool,
-    /// For whoever waits for answers.
-    pub(super) alarm: Alarm,
+    /// For the caller that waits for answers.
+    pub(super) deadline: Deadline,
     /// For as long as the connection is open.
     counted: Option<OpenConnection>,
 }
@@ -111,7 +111,7 @@ impl Http1 {
             has_heard: false,
             heads: 0,
             is_kept: true,
-            alarm: Alarm::default(),
+            deadline: Deadline::default(),
             counted: None,
         })
     }
@@ -123,13 +123,13 @@ impl Http1 {
         self
     }
 
-    /// Begins to send a request: for `host`, if that is not the one it came for, and with what is `told` of its
+    /// Begins to send a request: for `host`, if that is not the one it came for, and with the `forwarded` headers of its
     /// client.
     pub(super) fn begin(
         &mut self,
         head: &request::Parts,
         host: Option<&HeaderValue>,
-        told: Option<&Told>,
+        forwarded: Option<&ForwardedHeaders>,
         body: RequestBody,
     ) {
         let framing = match &body {
@@ -137,7 +137,7 @@ impl Http1 {
             RequestBody::Client { .. } => Some(Framing::of(&head.headers)),
         };
         self.out.begin();
-        head::write(&mut self.out.text, head, host, told, framing);
+        head::write(&mut self.out.text, head, host, forwarded, framing);
         self.has_body = framing.is_some();
         self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
         self.method.clone_from(&head.method);
@@ -176,7 +176,7 @@ impl Http1 {
                     return Poll::Ready(Ok(head));
                 }
                 // What the server has said before it closed may still be on its way through the kernel; and
-                // if there is nothing, that will be told next.
+                // if there is nothing, the next poll reports that.
                 Poll::Pending if self.unsent.as_ref().is_none_or(Broken::is_hang_up) => {
                     return Poll::Pending;
                 }
@@ -279,7 +279,7 @@ impl Http1 {
         if !self.can_be_kept() {
             return false;
         }
-        // Whoever has looked at many has used up its share of work, and would be told to wait without a look.
+        // Outside tokio's coop budget: after many checks the poll would return pending without looking.
         let reading = pin!(unconstrained(poll_fn(|cx| self.poll_read(cx))));
         let read = reading.poll(&mut Context::from_waker(Waker::noop()));
         read.is_pending()

@@ -14,7 +14,7 @@ use super::Broken;
 use super::head::{read_length, write_header};
 use crate::request_body::{BrokenBody, RequestBody};
 
-/// How the length of a request's body is told.
+/// How the length of a request's body is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// By its head: so many bytes are to come.

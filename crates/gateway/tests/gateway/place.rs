@@ -31,7 +31,7 @@ pub(crate) struct Gateway {
 pub(crate) const NO_RULES: &str = "rules: []\n";
 
 impl Gateway {
-    /// One that stands before a single server.
+    /// One in front of a single server.
     pub(crate) async fn before(upstream: SocketAddr) -> Self {
         Self::start(&format!("upstream: http://{upstream}\n"), NO_RULES).await
     }

@@ -1,61 +1,56 @@
-//! An answer whose client may stop taking it without a word: over HTTP/2, by giving no more window. Nobody
-//! then asks for the next frame, so that nothing here would notice. After a while it is let go, with the
-//! connection to the server and the places that it holds.
+//! Times out a response whose client takes nothing of it. Over HTTP/2 a client can stop by granting no more
+//! window: the body is then not polled, so a task watches it. When it is let go, so is what it holds.
 
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
 
-/// Why the rest of an answer does not come.
+use super::Moves;
+
+/// Why the rest of a response does not come.
 #[derive(Debug, thiserror::Error)]
-#[error("the client took nothing of the answer for too long")]
-struct Forsaken;
+#[error("the client took nothing of the response for too long")]
+struct NotTaken;
 
-/// A body that is watched while nobody asks for it.
-pub(crate) struct WatchedBody<B> {
-    shared: Arc<Mutex<Shared<B>>>,
+/// A body that is let go if it is not polled for too long.
+pub struct TakenBody<B> {
+    shared: Arc<Shared<B>>,
     watching: AbortHandle,
 }
 
 struct Shared<B> {
     /// Until it is let go.
-    body: Option<Pin<Box<B>>>,
-    /// How often it was asked for more.
-    asked: u64,
-    /// Whether it is the server that has to say more, and not the client that has to ask.
-    is_awaited: bool,
+    body: Mutex<Option<Pin<Box<B>>>>,
+    polls: Moves,
+    /// Whether the last poll was pending: then it is not the client that is waited for.
+    is_pending: AtomicBool,
 }
 
-impl<B: Body + Send + 'static> WatchedBody<B> {
-    /// Lets a body go of which nothing is asked for so long.
-    pub(crate) fn new(body: B, patience: Duration) -> Self {
-        let shared = Arc::new(Mutex::new(Shared {
-            body: Some(Box::pin(body)),
-            asked: 0,
-            is_awaited: false,
-        }));
-        let watched = Arc::downgrade(&shared);
+impl<B: Body + Send + 'static> TakenBody<B> {
+    /// Lets a body go of which nothing is taken for so long.
+    pub fn new(body: B, timeout: Duration) -> Self {
+        let shared = Arc::new(Shared {
+            body: Mutex::new(Some(Box::pin(body))),
+            polls: Moves::default(),
+            is_pending: AtomicBool::new(false),
+        });
+        let watched = Arc::clone(&shared);
         let watching = tokio::spawn(async move {
-            let mut before = 0;
             loop {
-                sleep(patience).await;
-                let Some(shared) = watched.upgrade() else {
-                    return;
-                };
-                let mut shared = shared.lock();
-                if shared.asked == before && !shared.is_awaited {
-                    tracing::debug!("{Forsaken}");
-                    shared.body = None;
+                watched.polls.stalled(timeout).await;
+                let mut body = watched.body.lock();
+                if !watched.is_pending.load(Ordering::Relaxed) {
+                    tracing::debug!("{NotTaken}");
+                    *body = None;
                     return;
                 }
-                before = shared.asked;
             }
         });
         Self {
@@ -65,13 +60,15 @@ impl<B: Body + Send + 'static> WatchedBody<B> {
     }
 }
 
-impl<B> Drop for WatchedBody<B> {
+impl<B> Drop for TakenBody<B> {
     fn drop(&mut self) {
         self.watching.abort();
+        // The task may end later.
+        drop(self.shared.body.lock().take());
     }
 }
 
-impl<B: Body> Body for WatchedBody<B>
+impl<B: Body> Body for TakenBody<B>
 where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
@@ -82,28 +79,25 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
-        let mut shared = self.shared.lock();
-        let Some(body) = &mut shared.body else {
-            return Poll::Ready(Some(Err(Forsaken.into())));
+        let mut body = self.shared.body.lock();
+        let Some(body) = &mut *body else {
+            return Poll::Ready(Some(Err(NotTaken.into())));
         };
         let frame = body.as_mut().poll_frame(cx);
-        shared.asked = shared.asked.wrapping_add(1);
-        shared.is_awaited = frame.is_pending();
+        self.shared.polls.note();
+        let is_pending = frame.is_pending();
+        self.shared.is_pending.store(is_pending, Ordering::Relaxed);
         frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
-        let shared = self.shared.lock();
-        shared.body.as_ref().is_some_and(Body::is_end_stream)
+        let body = self.shared.body.lock();
+        body.as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let shared = self.shared.lock();
-        shared
-            .body
-            .as_ref()
-            .map(Body::size_hint)
-            .unwrap_or_default()
+        let body = self.shared.body.lock();
+        body.as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }
 
@@ -111,10 +105,11 @@ where
 mod tests {
     use bytes::Bytes;
     use http_body_util::{BodyExt as _, Full};
+    use tokio::time::sleep;
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     /// A body that says when it is let go. Without bytes, more of it never comes.
     struct Held {
@@ -137,21 +132,21 @@ mod tests {
         }
     }
 
-    fn held(body: Option<&'static str>) -> (WatchedBody<Held>, Arc<()>) {
+    fn held(body: Option<&'static str>) -> (TakenBody<Held>, Arc<()>) {
         let place = Arc::new(());
         let body = Held {
             body: body.map(Full::from),
             _place: Arc::clone(&place),
         };
-        (WatchedBody::new(body, PATIENCE), place)
+        (TakenBody::new(body, TIMEOUT), place)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_asks_for_is_let_go() {
+    async fn what_is_not_taken_is_let_go() {
         let (mut body, place) = held(Some("bytes"));
-        sleep(PATIENCE / 2).await;
+        sleep(TIMEOUT / 2).await;
         assert_eq!(Arc::strong_count(&place), 2);
-        sleep(PATIENCE).await;
+        sleep(TIMEOUT).await;
         assert_eq!(Arc::strong_count(&place), 1);
         assert!(body.frame().await.unwrap().is_err());
     }
@@ -159,11 +154,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_waits_for_the_server_may_wait() {
         let (mut body, place) = held(None);
-        let asked = tokio::time::timeout(PATIENCE * 5, body.frame()).await;
+        let asked = tokio::time::timeout(TIMEOUT * 5, body.frame()).await;
         assert!(asked.is_err(), "nothing comes");
         assert_eq!(Arc::strong_count(&place), 2);
         drop(body);
-        sleep(PATIENCE).await;
+        sleep(TIMEOUT).await;
         assert_eq!(Arc::strong_count(&place), 1);
     }
 

@@ -1,24 +1,25 @@
-//! A timer that is kept: setting it for a later time, as each request on a connection does, costs nothing.
+//! A timer that is kept: setting it for a later time, as each request on a connection does, costs no timer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
 
-/// Rings when it is polled after its time.
-#[derive(Default)]
-pub(crate) struct Alarm {
-    /// Rings at the time that it was set for, or before: then it is wound again.
+use crate::clock::{Instant, now};
+
+/// Is ready when it is polled after its time.
+#[derive(Debug, Default)]
+pub struct Deadline {
+    /// Ends at the time that was set, or before: then it is reset.
     sleep: Option<Pin<Box<Sleep>>>,
     time: Option<Instant>,
 }
 
-impl Alarm {
+impl Deadline {
     /// Sets it for so long from now.
-    #[expect(clippy::disallowed_methods, reason = "as tokio's timers see the time")]
-    pub(crate) fn set(&mut self, after: Duration) {
-        let time = Instant::now().checked_add(after);
+    pub fn set(&mut self, after: Duration) {
+        let time = now().checked_add(after);
         let is_late = |sleep: &Pin<Box<Sleep>>| time.is_some_and(|time| sleep.deadline() > time);
         if self.sleep.as_ref().is_some_and(is_late) {
             self.sleep = None;
@@ -26,8 +27,8 @@ impl Alarm {
         self.time = time;
     }
 
-    /// Whether it rings.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether its time has come. Never, if it was not set.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(time) = self.time else {
             return Poll::Pending;
         };
@@ -49,28 +50,27 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::disallowed_methods, reason = "the paused time of the test")]
-    async fn rings_after(alarm: &mut Alarm) -> Duration {
-        let start = Instant::now();
-        poll_fn(|cx| alarm.poll(cx)).await;
+    async fn ready_after(deadline: &mut Deadline) -> Duration {
+        let start = now();
+        poll_fn(|cx| deadline.poll(cx)).await;
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_when_it_was_last_set_for() {
+    async fn it_is_ready_when_it_was_last_set_for() {
         let seconds = Duration::from_secs;
-        let mut alarm = Alarm::default();
-        alarm.set(seconds(10));
-        assert_eq!(rings_after(&mut alarm).await, seconds(10));
+        let mut deadline = Deadline::default();
+        deadline.set(seconds(10));
+        assert_eq!(ready_after(&mut deadline).await, seconds(10));
         for (first, then) in [(10, 20), (20, 10), (5, 5)] {
-            alarm.set(seconds(first));
-            let early = tokio::time::timeout(seconds(3), rings_after(&mut alarm)).await;
+            deadline.set(seconds(first));
+            let early = tokio::time::timeout(seconds(3), ready_after(&mut deadline)).await;
             assert!(early.is_err());
-            alarm.set(seconds(then));
-            assert_eq!(rings_after(&mut alarm).await, seconds(then));
+            deadline.set(seconds(then));
+            assert_eq!(ready_after(&mut deadline).await, seconds(then));
         }
-        alarm.set(Duration::MAX);
-        let never = tokio::time::timeout(seconds(1_000_000), rings_after(&mut alarm)).await;
+        deadline.set(Duration::MAX);
+        let never = tokio::time::timeout(seconds(1_000_000), ready_after(&mut deadline)).await;
         assert!(never.is_err());
     }
 }

@@ -1,12 +1,14 @@
-//! How fast a client must send the body of its request, so that it does not keep a request and a connection
-//! to a server for as long as it likes. Only the time is counted in which the client is waited for, and not
-//! that in which the server takes nothing.
+//! How fast a client must send the body of its request, so that it cannot hold a request and a connection to a
+//! server for as long as it likes. Only time spent waiting for the client counts, not time in which the server
+//! takes nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
+
+use crate::clock::{Instant, now};
 
 /// How fast a body must come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +20,8 @@ pub struct BodyRate {
 }
 
 /// Measures one body. Its time is taken only while nothing comes.
-pub(crate) struct Pace {
+#[derive(Debug)]
+pub struct Pace {
     /// How many bytes must come in a window.
     least: u64,
     window: Duration,
@@ -27,24 +30,25 @@ pub(crate) struct Pace {
     waited: Duration,
     /// Since when it is waited for now.
     since: Option<Instant>,
-    /// Rings at the end of the window, or before: time with the server does not count.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Ends with the window, or before: time with the server does not count.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    pub(crate) fn new(rate: BodyRate) -> Self {
+    /// Measures by this rate.
+    pub fn new(rate: BodyRate) -> Self {
         Self {
             least: rate.bytes_per_second.saturating_mul(rate.window.as_secs()),
             window: rate.window,
             bytes: 0,
             waited: Duration::ZERO,
             since: None,
-            alarm: None,
+            timer: None,
         }
     }
 
     /// Something has come.
-    pub(crate) fn came(&mut self, bytes: usize) {
+    pub fn came(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if let Some(since) = self.since.take() {
             self.waited += now() - since;
@@ -52,7 +56,7 @@ impl Pace {
     }
 
     /// Nothing has come. Ready when the client is too slow.
-    pub(crate) fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = now();
         let since = *self.since.get_or_insert(now);
         let mut left = self.window.saturating_sub(self.waited + (now - since));
@@ -63,17 +67,12 @@ impl Pace {
             (self.bytes, self.waited, self.since) = (0, Duration::ZERO, Some(now));
             left = self.window;
         }
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(left)));
-        while alarm.as_mut().poll(cx).is_ready() {
-            alarm.as_mut().reset(now + left);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
+        while timer.as_mut().poll(cx).is_ready() {
+            timer.as_mut().reset(now + left);
         }
         Poll::Pending
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "as tokio's timers see the time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) async fn within<F: Future>(future: F) -> F::Output {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) drain: Drain,
-    /// Told when a request to `/slow` or `/never` has begun.
+    /// Notified when a request to `/slow` or `/never` has begun.
     pub(crate) has_begun: Arc<Notify>,
     /// Ends a request to `/slow`.
     pub(crate) release: Arc<Notify>,

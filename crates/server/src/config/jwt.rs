@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::Algorithm;
 use tidegate::Micros;
 use tidegate::document::{Fields, Node, Problems, Spot};
-use tidegate_identity::{JwksUrl, JwtKey, JwtSettings, Secret, Source};
+use tidegate_identity::{AttributeSource, JwksUrl, JwtKey, JwtSettings, Secret};
 
 use super::Outside;
 use super::identify::{name, source};
@@ -59,7 +59,10 @@ pub(super) fn read(
     let leeway = parsed(fields.take("leeway"), leeway, problems);
     let from = fields.take("from").and_then(|(spot, node)| {
         let source = source(node, &spot, problems)?;
-        if matches!(source, Source::Header(_) | Source::Cookie(_)) {
+        if matches!(
+            source,
+            AttributeSource::Header(_) | AttributeSource::Cookie(_)
+        ) {
             return Some(source);
         }
         let message = "a token comes from `{header: ...}` or `{cookie: ...}`";
@@ -77,7 +80,7 @@ pub(super) fn read(
         issuer,
         audience,
         leeway: leeway.unwrap_or(LEEWAY),
-        from: from.unwrap_or(Source::Header(AUTHORIZATION)),
+        from: from.unwrap_or(AttributeSource::Header(AUTHORIZATION)),
     })
 }
 

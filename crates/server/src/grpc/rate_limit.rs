@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
-use quanta::Instant;
 use tidegate::rules::FrontEnd;
+use tidegate_listen::clock::Stopwatch;
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
@@ -34,7 +34,7 @@ pub(super) async fn answer(
         }
     }
 
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let decisions = server.gate.decide_parts(&rules, &parts).await;
     server.metrics.decided(start.elapsed());
     decisions.count(FrontEnd::Grpc);

@@ -32,11 +32,15 @@ pub(crate) async fn serve(
     settings: ListenSettings,
     drain: Drain,
 ) {
-    let door = Arc::new(connection::Door::new(server, &settings, drain.clone()));
+    let connections = Arc::new(connection::RespConnections::new(
+        server,
+        &settings,
+        drain.clone(),
+    ));
     accept_all(listener, &settings, &drain, move |stream, peer| {
-        let door = Arc::clone(&door);
+        let connections = Arc::clone(&connections);
         async move {
-            if let Err(error) = door.serve(stream).await {
+            if let Err(error) = connections.serve(stream).await {
                 tracing::debug!(%peer, %error, "connection ended early");
             }
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use quanta::Instant;
 use tidegate::store::{Charge, Outcomes, Request, Scope};
 use tidegate::{LeaseId, Limit, Outcome, Store, StoreError};
+use tidegate_listen::clock::Stopwatch;
 
 use super::Metrics;
 
@@ -28,7 +28,7 @@ impl<S> Measured<S> {
 /// would hold the future twice.
 macro_rules! measure {
     ($measured:ident, $asking:expr) => {{
-        let start = (!$measured.inner.answers_at_once()).then(Instant::now);
+        let start = (!$measured.inner.answers_at_once()).then(Stopwatch::start);
         let answer = $asking.await;
         if let Some(start) = start {
             $measured.metrics.asked(start.elapsed(), answer.is_err());
