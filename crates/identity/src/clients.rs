@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use tidegate::document::{Source, Fields, Node, Problems, Spot, Value};
+use tidegate::document::{Fields, Node, Problems, Source, Spot, Value};
 
 use crate::IdentityError;
 

@@ -5,7 +5,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -87,8 +87,8 @@ struct Refusal {
     /// What is still to be written, once it is known that it is to be.
     answer: Option<Vec<u8>>,
     written: usize,
-    /// Waits for the answers to earlier requests.
-    waker: Option<Waker>,
+    /// Whether it waits for the answers to earlier requests.
+    is_waiting: bool,
 }
 
 impl<T> Wire<T> {
@@ -139,11 +139,10 @@ impl<T> Wire<T> {
         is_flush: bool,
     ) -> Poll<io::Result<R>> {
         self.is_flushed = is_flush && matches!(written, Poll::Ready(Ok(_)));
-        if self.is_flushed
-            && !self.is_busy()
-            && let Some(waker) = self.refusal.waker.take()
-        {
-            waker.wake();
+        if self.is_flushed && self.refusal.is_waiting && !self.is_busy() {
+            // Reading and writing are of the same task.
+            self.refusal.is_waiting = false;
+            cx.waker().wake_by_ref();
         }
         match ready!(self.writes.watch(cx, written)) {
             Ok(written) => Poll::Ready(written),
@@ -168,7 +167,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         }
         if self.refusal.answer.is_none() {
             if self.is_busy() || !self.is_flushed {
-                self.refusal.waker = Some(cx.waker().clone());
+                self.refusal.is_waiting = true;
                 return Poll::Pending;
             }
             let date = http_date();
@@ -178,7 +177,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         }
         while let Some(rest) = self.refusal.rest() {
             let written = Pin::new(&mut self.io).poll_write(cx, rest);
-            self.refusal.written += ready!(self.wrote(cx, written, false))?;
+            match ready!(self.wrote(cx, written, false))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.refusal.written += count,
+            }
         }
         ready!(Pin::new(&mut *self).poll_flush(cx))?;
         ready!(Pin::new(&mut *self).poll_shutdown(cx))?;
