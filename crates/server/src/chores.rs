@@ -1,15 +1,15 @@
-//! What a server does beside answering: follow its files, forget what is as good as new, settle.
+//! What a server does in the background: follow its files, sweep idle keys, reconcile, write counters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::Store as _;
+use tidegate_listen::{Tls, ended_connections};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin_token;
 use crate::handle::Handle;
-use crate::listen::{Tls, ended_connections};
 use crate::rulebook::Reloaded;
-use crate::run::log_warnings;
 use crate::server::Server;
 use crate::token_files;
 use crate::watch::Watch;
@@ -156,7 +156,7 @@ fn reload(server: &Server, may_go: bool) -> bool {
                 changes = changes.join(", "),
                 "the rules were reloaded"
             );
-            log_warnings(&server.book, &problems);
+            server.book.log_warnings(&problems);
         }
         Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
     }
@@ -204,6 +204,29 @@ pub(crate) async fn settle(server: Arc<Server>) {
         times.tick().await;
         server.gate.reconcile().await;
     }
+}
+
+/// Writes the counters of the in-memory store at their interval, for as long as the server runs.
+pub(crate) async fn keep_counters(server: Arc<Server>) {
+    let Some(kept) = &server.counters else {
+        return;
+    };
+    let mut pause = kept.pause_after(Duration::ZERO);
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = kept.pause_after(write_counters(&server).await);
+    }
+}
+
+/// Writes the counters if they have changed, and waits until that is done. How long it took.
+pub(crate) async fn write_counters(server: &Arc<Server>) -> Duration {
+    let server = Arc::clone(server);
+    let writing = tokio::task::spawn_blocking(move || {
+        let kept = server.counters.as_ref()?;
+        let store = server.gate.store().memory()?;
+        Some(kept.write(store))
+    });
+    writing.await.ok().flatten().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! for files and for Redis.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_listen::ConnectionBudget;
 
 use crate::config::Config;
-use crate::listen::ConnectionBudget;
 
 /// What a limit counts as that has no end, or more of it than anybody uses.
 const MOST: u64 = 1 << 20;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-use crate::listen::Drain;
+use tidegate_listen::Drain;
 
 /// Steers a running server. Cheap to clone; clones are one and the same.
 #[derive(Debug, Clone, Default)]

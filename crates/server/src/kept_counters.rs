@@ -1,18 +1,19 @@
 //! The counters of the in-memory store, kept in the data directory: read at the start, written at an
 //! interval and at the end.
 
+mod metrics;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quanta::Instant;
 use tidegate::memory::{MemoryStoreBuilder, Restored, SnapshotError};
-use tidegate::{Clock as _, MemoryStore, Micros, Store as _, SystemClock, Timestamp};
+use tidegate::{Clock as _, MemoryStore, Micros, SystemClock};
+use tidegate_listen::clock::Stopwatch;
 
 use crate::config::Config;
 use crate::data_dir::{DataDirError, LockedDir};
-use crate::server::Server;
 
 /// The file in the data directory.
 const FILE: &str = "counters";
@@ -34,18 +35,6 @@ pub(crate) struct KeptCounters {
     took: AtomicU64,
     /// Up to when the file has everything, in microseconds.
     current_at: AtomicU64,
-}
-
-/// How writing went, for metrics.
-pub(crate) struct KeptCounts {
-    pub(crate) writes: u64,
-    pub(crate) failures: u64,
-    /// The size of the last snapshot.
-    pub(crate) bytes: u64,
-    /// How long the last write took.
-    pub(crate) took: Micros,
-    /// How long ago the snapshot last had everything.
-    pub(crate) age: Micros,
 }
 
 /// The store with the counters that were kept, and where they are kept from now on. A snapshot that cannot
@@ -144,30 +133,6 @@ fn log_restored(restored: &Restored) {
     }
 }
 
-/// Writes the counters at the interval, for as long as the server runs.
-pub(crate) async fn keep(server: Arc<Server>) {
-    let Some(kept) = &server.counters else {
-        return;
-    };
-    let mut pause = pause_after(Duration::ZERO, kept.interval);
-    loop {
-        tokio::time::sleep(pause).await;
-        let took = write(&server).await;
-        pause = pause_after(took, kept.interval);
-    }
-}
-
-/// Writes the counters if they have changed, and waits until that is done. How long it took.
-pub(crate) async fn write(server: &Arc<Server>) -> Duration {
-    let server = Arc::clone(server);
-    let writing = tokio::task::spawn_blocking(move || {
-        let kept = server.counters.as_ref()?;
-        let store = server.gate.store().memory()?;
-        Some(kept.write(store))
-    });
-    writing.await.ok().flatten().unwrap_or_default()
-}
-
 /// How long to wait after a write that took so long. The next one begins early enough to end within the
 /// interval, so that what a crash forgets is never older; unless writing would take too much of the time.
 fn pause_after(took: Duration, interval: Duration) -> Duration {
@@ -176,15 +141,20 @@ fn pause_after(took: Duration, interval: Duration) -> Duration {
 }
 
 impl KeptCounters {
+    /// How long to wait after a write that took so long.
+    pub(crate) fn pause_after(&self, took: Duration) -> Duration {
+        pause_after(took, self.interval)
+    }
+
     /// Writes the counters if they have changed. How long that took.
-    fn write(&self, store: &MemoryStore) -> Duration {
+    pub(crate) fn write(&self, store: &MemoryStore) -> Duration {
         let mut written = self.written.lock();
         let (now, changes) = (SystemClock.now(), store.changes());
         if *written == changes {
             self.current_at.store(now.as_micros(), Ordering::Relaxed);
             return Duration::ZERO;
         }
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let snapshot = self.data.write_with(FILE, |file| store.snapshot(file));
         let took = start.elapsed();
         match snapshot {
@@ -218,18 +188,6 @@ impl KeptCounters {
         Some(format!(
             "the snapshot of the counters cannot be written: {problem}"
         ))
-    }
-
-    /// How writing went so far, as of now.
-    pub(crate) fn counts(&self, now: Timestamp) -> KeptCounts {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        KeptCounts {
-            writes: load(&self.writes),
-            failures: load(&self.failures),
-            bytes: load(&self.bytes),
-            took: Micros::new(load(&self.took)),
-            age: now.since(Timestamp::from_micros(load(&self.current_at))),
-        }
     }
 }
 

@@ -15,24 +15,26 @@
 //! # }
 //! ```
 
+mod access;
 mod admin_token;
 mod chores;
-mod client_tls;
+mod condition_steps;
 pub mod config;
 pub mod data_dir;
 mod descriptors;
-mod gateway;
 mod grpc;
 mod handle;
 mod http;
-mod identity;
 mod kept_counters;
 mod kept_instances;
-pub mod listen;
 mod listeners;
+mod metrics_page;
+mod problem;
 mod resp;
 pub mod rulebook;
 mod run;
+mod run_error;
+mod seconds;
 mod server;
 mod shared_rules;
 mod store;
@@ -43,7 +45,8 @@ pub mod watch;
 pub use config::{Config, Outside};
 pub use descriptors::raise_descriptor_limit;
 pub use handle::Handle;
-pub use identity::IdentityError;
 pub use listeners::Listeners;
-pub use run::{RunError, Service, run};
+pub use run::{Service, run};
+pub use run_error::RunError;
 pub use telemetry::start_logs;
+pub use tidegate_identity::IdentityError;

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use tidegate_gateway::find_self_upstream;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
-use crate::gateway::find_own;
-use crate::run::RunError;
+use crate::run_error::RunError;
 
 /// Where a server is asked: bound by the caller, so that tests can choose port 0.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Listeners {
             resp,
             gateway,
         };
-        listeners.stand_before_others(config).await?;
+        listeners.reject_self_upstream(config).await?;
         Ok(listeners)
     }
 
@@ -63,12 +63,12 @@ impl Listeners {
 }
 
 impl Listeners {
-    /// Refuses a gateway that stands before this very server.
-    async fn stand_before_others(&self, config: &Config) -> Result<(), RunError> {
+    /// Refuses a gateway whose upstream is this very server.
+    async fn reject_self_upstream(&self, config: &Config) -> Result<(), RunError> {
         let Some(gateway) = &config.gateway else {
             return Ok(());
         };
-        match find_own(gateway, &self.addresses()).await {
+        match find_self_upstream(&gateway.routes, &self.addresses()).await {
             Some(own) => Err(RunError::OwnUpstream {
                 upstream: own.upstream,
                 front_end: own.front_end,
@@ -86,26 +86,4 @@ async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, Ru
         address,
         source,
     })
-}
-
-/// What to do about an address that cannot be listened on.
-pub(crate) fn advice(error: &std::io::Error, flag: &str) -> String {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!(
-                "the port is in use; stop the program that has it, or choose another with {flag} (port 0 takes a free one)"
-            )
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            format!(
-                "{error}; ports below 1024 need the right to bind them, choose a higher one with {flag}"
-            )
-        }
-        std::io::ErrorKind::AddrNotAvailable => {
-            format!(
-                "{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with {flag}"
-            )
-        }
-        _ => error.to_string(),
-    }
 }

@@ -1,32 +1,35 @@
 //! Opens what the server needs, and runs it until it is told to end.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::document::{Place, Problems};
 use tidegate::rules::{Rule, RuleSet, Sync};
 use tidegate::store::SharedStore as _;
 use tidegate::{Clock as _, SystemClock};
+use tidegate_gateway::{self as gateway, Gateway, GatewaySettings, Serving, check_all};
+use tidegate_identity::{Identity, KeptFiles};
+use tidegate_listen::clock::Stopwatch;
+use tidegate_listen::stall::BodyRate;
+use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 use crate::admin_token;
-use crate::chores::{follow_clients, follow_rules, return_memory, settle, sweep};
+use crate::chores::{
+    follow_clients, follow_rules, keep_counters, return_memory, settle, sweep, write_counters,
+};
 use crate::config::Config;
-use crate::data_dir::{DataDir, DataDirError, LockedDir, MadeTokenError, running};
+use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::descriptors::Descriptors;
-use crate::gateway::{self, Gateway, check_all};
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
-use crate::identity::{Identity, IdentityError};
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
-use crate::listen::{Drain, ListenSettings, Threads, Tls, TlsError, serve};
-use crate::listeners::{Listeners, advice};
+use crate::listeners::Listeners;
 use crate::resp;
-use crate::rulebook::{OpenError, RuleBook};
+use crate::rulebook::{NO_RULES, OpenError, RuleBook};
+use crate::run_error::RunError;
 use crate::server::Server;
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
@@ -41,52 +44,6 @@ const SLOW_FIRST_CONNECTION: Duration = Duration::from_secs(2);
 
 /// How long the end of a server may take to leave things in order in Redis.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// What a server without rules does.
-pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
-
-/// Why a server does not run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// There are no rules to start with.
-    #[error(transparent)]
-    Rules(#[from] OpenError),
-    /// The certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// It cannot be known who clients are.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {}", advice(source, flag))]
-    Bind {
-        /// The flag that chooses it.
-        flag: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The gateway stands before its own server.
-    #[error(
-        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
-    )]
-    OwnUpstream {
-        /// The upstream as written.
-        upstream: String,
-        /// What listens there.
-        front_end: &'static str,
-        /// Where.
-        address: SocketAddr,
-    },
-    /// The token that the server made is not secret.
-    #[error(transparent)]
-    MadeToken(#[from] MadeTokenError),
-    /// The threads for connections cannot be started.
-    #[error("cannot start threads for connections: {0}")]
-    Threads(#[source] std::io::Error),
-}
 
 /// A server whose rules and files are open, ready to run.
 pub struct Service {
@@ -141,10 +98,6 @@ impl Service {
             _ => tls.clone(),
         };
         let descriptors = Descriptors::share_out(config);
-        let gateway = match &config.gateway {
-            Some(gateway) => Some(Arc::new(Gateway::new(config, gateway, &descriptors)?)),
-            None => None,
-        };
         let gateway_tls = match config
             .gateway
             .as_ref()
@@ -162,8 +115,19 @@ impl Service {
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(Watch::new).collect();
-        let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
-        let next_fetch = identity.first_fetch(data.as_ref()).await;
+        let identity = Identity::open(
+            &config.identify,
+            config.trusted_proxies.clone(),
+            client_tls::trusting,
+        )?;
+        let identity = Arc::new(identity);
+        let gateway = match gateway_settings(config, &descriptors) {
+            Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),
+            None => None,
+        };
+        let next_fetch = identity
+            .first_fetch(kept_files(data.as_ref()).as_ref())
+            .await;
         let mut server = Server::new(config, store, book, rules).with_identity(identity);
         server.gateway = gateway;
         server.data = data;
@@ -230,7 +194,7 @@ impl Service {
             tokio::spawn(sweep(Arc::clone(&server))),
             tokio::spawn(settle(Arc::clone(&server))),
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
-            tokio::spawn(kept_counters::keep(Arc::clone(&server))),
+            tokio::spawn(keep_counters(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
@@ -265,13 +229,20 @@ impl Service {
                 budget: Some(self.descriptors.for_gateway()),
                 ..self.settings.clone()
             };
-            let (server, drain, threads) = (Arc::clone(&server), drain.clone(), &self.threads);
+            let (server, drain) = (Arc::clone(&server), drain.clone());
+            let (gateway, threads) = (server.gateway.clone(), &self.threads);
             async move {
-                let gateway = server.gateway.clone();
                 if let (Some(listener), Some(gateway), Some(threads)) =
                     (listeners.gateway, gateway, threads)
                 {
-                    gateway::serve(listener, server, gateway, threads, settings, drain).await;
+                    let serving = Serving {
+                        layer: server.limits(),
+                        is_ready: server.ready_check(),
+                        threads,
+                        settings,
+                        drain,
+                    };
+                    gateway::serve(listener, gateway, serving).await;
                 }
             }
         };
@@ -305,7 +276,7 @@ impl Service {
         leave(&server).await;
         // Until here, so that what was held is released.
         drop(self.threads);
-        kept_counters::write(&server).await;
+        write_counters(&server).await;
         tracing::info!("shut down");
     }
 }
@@ -328,10 +299,13 @@ async fn leave(server: &Server) {
 }
 
 async fn fetch_keys(server: Arc<Server>, next: Duration) {
-    server
-        .identity
-        .keep_fetching(next, server.data.as_ref())
-        .await;
+    let files = kept_files(server.data.as_ref());
+    server.identity.keep_fetching(next, files.as_ref()).await;
+}
+
+/// The data directory, for keys that are fetched.
+fn kept_files(data: Option<&Arc<LockedDir>>) -> Option<Arc<dyn KeptFiles>> {
+    data.map(|data| Arc::clone(data) as Arc<dyn KeptFiles>)
 }
 
 async fn check_upstreams(server: Arc<Server>) {
@@ -340,10 +314,30 @@ async fn check_upstreams(server: Arc<Server>) {
     }
 }
 
+/// How the gateway is set up, if there is one.
+fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<GatewaySettings> {
+    let gateway = config.gateway.as_ref()?;
+    Some(GatewaySettings {
+        routes: gateway.routes.clone(),
+        upstream_ca: gateway.upstream_ca.clone(),
+        health: gateway.health.clone(),
+        body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
+            bytes_per_second,
+            window: gateway.body_rate_window,
+        }),
+        max_connections: descriptors.upstream,
+        max_connections_per_client: descriptors.upstream_per_client,
+        ipv6_prefix: config.rule_settings.ipv6_prefix,
+        encoded_slashes: config.encoded_slashes,
+        underscore_headers: config.underscore_headers,
+        is_tls: gateway.tls.is_some() || config.tls.is_some(),
+    })
+}
+
 /// Reads the clocks that decisions read. The first reading measures how fast they go, which takes longer
 /// than a decision may.
 fn start_clocks() {
-    let _ = (SystemClock.now(), quanta::Instant::now());
+    let _ = (SystemClock.now(), Stopwatch::start());
 }
 
 /// The store, and how its counters are kept if they are in memory. One in Redis is there whether Redis
@@ -443,7 +437,7 @@ fn open_rules(
             }
         }
     };
-    log_warnings(&book, &problems);
+    book.log_warnings(&problems);
     let leased = |rule: &&Arc<Rule>| rule.sync() == Sync::Leased && config.redis.is_none();
     for rule in rules.iter().filter(leased) {
         tracing::warn!(
@@ -471,14 +465,4 @@ fn log_rules(server: &Server) {
         version = server.book.version(),
         "the rules are in force"
     );
-}
-
-pub(crate) fn log_warnings(book: &RuleBook, problems: &Problems) {
-    for problem in problems.warnings() {
-        if let (Some(file), Place::Text { line, column, .. }) = (book.file(), &problem.place) {
-            tracing::warn!("{}:{line}:{column}: {problem}", file.display());
-        } else {
-            tracing::warn!("{problem}");
-        }
-    }
 }

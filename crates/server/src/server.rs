@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
+use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Decision, Gate};
+use tidegate_gateway::{Gateway, ReadyCheck};
+use tidegate_identity::Identity;
 use tidegate_redis::Health;
 
+use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
-use crate::gateway::Gateway;
-use crate::http::{self, Access};
-use crate::identity::Identity;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
+use tidegate_tower::RateLimitLayer;
 
 /// What every reply is made from.
 pub(crate) struct Server {
@@ -27,15 +27,13 @@ pub(crate) struct Server {
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
     /// Who the clients of others are.
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
     /// What `%2f` in the path of a proxied request is. None: such paths are refused.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
     pub(crate) trust_timestamps: bool,
     /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
     pub(crate) throttle_on_failure: OnStoreFailure,
-    /// What the API is, for those who ask it.
-    pub(crate) openapi: Bytes,
     pub(crate) metrics: Arc<Metrics>,
     /// The front ends that are on.
     pub(crate) front_ends: Vec<FrontEnd>,
@@ -62,12 +60,11 @@ impl Server {
             gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
-            identity: Identity::default(),
+            identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
-            openapi: http::describe(config.trust_timestamps),
             metrics,
             front_ends: front_ends(config),
             gateway: None,
@@ -79,8 +76,19 @@ impl Server {
     }
 
     /// The same server, which knows its clients.
-    pub(crate) fn with_identity(self, identity: Identity) -> Self {
+    pub(crate) fn with_identity(self, identity: Arc<Identity>) -> Self {
         Self { identity, ..self }
+    }
+
+    /// A layer that puts requests to the gate.
+    pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
+        RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
+    }
+
+    /// Says why no request can be decided, if none can.
+    pub(crate) fn ready_check(self: &Arc<Self>) -> ReadyCheck {
+        let server = Arc::clone(self);
+        Arc::new(move || server.book.need_rules())
     }
 
     /// Decides one request of a front end.
@@ -114,7 +122,7 @@ impl Server {
             return false;
         }
         let is_down = matches!(self.store_health().await, Health::Down(_));
-        !is_down || self.gate.rules().iter().all(http::goes_on)
+        !is_down || self.gate.rules().iter().all(works_without_store)
     }
 
     /// From now on the server says that it is not ready.
@@ -125,6 +133,11 @@ impl Server {
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// Whether a rule answers without the store, too.
+pub(crate) fn works_without_store(rule: &Arc<Rule>) -> bool {
+    rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
 }
 
 /// The front ends that a configuration turns on.

@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
-use crate::rulebook::{FollowError, Followed};
-use crate::run::{NO_RULES, log_warnings};
+use crate::rulebook::{FollowError, Followed, NO_RULES};
 use crate::server::Server;
 
 /// How often Redis is asked for the version of its rules.
@@ -105,7 +104,7 @@ fn tell(server: &Server, followed: &Followed) {
             } else {
                 tracing::info!(version, changes, "the rules in Redis were taken over");
             }
-            log_warnings(&server.book, problems);
+            server.book.log_warnings(problems);
         }
         Followed::WrittenBack { version, before: 0 } => tracing::info!(
             version,

@@ -1,15 +1,19 @@
 //! The store of a server: in memory, or in Redis.
 
+mod metrics;
+mod redis_metrics;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::registry::{Registry, Unit};
-use quanta::Instant;
 use tidegate::store::{Outcomes, Request, Scope, SharedStore};
 use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
+use tidegate_listen::Timing;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Damage, Health, RedisStore};
 
-use crate::telemetry::{BOUNDS, Timing, register_counter};
+use crate::telemetry::{BOUNDS, register_counter};
 
 /// Whichever store the configuration names.
 #[expect(
@@ -67,14 +71,6 @@ impl AnyStore {
         }
     }
 
-    /// Registers the metrics of calls; in memory there are none, and they stay at zero.
-    pub(crate) fn register_calls(&self, registry: &mut Registry) {
-        match self {
-            Self::Memory(_) => StoreCalls::new().register(registry),
-            Self::Redis(_, calls) => calls.register(registry),
-        }
-    }
-
     /// What is wrong with the store although it answers.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let damage = self.redis().map(RedisStore::damage).unwrap_or_default();
@@ -98,7 +94,7 @@ macro_rules! ask {
         match $store {
             AnyStore::Memory(store) => Store::$question(store, $($argument),*).await,
             AnyStore::Redis(store, calls) => {
-                let start = Instant::now();
+                let start = Stopwatch::start();
                 let answer = Store::$question(store, $($argument),*).await;
                 calls.note(start.elapsed(), answer.is_err());
                 answer

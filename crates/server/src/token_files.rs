@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::config::token_in_file;
-use crate::http::Access;
 use crate::server::Server;
 use crate::watch::Watch;
 
@@ -63,8 +63,8 @@ pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
 mod tests {
     use tidegate::rules::FrontEnd;
 
+    use crate::access::Asked;
     use crate::config::{Scope, Token};
-    use crate::http::Asked;
 
     use super::*;
 

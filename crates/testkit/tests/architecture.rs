@@ -1,9 +1,10 @@
-//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way.
+//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the modules
+//! of the server do not depend on each other in circles.
 
 #![expect(clippy::expect_used, reason = "a test may")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -137,4 +138,119 @@ fn the_lock_file_of_the_benchmarks_is_up_to_date() {
         compared += 1;
     }
     assert!(compared >= 3, "the benchmarks use our crates");
+}
+
+/// The source files below a folder, without those of tests, and the top-level module that each belongs to.
+fn sources(folder: &Path, module: Option<&str>, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        if name == "tests" || name == "lib" {
+            continue;
+        }
+        let module = module.unwrap_or(&name);
+        if path.is_dir() {
+            sources(&path, Some(module), found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            found.push((module.to_owned(), code.to_owned()));
+        }
+    }
+}
+
+/// What comes after each `crate::`, also in a list in braces.
+fn named(code: &str) -> impl Iterator<Item = &str> {
+    let paths = code.split("crate::").skip(1).flat_map(|rest| {
+        let list = rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.split('}').next());
+        list.unwrap_or(rest.lines().next().unwrap_or_default())
+            .split(if list.is_some() { ',' } else { '\0' })
+    });
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let names = paths.filter_map(move |path| path.trim().split(|letter| !is_part(letter)).next());
+    names.filter(|name| !name.is_empty())
+}
+
+/// A way from `at` back to a module on the way to it.
+fn cycle(edges: &Edges, at: &str, way: &mut Vec<String>, done: &mut BTreeSet<String>) -> bool {
+    if let Some(start) = way.iter().position(|module| module == at) {
+        way.drain(..start);
+        way.push(at.to_owned());
+        return true;
+    }
+    if !done.insert(at.to_owned()) {
+        return false;
+    }
+    way.push(at.to_owned());
+    if edges
+        .get(at)
+        .into_iter()
+        .flatten()
+        .any(|to| cycle(edges, to, way, done))
+    {
+        return true;
+    }
+    way.pop();
+    false
+}
+
+fn find_cycle(edges: &Edges) -> Option<String> {
+    let (mut way, mut done) = (Vec::new(), BTreeSet::new());
+    let is_found = edges
+        .keys()
+        .any(|module| cycle(edges, module, &mut way, &mut done));
+    is_found.then(|| way.join(" → "))
+}
+
+#[test]
+fn the_modules_of_the_server_do_not_depend_on_each_other_in_circles() {
+    let mut files = Vec::new();
+    sources(&root().join("crates/server/src"), None, &mut files);
+    let modules: BTreeSet<&String> = files.iter().map(|(module, _)| module).collect();
+    let mut edges = Edges::new();
+    for (module, code) in &files {
+        for name in named(code) {
+            // What the root re-exports would hide where it comes from.
+            assert!(
+                modules.iter().any(|other| *other == name),
+                "`{module}` takes `crate::{name}` from the root; name its module"
+            );
+            if name != module {
+                edges
+                    .entry(module.clone())
+                    .or_default()
+                    .insert(name.to_owned());
+            }
+        }
+    }
+    assert!(edges.len() > 10, "only {edges:?} were found");
+    assert_eq!(find_cycle(&edges), None, "a circle of modules");
+}
+
+#[test]
+fn a_circle_is_found_and_named() {
+    let edges = |list: &[(&str, &str)]| {
+        let mut edges = Edges::new();
+        for (from, to) in list {
+            edges
+                .entry((*from).to_owned())
+                .or_default()
+                .insert((*to).to_owned());
+        }
+        edges
+    };
+    let tree = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")];
+    assert_eq!(find_cycle(&edges(&tree)), None);
+    let circle = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")];
+    assert_eq!(
+        find_cycle(&edges(&circle)).as_deref(),
+        Some("b → c → d → b")
+    );
+    let code = "use crate::one::Two;\nuse crate::{three, four::Five};\n crate::six(7);";
+    assert_eq!(
+        named(code).collect::<Vec<_>>(),
+        ["one", "three", "four", "six"]
+    );
 }

@@ -17,6 +17,9 @@ mod tests;
 /// The length of the longest key: eight groups of four digits, seven colons, and `/127`.
 const LONGEST_KEY: usize = 43;
 
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED: &str = "forwarded";
+
 /// The bits of an IPv4-mapped address that come before the IPv4 address.
 const MAPPED_PREFIX: u8 = 96;
 
@@ -203,6 +206,29 @@ impl FromIterator<IpNet> for TrustedProxies {
     }
 }
 
+/// In which header trusted proxies name the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardedHeader {
+    /// In either; if both are there, they must agree.
+    #[default]
+    Both,
+    /// In `X-Forwarded-For`.
+    XForwardedFor,
+    /// In `Forwarded`.
+    Forwarded,
+}
+
+impl ForwardedHeader {
+    /// The header that is neither read nor passed on, in lower case.
+    pub fn removed(self) -> Option<&'static str> {
+        match self {
+            Self::Both => None,
+            Self::XForwardedFor => Some(FORWARDED),
+            Self::Forwarded => Some(X_FORWARDED_FOR),
+        }
+    }
+}
+
 impl TrustedProxies {
     /// Whether `ip` is one of them.
     pub fn is_trusted(&self, ip: IpAddr) -> bool {
@@ -251,6 +277,26 @@ impl TrustedProxies {
             (Some(one), Some(other)) if one != other => Err(AddressError::TwoClients),
             (one, other) => Ok(one.or(other).unwrap_or(peer)),
         }
+    }
+
+    /// The same, of a request whose header of a name has these `values`, by the headers that are read.
+    pub fn client_by<'h, V>(
+        &self,
+        header: ForwardedHeader,
+        peer: IpAddr,
+        values: impl Fn(&'static str) -> Vec<&'h V>,
+    ) -> Result<IpAddr, AddressError>
+    where
+        V: AsRef<[u8]> + ?Sized + 'h,
+    {
+        if !self.is_trusted(peer) {
+            return Ok(canonical(peer));
+        }
+        let read = |name| match header.removed() {
+            Some(removed) if removed == name => Vec::new(),
+            _ => values(name),
+        };
+        self.client_address(peer, read(X_FORWARDED_FOR), read(FORWARDED))
     }
 
     /// The client that a list names, read from its right end; nothing if there is no list.

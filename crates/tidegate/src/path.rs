@@ -32,6 +32,11 @@ pub enum EncodedSlashes {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
+    /// A slash that not every server takes for one, where such are refused: [`has_hidden_slash`].
+    #[error(
+        "the path has an encoded slash or a backslash in it, which some servers take for a slash and others do not"
+    )]
+    HiddenSlash,
     /// A percent sign without two hexadecimal digits after it.
     #[error(
         "`{escape}` in the path `{path}` is not an escape; write `%` and two hexadecimal digits, and `%25` for a percent sign"

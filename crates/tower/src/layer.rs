@@ -5,14 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderName, request, response};
-use tidegate::address::TrustedProxies;
+use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
-use crate::question::ForwardedHeader;
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
-use http::header::{AUTHORIZATION, COOKIE, FORWARDED, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::address::{AddressError, TrustedProxies};
+use http::{HeaderMap, HeaderValue};
+use tidegate::address::{AddressError, ForwardedHeader, TrustedProxies};
 use tidegate::host::normalise;
 use tidegate::rules::RuleSet;
 use tidegate::white_space::{plain, trimmed};
@@ -20,32 +20,7 @@ use crate::settings::Settings;
 /// What the name of an attribute begins with that is a header of the request.
 pub(crate) const HEADER: &str = "header.";
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
 static NO_PEER: Once = Once::new();
-
-/// In which header trusted proxies name the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ForwardedHeader {
-    /// In either; if both are there, they must agree.
-    #[default]
-    Both,
-    /// In `X-Forwarded-For`.
-    XForwardedFor,
-    /// In `Forwarded`.
-    Forwarded,
-}
-
-impl ForwardedHeader {
-    /// The header that is neither read nor passed on.
-    pub fn removed(self) -> Option<HeaderName> {
-        match self {
-            Self::Both => None,
-            Self::XForwardedFor => Some(FORWARDED),
-            Self::Forwarded => Some(X_FORWARDED_FOR),
-        }
-    }
-}
 
 /// The address that a connection came from, as an extension of its requests: for servers that have no
 /// other way to tell it.
@@ -137,18 +112,8 @@ pub fn client_address(
     proxies: &TrustedProxies,
     header: ForwardedHeader,
 ) -> Result<IpAddr, AddressError> {
-    if !proxies.is_trusted(peer) {
-        return Ok(peer.to_canonical());
-    }
-    let removed = header.removed();
     // Collected, because a header's values cannot be read from behind as they are.
-    let values = |name: HeaderName| -> Vec<&HeaderValue> {
-        if removed.as_ref() == Some(&name) {
-            return Vec::new();
-        }
-        headers.get_all(name).iter().collect()
-    };
-    proxies.client_address(peer, values(X_FORWARDED_FOR), values(FORWARDED))
+    proxies.client_by(header, peer, |name| headers.get_all(name).iter().collect())
 }
 
 /// The values of the header that an attribute `header.*` is about, as one, without the white space around

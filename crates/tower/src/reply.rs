@@ -59,12 +59,7 @@ struct Refusal {
 impl Refusal {
     fn reply(self, protocol: &Protocol) -> Response<Bytes> {
         match protocol {
-            Protocol::Http => {
-                let mut reply = Response::new(Bytes::from(self.body.to_string()));
-                *reply.status_mut() = self.status;
-                reply.headers_mut().insert(CONTENT_TYPE, PROBLEM);
-                reply
-            }
+            Protocol::Http => document(self.status, &self.body),
             // Headers alone, which then are its trailers.
             Protocol::Grpc(content_type) => {
                 let mut reply = Response::new(Bytes::new());
@@ -145,15 +140,31 @@ pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
     let refusal = Refusal {
         status: StatusCode::BAD_REQUEST,
         grpc_status: HeaderValue::from_static("3"),
-        body: json!({
-            "type": "about:blank",
-            "title": "Bad Request",
-            "status": 400,
-            "detail": detail,
-        }),
+        body: plain(StatusCode::BAD_REQUEST, &detail),
         detail,
     };
     refusal.reply(protocol)
+}
+
+/// A problem document (RFC 9457) of no special type: a status, and what is wrong.
+pub fn problem(status: StatusCode, detail: &str) -> Response<Bytes> {
+    document(status, &plain(status, detail))
+}
+
+fn plain(status: StatusCode, detail: &str) -> Value {
+    json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or("Error"),
+        "status": status.as_u16(),
+        "detail": detail,
+    })
+}
+
+fn document(status: StatusCode, body: &Value) -> Response<Bytes> {
+    let mut reply = Response::new(Bytes::from(body.to_string()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    reply
 }
 
 /// Puts the headers of a decision on an answer, in place of any of the same names.

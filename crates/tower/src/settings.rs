@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, request, response};
-use tidegate::address::TrustedProxies;
+use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{AttributeError, Attributes};
 
 use crate::error::RequestError;
-use crate::question::{ForwardedHeader, peer_in_extensions};
+use crate::question::peer_in_extensions;
 use crate::reply::Protocol;
 use crate::twins::{self, UnderscoreHeaders};
 

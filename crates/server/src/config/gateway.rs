@@ -6,12 +6,12 @@ use std::time::Duration;
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate::path::{EncodedSlashes, normalise};
 use tidegate::rules::HostPattern;
+use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
 use super::read::{Taken, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
-use super::upstream_url::{UpstreamUrl, parse as upstream_url};
 
 /// The gateway. Validated.
 #[derive(Debug, Clone)]
@@ -36,55 +36,6 @@ pub struct GatewayConfig {
     pub max_upstream_connections_per_client: Option<usize>,
 }
 
-/// Where requests go that match.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteConfig {
-    /// The host that the request must be for.
-    pub host: Option<HostPattern>,
-    /// What its path must begin with, in whole segments. Normal, and `/` for all.
-    pub prefix: String,
-    /// The servers that answer, one or more.
-    pub upstreams: Vec<UpstreamUrl>,
-    /// How long the head of an answer may take.
-    pub timeout: Duration,
-    /// How long a connection may take to stand.
-    pub connect_timeout: Duration,
-    /// How long a body, or a connection with another protocol, may be silent.
-    pub idle_timeout: Duration,
-    /// How often a request is sent again that has certainly not been answered.
-    pub retries: u32,
-    /// Whether the server gets its own name as `Host`, and not the one that the client sent.
-    pub replaces_host: bool,
-    /// Whether the server sees paths without the prefix.
-    pub strips_prefix: bool,
-}
-
-/// How servers are asked whether they are well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthConfig {
-    /// The path to ask for.
-    pub path: String,
-    /// How often.
-    pub interval: Duration,
-}
-
-impl RouteConfig {
-    /// A route for everything, with what holds unless something else is said.
-    pub fn to(upstream: UpstreamUrl) -> Self {
-        Self {
-            host: None,
-            prefix: "/".to_owned(),
-            upstreams: vec![upstream],
-            timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(2),
-            idle_timeout: Duration::from_mins(5),
-            retries: 1,
-            replaces_host: false,
-            strips_prefix: false,
-        }
-    }
-}
-
 pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
     let Some((spot, node)) = fields.take("gateway") else {
         let message = "this means nothing without `gateway`, the address where it listens";
@@ -95,7 +46,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     };
     let address = spot.parsed(node, listen_address, problems);
     let tls = tls_files(fields, ["gateway_tls_cert", "gateway_tls_key"], problems);
-    let upstream = parsed(fields.take("upstream"), upstream_url, problems);
+    let upstream = parsed(fields.take("upstream"), UpstreamUrl::parse, problems);
     let routes = fields.take("routes");
     if routes.is_none() && fields.key("upstream").is_none() {
         let message = "a gateway needs something to stand before: set `upstream` (--upstream URL) or `routes`";
@@ -202,7 +153,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
     };
     let mut read = Vec::new();
     for (spot, node) in upstreams_spot.items(upstreams, problems) {
-        let Some(url) = spot.parsed(node, upstream_url, problems) else {
+        let Some(url) = spot.parsed(node, UpstreamUrl::parse, problems) else {
             continue;
         };
         if read.contains(&url) {

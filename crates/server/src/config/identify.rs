@@ -4,53 +4,28 @@
 use std::path::PathBuf;
 
 use http::HeaderName;
-use tidegate::address::TrustedProxies;
+use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
-use tidegate_tower::{ForwardedHeader, UnderscoreHeaders};
+use tidegate_identity::{AttributeSource, IdentifySettings};
+use tidegate_tower::UnderscoreHeaders;
 
 use super::Outside;
-use super::jwt::{self, JwtSettings};
+use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
 
-/// Where what is known of a client comes from.
-#[derive(Debug, Clone, Default)]
-pub struct IdentifySettings {
-    /// For each attribute its sources, of which the first that is there counts.
-    pub attributes: Vec<(String, Vec<Source>)>,
-    /// Headers in which trusted proxies say the client's address.
-    pub ip: Vec<HeaderName>,
-    /// How tokens are verified, if any are.
-    pub jwt: Option<JwtSettings>,
-    /// The table of what belongs to a key.
-    pub clients_file: Option<PathBuf>,
-    /// What happens to headers that some servers take for others that are read.
-    pub underscore_headers: UnderscoreHeaders,
-    /// In which header trusted proxies name the client.
-    pub forwarded_header: ForwardedHeader,
-}
-
-/// Where one thing comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A header.
-    Header(HeaderName),
-    /// A parameter of the query.
-    Query(String),
-    /// A cookie.
-    Cookie(String),
-    /// A claim of a token that was verified.
-    Jwt(String),
-    /// A column of the table of clients.
-    Client(String),
-}
-
-impl IdentifySettings {
-    /// The files that are named, to be followed.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
-        self.clients_file.iter().chain(key)
-    }
+/// What happens to headers that some servers take for others that are read.
+pub(super) fn underscore_headers(
+    fields: &Fields<'_>,
+    problems: &mut Problems,
+) -> UnderscoreHeaders {
+    let words = [
+        ("drop", UnderscoreHeaders::Drop),
+        ("refuse", UnderscoreHeaders::Refuse),
+    ];
+    let action = fields.take("underscore_headers");
+    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    action.unwrap_or_default()
 }
 
 pub(super) fn read(
@@ -61,13 +36,6 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> IdentifySettings {
     let mut settings = IdentifySettings::default();
-    let words = [
-        ("drop", UnderscoreHeaders::Drop),
-        ("refuse", UnderscoreHeaders::Refuse),
-    ];
-    let action = fields.take("underscore_headers");
-    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    settings.underscore_headers = action.unwrap_or_default();
     let words = [
         ("both", ForwardedHeader::Both),
         ("x-forwarded-for", ForwardedHeader::XForwardedFor),
@@ -138,18 +106,18 @@ struct Known {
 
 impl Known {
     /// Whether it is enough for a source of this attribute.
-    fn suffices(&self, source: &Source, name: &str) -> Result<(), &'static str> {
+    fn suffices(&self, source: &AttributeSource, name: &str) -> Result<(), &'static str> {
         match source {
-            Source::Jwt(_) if !self.has_jwt => {
+            AttributeSource::Jwt(_) if !self.has_jwt => {
                 Err("this needs the setting `jwt`, which says how tokens are verified")
             }
-            Source::Client(_) if name == "api_key" => {
+            AttributeSource::Client(_) if name == "api_key" => {
                 Err("clients are found by their `api_key`, so it cannot come from their table")
             }
-            Source::Client(_) if !self.has_clients => {
+            AttributeSource::Client(_) if !self.has_clients => {
                 Err("this needs the setting `clients_file`, the table of clients")
             }
-            Source::Client(_) if !self.has_key => Err(
+            AttributeSource::Client(_) if !self.has_key => Err(
                 "clients are found by their `api_key`; say in `identify.api_key` where that comes from",
             ),
             _ => Ok(()),
@@ -159,7 +127,8 @@ impl Known {
 
 fn note_what_is_not_used(settings: &IdentifySettings, notes: &mut Vec<String>) {
     let sources = || settings.attributes.iter().flat_map(|(_, sources)| sources);
-    if settings.jwt.is_some() && !sources().any(|source| matches!(source, Source::Jwt(_))) {
+    if settings.jwt.is_some() && !sources().any(|source| matches!(source, AttributeSource::Jwt(_)))
+    {
         notes.push("no attribute of `identify` comes from `{jwt: ...}`, so the setting `jwt` has no effect".to_owned());
     }
     let has_key = settings
@@ -181,7 +150,7 @@ fn identifiable(name: &str) -> Result<(), String> {
     attribute_name(name).map(drop)
 }
 
-type Sources<'n> = Vec<(Source, Spot, &'n Node)>;
+type Sources<'n> = Vec<(AttributeSource, Spot, &'n Node)>;
 
 /// One source, or a list of them.
 fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<'n> {
@@ -206,14 +175,17 @@ fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<
     items.into_iter().filter_map(one).collect()
 }
 
-pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Source> {
+pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<AttributeSource> {
     let fields = Fields::of(node, spot.clone(), &SOURCES, problems)?;
     let header = fields.take("header");
     let others = [
-        (fields.take("query"), Source::Query as fn(String) -> Source),
-        (fields.take("cookie"), Source::Cookie),
-        (fields.take("jwt"), Source::Jwt),
-        (fields.take("client"), Source::Client),
+        (
+            fields.take("query"),
+            AttributeSource::Query as fn(String) -> AttributeSource,
+        ),
+        (fields.take("cookie"), AttributeSource::Cookie),
+        (fields.take("jwt"), AttributeSource::Jwt),
+        (fields.take("client"), AttributeSource::Client),
     ];
     let all_known = fields.done(problems);
     let given =
@@ -226,7 +198,7 @@ pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Optio
         return None;
     }
     if header.is_some() {
-        return parsed(header, header_name, problems).map(Source::Header);
+        return parsed(header, header_name, problems).map(AttributeSource::Header);
     }
     let (taken, make) = others.into_iter().find(|(taken, _)| taken.is_some())?;
     parsed(taken, name, problems).map(make)
@@ -246,7 +218,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 fn addresses(sources: Sources<'_>, spot: &Spot, problems: &mut Problems) -> Vec<HeaderName> {
     let mut headers = Vec::with_capacity(sources.len());
     for (source, _, node) in sources {
-        if let Source::Header(name) = source {
+        if let AttributeSource::Header(name) = source {
             headers.push(name);
         } else {
             let message = "an address can only come from a header that trusted proxies write: `{header: ...}`";

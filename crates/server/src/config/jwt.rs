@@ -6,63 +6,17 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::Algorithm;
 use tidegate::Micros;
 use tidegate::document::{Fields, Node, Problems, Spot};
+use tidegate_identity::{AttributeSource, JwksUrl, JwtKey, JwtSettings, Secret};
 
-use super::identify::{Source, name, source};
+use super::Outside;
+use super::identify::{name, source};
 use super::read::{Taken, parsed, span};
 use super::redis::certificates;
 use super::settings::JWT;
-use super::{JwksUrl, Outside, Secret};
 
 /// How much clocks may differ, unless it is said.
 const LEEWAY: Micros = Micros::from_seconds(30);
 const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
-
-/// How tokens are verified.
-#[derive(Debug, Clone)]
-pub struct JwtSettings {
-    /// What with.
-    pub key: JwtKey,
-    /// By which algorithms, if not by all that the key can be used with.
-    pub algorithms: Vec<Algorithm>,
-    /// Who may have issued them; anybody with the key, if none is named.
-    pub issuer: Vec<String>,
-    /// Whom they may be meant for; anybody, if none is named.
-    pub audience: Vec<String>,
-    /// How much the clock of the issuer may differ.
-    pub leeway: Micros,
-    /// Where a request has its token.
-    pub from: Source,
-}
-
-/// The key of tokens, or where it is.
-#[derive(Debug, Clone)]
-pub enum JwtKey {
-    /// A public key, a PEM file.
-    KeyFile(PathBuf),
-    /// A JSON Web Key Set, a file.
-    JwksFile(PathBuf),
-    /// A JSON Web Key Set that is fetched.
-    JwksUrl {
-        /// From where.
-        url: JwksUrl,
-        /// Whose certificates are trusted there, as PEM; the usual authorities if there are none.
-        ca: Option<Vec<u8>>,
-    },
-    /// A secret that the issuer shares, in a file.
-    SecretFile(PathBuf),
-    /// The same from the environment.
-    Secret(Secret),
-}
-
-impl JwtKey {
-    /// The file that it is in.
-    pub fn file(&self) -> Option<&PathBuf> {
-        match self {
-            Self::KeyFile(file) | Self::JwksFile(file) | Self::SecretFile(file) => Some(file),
-            Self::JwksUrl { .. } | Self::Secret(_) => None,
-        }
-    }
-}
 
 pub(super) fn read(
     node: &Node,
@@ -106,7 +60,10 @@ pub(super) fn read(
     let leeway = parsed(fields.take("leeway"), leeway, problems);
     let from = fields.take("from").and_then(|(spot, node)| {
         let source = source(node, &spot, problems)?;
-        if matches!(source, Source::Header(_) | Source::Cookie(_)) {
+        if matches!(
+            source,
+            AttributeSource::Header(_) | AttributeSource::Cookie(_)
+        ) {
             return Some(source);
         }
         let message = "a token comes from `{header: ...}` or `{cookie: ...}`";
@@ -124,7 +81,7 @@ pub(super) fn read(
         issuer,
         audience,
         leeway: leeway.unwrap_or(LEEWAY),
-        from: from.unwrap_or(Source::Header(AUTHORIZATION)),
+        from: from.unwrap_or(AttributeSource::Header(AUTHORIZATION)),
     })
 }
 

@@ -6,24 +6,17 @@
 mod counters;
 mod gateway;
 mod identify;
-mod jwks_url;
 mod jwt;
 mod read;
 mod redis;
 mod secret;
 mod settings;
 mod tokens;
-mod upstream_url;
 mod variables;
 
-pub use gateway::{GatewayConfig, HealthConfig, RouteConfig};
-pub use identify::{IdentifySettings, Source};
-pub use jwks_url::JwksUrl;
-pub use jwt::{JwtKey, JwtSettings};
-pub use secret::Secret;
+pub use gateway::GatewayConfig;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::token_in_file;
-pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,7 +27,9 @@ use tidegate::document::{self, Place, Problem, Problems};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
+use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
+use tidegate_tower::UnderscoreHeaders;
 
 /// How the server is set up. Validated.
 #[derive(Debug, Clone)]
@@ -76,6 +71,8 @@ pub struct Config {
     pub trusted_proxies: TrustedProxies,
     /// Where what is known of a client comes from.
     pub identify: IdentifySettings,
+    /// What happens to headers that some servers take for others that are read.
+    pub underscore_headers: UnderscoreHeaders,
     /// Which headers tell clients about a decision.
     pub headers: HeaderSettings,
     /// Who may do what. Empty: every caller may check, and this machine administrates with a token that

@@ -56,6 +56,7 @@ pub(super) fn config(
     let secret_attributes = names(fields.take("secret_attributes"), problems);
     let instances = fields.integer("instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let underscore_headers = identify::underscore_headers(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, outside, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
@@ -98,6 +99,7 @@ pub(super) fn config(
         instances: instances.unwrap_or(1),
         trusted_proxies,
         identify,
+        underscore_headers,
         headers,
         tokens,
         tls,

@@ -1,38 +1,10 @@
 //! Secrets: from a file that a setting names, or from the environment; never from the YAML itself.
 
 use tidegate::document::{Fields, Problems};
+use tidegate_identity::Secret;
 
 use super::Outside;
 use super::read::parsed;
-
-/// A secret. Never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// What it is.
-    pub fn text(&self) -> &str {
-        &self.0
-    }
-
-    /// The same as bytes.
-    pub fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-/// Without what it is.
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
 
 /// The secret that a setting such as `key_secret_file` names, or the variable `TIDEGATE_KEY_SECRET`
 /// holds. The variable beats the file.

@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rustix::fs::{Access, OFlags};
+use tidegate_identity::KeptFiles;
 
 use super::error::DataDirError;
 use super::lock::Lock;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How large a small file may be to be read.
 const MAX_BYTES: u64 = 64 << 20;
@@ -197,6 +200,20 @@ impl LockedDir {
         })?;
         sync(&self.path).map_err(|error| DataDirError::new("sync", &self.path, error))?;
         Ok(filled)
+    }
+}
+
+impl KeptFiles for LockedDir {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, BoxError> {
+        Ok(self.read(name)?)
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), BoxError> {
+        Ok(self.write(name, text)?)
+    }
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 }
 

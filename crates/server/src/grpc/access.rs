@@ -3,10 +3,10 @@
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use tidegate::rules::FrontEnd;
+use tidegate_listen::Peer;
 
 use super::status::{Code, Status};
-use crate::http::{Asked, Refused, bearer};
-use crate::listen::Peer;
+use crate::access::{Asked, Refused, bearer};
 use crate::server::Server;
 
 /// Whether a decision may be asked for. Without any token, everybody may.

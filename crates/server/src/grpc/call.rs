@@ -6,11 +6,11 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
+use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
 use super::{health, rate_limit, reflection};
-use crate::listen::Drain;
 use crate::server::Server;
 
 pub(super) const RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService";

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use http::Response;
 use hyper::body::Incoming;
+use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
 use super::proto::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use super::status::{Code, Status};
 use super::{message, stream};
-use crate::listen::Drain;
 use crate::server::Server;
 
 /// How often those who watch are told what has changed.

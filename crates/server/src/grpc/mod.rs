@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, serve_on};
 use tokio::net::TcpListener;
 
-use crate::listen::{Drain, ListenSettings, Threads, Turns, serve_on};
 use crate::server::Server;
 use body::GrpcBody;
 
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     let places = threads
         .runtimes()
         .map(|runtime| (runtime.clone(), service.clone()));
-    let places = Turns::new(places.collect());
+    let places = RoundRobin::new(places.collect());
     serve_on(listener, settings, drain, move || places.take()).await;
 }
 

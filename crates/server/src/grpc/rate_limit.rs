@@ -10,7 +10,7 @@ use tidegate::rules::FrontEnd;
 use super::body::GrpcBody;
 use super::status::{Code, Status};
 use super::{access, answer as answers, message, question};
-use crate::http::{MAX_CONDITION_STEPS, condition_steps};
+use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
 use crate::server::Server;
 
 pub(super) async fn answer(

@@ -3,6 +3,7 @@
 use http::Response;
 use hyper::body::Incoming;
 use prost::Message as _;
+use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
@@ -14,7 +15,6 @@ use super::proto::reflection::{
 };
 use super::status::Code;
 use super::{message, schema, stream};
-use crate::listen::Drain;
 
 /// Answers question after question.
 pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {

@@ -4,7 +4,9 @@
 use std::io::Write as _;
 
 use tidegate::gate::{Decision, LimitOutcome};
-use tidegate::{Micros, Outcome, Reason};
+use tidegate::{Outcome, Reason};
+
+use crate::seconds::write_seconds;
 
 /// Writes the decision as a JSON object.
 pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
@@ -25,7 +27,7 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     let _ = write!(out, r#","rule":"{}""#, headline.rule.id());
     numbers(out, outcome);
     out.extend_from_slice(br#","delay":"#);
-    seconds(out, decision.delay().get());
+    write_seconds(out, decision.delay().get());
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decision.is_degraded());
     write_lease(out, decision);
@@ -90,7 +92,7 @@ fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
                 ),
                 calendar => calendar.around(outcome.at),
             };
-            seconds(out, end.since(start).get());
+            write_seconds(out, end.since(start).get());
         }
         None => out.extend_from_slice(b"null"),
     }
@@ -98,7 +100,7 @@ fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     boolean(out, outcome.allowed);
     numbers(out, outcome);
     out.extend_from_slice(br#","delay":"#);
-    seconds(out, outcome.delay.get());
+    write_seconds(out, outcome.delay.get());
     out.extend_from_slice(br#","shadow":"#);
     boolean(out, decided.is_shadow);
     out.extend_from_slice(br#","degraded":"#);
@@ -114,48 +116,14 @@ fn numbers(out: &mut Vec<u8>, outcome: &Outcome) {
         r#","limit":{},"remaining":{},"reset_time":"#,
         outcome.limit, outcome.remaining
     );
-    seconds(out, outcome.reset_at.as_micros());
+    write_seconds(out, outcome.reset_at.as_micros());
     out.extend_from_slice(br#","retry_after":"#);
     match outcome.retry.wait() {
-        Some(wait) => seconds(out, wait.get()),
+        Some(wait) => write_seconds(out, wait.get()),
         None => out.extend_from_slice(b"null"),
     }
 }
 
 fn boolean(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
-}
-
-/// Microseconds as seconds, with as many decimals as it takes.
-pub(crate) fn seconds(out: &mut Vec<u8>, micros: u64) {
-    let second = Micros::SECOND.get();
-    let (whole, fraction) = (micros / second, micros % second);
-    let _ = write!(out, "{whole}");
-    if fraction > 0 {
-        let _ = write!(out, ".{fraction:06}");
-        while out.last() == Some(&b'0') {
-            out.pop();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_by_hand() {
-        for (micros, text) in [
-            (0, "0"),
-            (1, "0.000001"),
-            (600_000, "0.6"),
-            (1_000_000, "1"),
-            (10_000_000, "10"),
-            (1_794_770_060_250_000, "1794770060.25"),
-        ] {
-            let mut out = Vec::new();
-            seconds(&mut out, micros);
-            assert_eq!(String::from_utf8(out).unwrap(), text);
-        }
-    }
 }

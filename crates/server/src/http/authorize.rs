@@ -16,13 +16,13 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::path::has_hidden_slash;
 use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate_identity as identity;
+use tidegate_listen::Peer;
 use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
-use super::problem::{Problem, Reply};
-use crate::identity;
-use crate::listen::Peer;
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -62,9 +62,9 @@ impl Authorize {
     pub(crate) fn new(server: &Arc<Server>) -> Self {
         let [finding, describing] = [(); 2].map(|()| Arc::clone(server));
         let limits = RateLimitLayer::new(Arc::clone(&server.gate));
-        let limits = server
-            .identity
-            .screening(limits)
+        let limits = limits
+            .forwarded_header(server.identity.forwarded_header())
+            .reads_headers(server.identity.headers())
             // The proxy passes on what is only dropped here.
             .underscore_headers(UnderscoreHeaders::Refuse)
             .headers(server.headers)

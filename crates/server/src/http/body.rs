@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidegate::document::Node;
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// How large the body of one check may be, or of a call that names something.
 pub(crate) const SMALL: usize = 1 << 20;

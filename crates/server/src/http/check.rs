@@ -9,17 +9,16 @@ use hyper::body::Incoming;
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate::rules::FrontEnd;
 
-use super::problem::{Problem, Reply};
 use super::question::{Batch, Question};
 use super::{answer, body};
+use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
-/// How many steps the conditions of rules may take for all that is asked in one call: about half a second.
-pub(crate) const MAX_CONDITION_STEPS: u64 = 5_000_000;
 /// After how many checks of a batch others get their turn.
 const YIELD_EVERY: usize = 16;
 
@@ -102,26 +101,12 @@ pub(super) async fn batch(
     Ok(super::json(StatusCode::OK, out))
 }
 
-/// How many steps conditions take for several requests at the most.
-pub(crate) fn condition_steps<'a, 'b: 'a>(
-    rules: &RuleSet,
-    requests: impl IntoIterator<Item = &'a Attributes<'b>>,
-) -> u64 {
-    if !rules.has_conditions() {
-        return 0;
-    }
-    let steps = requests
-        .into_iter()
-        .map(|attributes| rules.condition_steps(attributes));
-    steps.fold(0, u64::saturating_add)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
     use tidegate::document::Source;
-    use tidegate::rules::RuleSettings;
+    use tidegate::rules::{RuleSet, RuleSettings};
     use tidegate::store::{Outcomes, Request, Scope, Store};
     use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
 

@@ -4,7 +4,7 @@ use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use super::problem::Reply;
+use crate::problem::Reply;
 
 /// The reply to a read, or 304 in its place if the caller has what its tag names already.
 pub(super) fn unless_known(headers: &HeaderMap, reply: Reply) -> Reply {

@@ -8,8 +8,8 @@ use tidegate::gate::ResetCounter;
 use tidegate::{Attributes, LeaseId};
 
 use super::body;
-use super::problem::{Problem, Reply};
 use super::question::Reset;
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
 
 /// `POST /v1/reset`: forgets what a client has used, and says what that was.

@@ -10,7 +10,7 @@ use tidegate::gate::Feedback;
 use tidegate::{Ended, Micros};
 
 use super::body;
-use super::problem::{Problem, Reply};
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
 
 /// How many reports one call may have.

@@ -1,9 +1,8 @@
 //! The HTTP front end: one function from a request to its reply.
 //!
-//! `route.rs` says which call it is, a file for each group of calls answers it, `problem.rs` turns what
+//! `route.rs` says which call it is, a file for each group of calls answers it, `crate::problem` turns what
 //! went wrong into a reply. Deciding is left to the gate.
 
-mod access;
 mod answer;
 mod authorize;
 mod body;
@@ -15,19 +14,11 @@ mod number;
 mod openapi;
 mod original;
 mod probes;
-mod problem;
 mod question;
 mod route;
 mod rules;
-mod this_machine;
 
-pub(crate) use access::{Access, Asked, Refused, bearer};
-pub(crate) use answer::seconds;
 use authorize::Authorize;
-pub(crate) use check::{MAX_CONDITION_STEPS, condition_steps};
-pub(crate) use openapi::describe;
-pub(crate) use probes::goes_on;
-pub(crate) use problem::Problem;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,20 +29,23 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use crate::problem::{Problem, Reply};
 use crate::server::Server;
-use problem::Reply;
 use route::Call;
 
 /// What answers requests.
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
+    /// What the API is, for those who ask it.
+    openapi: Bytes,
 }
 
 impl Api {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
             authorize: Authorize::new(&server),
+            openapi: openapi::describe(server.trust_timestamps),
             server,
         }
     }
@@ -97,12 +91,12 @@ async fn dispatch(
         Call::Health => Ok(probes::health()),
         Call::Readiness => Ok(probes::readiness(server).await),
         Call::Metrics => Ok(probes::metrics(server, parts)),
-        Call::OpenApi => Ok(probes::openapi(server)),
+        Call::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }
 
 /// Refuses a request that cannot be decided because the rules are not known.
-pub(crate) fn need_rules(server: &Server) -> Result<(), Problem> {
+fn need_rules(server: &Server) -> Result<(), Problem> {
     let needed = server.book.need_rules();
     needed.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }

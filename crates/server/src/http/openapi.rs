@@ -7,7 +7,7 @@ use serde_json::Value;
 const DOCUMENT: &str = include_str!("openapi.json");
 
 /// The description. Only servers that trust timestamps have a use for `timestamp`.
-pub(crate) fn describe(trust_timestamps: bool) -> Bytes {
+pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     let Ok(mut document) = serde_json::from_str::<Value>(DOCUMENT) else {
         debug_assert!(false, "openapi.json must be JSON");
         return Bytes::from_static(DOCUMENT.as_bytes());

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use tidegate::address;
 use tidegate_tower::ForwardedHeader;
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
@@ -45,7 +45,7 @@ impl Original {
             }
             agree(&mut original.host, value, HOST)?;
         }
-        let reads_forwarded = header.removed() != Some(FORWARDED);
+        let reads_forwarded = header.removed() != Some(FORWARDED.as_str());
         for value in headers
             .get_all(FORWARDED)
             .iter()

@@ -1,17 +1,16 @@
 //! What machines ask about the server itself: alive, ready, metrics, and what the API is.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
-use tidegate::rules::{Mode, OnStoreFailure, Rule};
 use tidegate_redis::Health;
 
-use super::problem::Reply;
-use crate::server::Server;
+use crate::metrics_page::metrics_page;
+use crate::problem::Reply;
+use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
@@ -33,7 +32,7 @@ pub(super) async fn readiness(server: &Server) -> Reply {
         "not ready"
     } else if store == Health::Whole {
         "ready"
-    } else if matches!(store, Health::Part(_)) || rules.iter().all(goes_on) {
+    } else if matches!(store, Health::Part(_)) || rules.iter().all(works_without_store) {
         "degraded"
     } else {
         "not ready"
@@ -66,16 +65,11 @@ pub(super) async fn readiness(server: &Server) -> Reply {
     super::json(code, body.to_string().into_bytes())
 }
 
-/// Whether a rule answers without the store, too.
-pub(crate) fn goes_on(rule: &Arc<Rule>) -> bool {
-    rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
-}
-
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` to those who ask for it, else in the older form.
 pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
     let accepted = parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
-    let open_metrics = server.metrics.encode(server);
+    let open_metrics = metrics_page(server);
     let (text, media_type) = if accepted.any(|list| list.contains("application/openmetrics-text")) {
         let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (open_metrics, media_type)
@@ -90,6 +84,6 @@ pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(server: &Server) -> Reply {
-    super::json(StatusCode::OK, server.openapi.clone())
+pub(super) fn openapi(description: &Bytes) -> Reply {
+    super::json(StatusCode::OK, description.clone())
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
 use super::number::whole;
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// The body of `POST /v1/check`.
 #[derive(Deserialize)]

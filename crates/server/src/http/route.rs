@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// A call of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use tidegate::rules::{Rule, RuleSet};
 
 use super::conditional::unless_known;
 use super::number::whole;
-use super::problem::{Problem, Reply};
 use super::{body, json};
+use crate::problem::{Problem, Reply};
 use crate::rulebook::{Change, ChangeError, Changed, Expected, etag, etag_of};
 use crate::server::Server;
 

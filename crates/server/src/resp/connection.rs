@@ -2,20 +2,22 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tidegate_listen::clock::now;
+use tidegate_listen::stall::{ConnectionTimeouts, Linger, Phase, TimeoutAction};
+use tidegate_listen::{Drain, ListenSettings, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::arguments::Arguments;
 use super::replies::Replies;
 use super::session::{Next, Session};
-use crate::listen::{Drain, ListenSettings, Tls};
 use crate::server::Server;
 
 /// How much is read at once, and kept for reading while a connection is quiet.
@@ -24,13 +26,8 @@ const READ: usize = 8 * 1024;
 const REPLIES: usize = 64 * 1024;
 /// How long a client may take over its first command, or to send the rest of one, or to read.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may be silent between two commands, and how often that is looked at.
+/// How long a connection may be silent between two commands.
 const IDLE: Duration = Duration::from_hours(1);
-const LOOKS: u64 = IDLE.as_secs() / PATIENCE.as_secs();
-
-/// How long, and for how many bytes, a client that still sends is listened to after the last reply.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 256 * 1024;
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +41,7 @@ pub(super) enum ConnectionError {
 }
 
 /// What all connections of the listener have in common.
-pub(super) struct Door {
+pub(super) struct RespConnections {
     server: Arc<Server>,
     drain: Drain,
     tls: Option<TlsAcceptor>,
@@ -55,29 +52,26 @@ pub(super) struct Door {
 /// A connection that is being served.
 struct Connection<'d, T> {
     io: T,
-    door: &'d Door,
+    listener: &'d RespConnections,
     session: Session,
     arguments: Arguments,
     replies: Replies,
     /// What was read, from `start` on not yet understood.
     bytes: Vec<u8>,
     start: usize,
-    /// How often the alarm rang since the last command.
-    quiet: u64,
-    /// Whether it rang in the midst of the next.
-    is_stuck: bool,
-    has_asked: bool,
+    /// How many commands were answered.
+    commands: u64,
 }
 
 /// What happened while a connection waited.
 enum Event {
     Read,
     Closed,
-    Rang,
+    TimedOut,
     DrainBegun,
 }
 
-impl Door {
+impl RespConnections {
     pub(super) fn new(server: Arc<Server>, settings: &ListenSettings, drain: Drain) -> Self {
         Self {
             server,
@@ -102,34 +96,37 @@ impl Door {
 }
 
 impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
-    fn new(io: T, door: &'d Door) -> Self {
+    fn new(io: T, listener: &'d RespConnections) -> Self {
         Self {
             io,
-            door,
-            session: Session::new(Arc::clone(&door.server)),
+            listener,
+            session: Session::new(Arc::clone(&listener.server)),
             arguments: Arguments::default(),
             replies: Replies::default(),
             bytes: Vec::new(),
             start: 0,
-            quiet: 0,
-            is_stuck: false,
-            has_asked: false,
+            commands: 0,
         }
     }
 
     async fn serve(mut self) -> Result<(), ConnectionError> {
-        let door = self.door;
-        let mut alarm = pin!(sleep(PATIENCE));
-        let mut begun = pin!(tokio::task::unconstrained(door.drain.begun()));
+        let listener = self.listener;
+        let mut timer = pin!(sleep(PATIENCE));
+        let mut timeouts = ConnectionTimeouts::new(&ListenSettings {
+            head_timeout: PATIENCE,
+            idle_timeout: IDLE,
+            ..ListenSettings::default()
+        });
+        let mut begun = pin!(tokio::task::unconstrained(listener.drain.begun()));
         let (mut has_listened, mut is_draining) = (false, false);
         loop {
             self.make_room();
             let waiting = poll_fn(|cx| {
                 // Before anything is read: there are clients that never stop sending.
-                if is_draining && alarm.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Ok(Event::Rang));
+                if is_draining && timer.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(Event::TimedOut));
                 }
-                if !is_draining && door.drain.has_begun() {
+                if !is_draining && listener.drain.has_begun() {
                     is_draining = true;
                     return Poll::Ready(Ok(Event::DrainBegun));
                 }
@@ -152,7 +149,10 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                         return Poll::Ready(Ok(Event::DrainBegun));
                     }
                 }
-                alarm.as_mut().poll(cx).map(|()| Ok(Event::Rang))
+                if !is_draining && let Some(wait) = timeouts.paused(self.phase(), now) {
+                    timer.set(sleep(wait));
+                }
+                timer.as_mut().poll(cx).map(|()| Ok(Event::TimedOut))
             });
             match waiting.await? {
                 Event::Closed => return Ok(()),
@@ -164,25 +164,24 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     }
                 }
                 // What is sent until then is still answered.
-                Event::DrainBegun => alarm.set(sleep(door.last_call)),
-                Event::Rang if is_draining => return self.end().await,
-                Event::Rang => self.rang(alarm.as_mut())?,
+                Event::DrainBegun => timer.set(sleep(listener.last_call)),
+                Event::TimedOut if is_draining => return self.end().await,
+                Event::TimedOut => match timeouts.ended(self.phase(), now()) {
+                    TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
+                    TimeoutAction::Leave(_) | TimeoutAction::Cut => {
+                        return Err(ConnectionError::Slow);
+                    }
+                },
             }
         }
     }
 
-    /// Some time has passed since the alarm was set. It is not set anew for each command.
-    fn rang(&mut self, alarm: Pin<&mut Sleep>) -> Result<(), ConnectionError> {
-        let is_in_command = !self.bytes.is_empty();
-        self.quiet += 1;
-        if self.is_stuck || !self.has_asked || self.quiet > LOOKS {
-            return Err(ConnectionError::Slow);
+    fn phase(&self) -> Phase {
+        match (self.bytes.is_empty(), self.commands) {
+            (true, 0) => Phase::Fresh,
+            (true, commands) => Phase::Idle(commands),
+            (false, commands) => Phase::Head(commands),
         }
-        // It may have begun just now.
-        self.is_stuck = is_in_command;
-        let rang_at = alarm.deadline();
-        alarm.reset(rang_at + PATIENCE);
-        Ok(())
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -223,7 +222,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             let command = self.arguments.of(&self.bytes[self.start..]);
             let next = self.session.answer(command, &mut self.replies);
             self.start += length;
-            (self.quiet, self.is_stuck, self.has_asked) = (0, false, true);
+            self.commands += 1;
             if next == Next::End {
                 self.ask().await;
                 return Ok(next);
@@ -244,21 +243,11 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
     }
 
-    /// Says that nothing more will come, and reads on for a moment: a socket that closes with bytes
-    /// unread resets the connection, and takes with it the reply that says why.
+    /// Says that nothing more will come, and reads on for a moment, so that the last reply arrives.
     async fn end(mut self) -> Result<(), ConnectionError> {
         self.io.shutdown().await?;
-        let reading = async {
-            let (mut bytes, mut left) = (vec![0; READ], LINGER_BYTES);
-            while left > 0 {
-                match self.io.read(&mut bytes).await {
-                    Ok(length) if length > 0 => left = left.saturating_sub(length),
-                    _ => break,
-                }
-            }
-        };
-        // Whoever goes on for longer is not listening.
-        let _ = timeout(LINGER, reading).await;
+        let mut linger = Linger::default();
+        poll_fn(|cx| linger.poll(&mut self.io, cx, true)).await;
         Ok(())
     }
 

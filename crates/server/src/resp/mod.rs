@@ -17,9 +17,9 @@ mod throttle;
 
 use std::sync::Arc;
 
+use tidegate_listen::{Drain, ListenSettings, accept_all};
 use tokio::net::TcpListener;
 
-use crate::listen::{Drain, ListenSettings, accept_all};
 use crate::server::Server;
 
 /// What is said when no one could decide, and that is to deny.
@@ -32,11 +32,15 @@ pub(crate) async fn serve(
     settings: ListenSettings,
     drain: Drain,
 ) {
-    let door = Arc::new(connection::Door::new(server, &settings, drain.clone()));
+    let connections = Arc::new(connection::RespConnections::new(
+        server,
+        &settings,
+        drain.clone(),
+    ));
     accept_all(listener, &settings, &drain, move |stream, peer| {
-        let door = Arc::clone(&door);
+        let connections = Arc::clone(&connections);
         async move {
-            if let Err(error) = door.serve(stream).await {
+            if let Err(error) = connections.serve(stream).await {
                 tracing::debug!(%peer, %error, "connection ended early");
             }
         }

@@ -80,7 +80,7 @@ impl Replies {
     /// A number of seconds, with up to six decimals: text where the protocol knows whole numbers only.
     pub(super) fn seconds(&mut self, micros: u64) {
         let mut text = Vec::with_capacity(24);
-        crate::http::seconds(&mut text, micros);
+        crate::seconds::write_seconds(&mut text, micros);
         match self.protocol {
             Protocol::Resp2 => self.bulk(&text),
             Protocol::Resp3 => {

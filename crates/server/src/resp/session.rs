@@ -9,9 +9,8 @@ use super::arguments::Command;
 use super::commands;
 use super::questions::Questions;
 use super::replies::{Protocol, Replies};
-use crate::http::{Asked, Refused};
+use crate::access::{Asked, Refused, TokenRefusal};
 use crate::server::Server;
-use crate::telemetry::TokenRefusal;
 
 /// What becomes of a connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

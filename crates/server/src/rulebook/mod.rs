@@ -6,10 +6,12 @@
 
 mod change;
 mod file;
+mod report;
 mod shared;
 
 pub use change::{Change, ChangeError, Changed, Expected};
 pub use file::LoadError;
+pub(crate) use report::NO_RULES;
 pub use shared::{FollowError, Followed};
 
 use std::path::PathBuf;

@@ -7,11 +7,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tidegate::gate::Decision;
 use tidegate::{Attributes, Limiter, Micros, Reason};
+use tidegate_identity::Secret;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{LogSettings, Secret};
+use crate::config::LogSettings;
 
 /// How many denied requests are logged.
 const DENIALS: &str = "10/second burst 20";

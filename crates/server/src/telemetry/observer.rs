@@ -3,19 +3,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use quanta::Clock;
 use tidegate::Timestamp;
 use tidegate::gate::{Charged, Observed, Observer};
+use tidegate_identity::Secret;
+use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
 use super::logs::DenialLog;
-use crate::config::Secret;
 
 /// The observer of the server's gate.
 pub(crate) struct DecisionObserver {
-    clock: Clock,
+    clock: TickClock,
     metrics: Arc<Metrics>,
     denials: DenialLog,
     /// The latest time that a request brought, in microseconds; zero if none has.
@@ -25,7 +24,7 @@ pub(crate) struct DecisionObserver {
 impl DecisionObserver {
     pub(crate) fn new(metrics: Arc<Metrics>, key_secret: Option<&Secret>) -> Self {
         Self {
-            clock: Clock::new(),
+            clock: TickClock::new(),
             metrics,
             denials: DenialLog::new(key_secret),
             latest_time: AtomicU64::new(0),
@@ -44,14 +43,13 @@ impl DecisionObserver {
     }
 
     fn note_time(&self, began: u64) {
-        let nanos = self.clock.delta_as_nanos(began, self.clock.raw());
-        self.metrics.decided(Duration::from_nanos(nanos));
+        self.metrics.decided(self.clock.since(began));
     }
 }
 
 impl Observer for DecisionObserver {
     fn begin(&self) -> u64 {
-        self.clock.raw()
+        self.clock.read()
     }
 
     fn decided(&self, observed: &Observed<'_, '_>) {

@@ -23,7 +23,7 @@ struct Families {
     unread_costs: Family<Labels<1>, Counter>,
 }
 
-pub(super) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[FrontEnd]) {
+pub(crate) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[FrontEnd]) {
     let families = Families::default();
     let has_zeros = rules.len() <= MOST_AT_ZERO;
     let shown_at_zero = if has_zeros { front_ends } else { &[] };

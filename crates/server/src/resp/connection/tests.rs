@@ -32,11 +32,11 @@ fn connect() -> Client {
     let store = AnyStore::Memory(MemoryStore::new());
     let server = Arc::new(Server::new(&config, store, book, rules));
     let drain = Drain::new();
-    let door = Door::new(server, &ListenSettings::default(), drain.clone());
+    let listener = RespConnections::new(server, &ListenSettings::default(), drain.clone());
     let (io, there) = duplex(1_024);
     Client {
         io,
-        served: tokio::spawn(async move { Connection::new(there, &door).serve().await }),
+        served: tokio::spawn(async move { Connection::new(there, &listener).serve().await }),
         drain,
         start: sleep(Duration::ZERO).deadline(),
     }
@@ -75,12 +75,11 @@ async fn a_client_that_says_nothing_or_half_a_command_is_cut() {
     assert_eq!((told.as_str(), ended), ("", slow()));
     assert!(about(10, after), "{after:?}");
 
-    // One that has asked before has until the second look.
     let mut later = connect();
     later.say(b"PING\r\nPING\r\nPI").await;
     let (told, ended, after) = later.end().await;
     assert_eq!((told.as_str(), ended), ("+PONG\r\n+PONG\r\n", slow()));
-    assert!(about(20, after), "{after:?}");
+    assert!(about(10, after), "{after:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,194 @@
+//! The body of an answer on its way to the client.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tidegate_listen::stall::{Stall, Stalled};
+
+use crate::http1::{Broken, Http1};
+use crate::worker::InFlight;
+
+/// The body of an answer: a server's, or one made here.
+pub(crate) enum AnswerBody {
+    Upstream(UpstreamBody),
+    Own(Full<Bytes>),
+}
+
+/// Why the rest of an answer does not come.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the server behind the gateway broke off: {0}")]
+    Http1(#[from] Broken),
+    #[error("the server behind the gateway broke off: {0}")]
+    Http2(#[from] hyper::Error),
+    #[error("the server behind the gateway was silent for too long")]
+    Silent,
+}
+
+/// What a server sends, as it comes. Its connection is kept for others when the body has ended, and closed
+/// if it is given up before.
+pub(crate) struct UpstreamBody {
+    source: BodySource,
+    /// Until the end of the answer.
+    in_flight: Option<InFlight>,
+    silence: Stall,
+    /// Why there is no more, until the client has what came before it.
+    broken: Option<Box<BodyError>>,
+}
+
+/// Where a body comes from.
+pub(crate) enum BodySource {
+    Http1(Box<Http1>),
+    Http2(Incoming),
+    Ended,
+}
+
+impl BodySource {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Http1(connection) => connection.poll_body(cx).map_err(BodyError::Http1),
+            Self::Http2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::Http2),
+            Self::Ended => Poll::Ready(None),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Http1(connection) => connection.is_end(),
+            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Ended => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(connection) => connection.size_hint(),
+            Self::Http2(incoming) => incoming.size_hint(),
+            Self::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl UpstreamBody {
+    pub(crate) fn new(source: BodySource, in_flight: InFlight, timeout: Duration) -> Self {
+        let mut body = Self {
+            source,
+            in_flight: Some(in_flight),
+            silence: Stall::new(timeout),
+            broken: None,
+        };
+        if body.source.is_end() {
+            body.end();
+        }
+        body
+    }
+
+    /// The body of an answer that changes the protocol: none, but the server is busy for as long as it is
+    /// there.
+    pub(crate) fn of_tunnel(in_flight: InFlight) -> Self {
+        Self {
+            source: BodySource::Ended,
+            in_flight: Some(in_flight),
+            silence: Stall::new(Duration::MAX),
+            broken: None,
+        }
+    }
+
+    fn end(&mut self) {
+        let source = std::mem::replace(&mut self.source, BodySource::Ended);
+        if let (BodySource::Http1(connection), Some(in_flight)) = (source, self.in_flight.take()) {
+            in_flight.keep(connection);
+        }
+    }
+
+    /// Ends the body, but not before what came so far has been sent: with an error, hyper drops the
+    /// connection and what it has not sent, to the head of the answer.
+    fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
+        self.source = BodySource::Ended;
+        self.broken = Some(Box::new(error));
+        cx.waker().wake_by_ref();
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(*error)));
+        }
+        let polled = this.source.poll_frame(cx);
+        let frame = match ready!(this.silence.watch(cx, polled)) {
+            Ok(frame) => frame,
+            Err(Stalled) => Some(Err(BodyError::Silent)),
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                // With a known length hyper does not poll past the last frame.
+                if this.source.is_end() {
+                    this.end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                this.breaks(cx, error);
+                Poll::Pending
+            }
+            None => {
+                this.end();
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.source.is_end() && self.broken.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.source.size_hint()
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Upstream(body) => Pin::new(body).poll_frame(cx),
+            Self::Own(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|impossible| match impossible {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Own(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Upstream(body) => body.size_hint(),
+            Self::Own(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Connections to the servers behind the gateway: TCP, TLS where it is asked for, and the version of HTTP
+//! that both ends speak.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tidegate_listen::TlsError;
+use tidegate_listen::client_tls;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::capacity::OpenConnection;
+use crate::http1::{Http1, Stream};
+use crate::request_body::RequestBody;
+use crate::upstream::Upstream;
+use crate::upstream_url::UpstreamScheme;
+
+/// How often an HTTP/2 server that has requests is asked whether it is still there.
+const PING: Duration = Duration::from_secs(20);
+
+/// How much of one answer a server may send over HTTP/2 before the client has taken it, and of all of them:
+/// answers that are not taken must not hold up the others.
+const STREAM_WINDOW: u32 = 64 * 1024 - 1;
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
+/// Makes connections.
+pub(crate) struct Connector {
+    /// Offers HTTP/2 and HTTP/1.1.
+    any: TlsConnector,
+    /// Offers HTTP/1.1 only, for requests that change the protocol.
+    http1: TlsConnector,
+}
+
+/// A connection that stands.
+pub(crate) enum Connected {
+    Http1(Box<Http1>),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// A failed sending, with the request if it has certainly not left.
+pub(crate) type NotSent = TrySendError<Request<RequestBody>>;
+
+impl Connector {
+    pub(crate) fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+        let mut config = client_tls::trusting(authorities).map_err(TlsError::Setup)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let http1 = TlsConnector::from(Arc::new(config.clone()));
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        let any = TlsConnector::from(Arc::new(config));
+        Ok(Self { any, http1 })
+    }
+
+    /// A new connection to a server, `counted` for as long as it is open.
+    pub(crate) async fn connect(
+        &self,
+        upstream: &Upstream,
+        needs_http1: bool,
+        counted: Option<OpenConnection>,
+    ) -> io::Result<Connected> {
+        let url = &upstream.url;
+        let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
+        stream.set_nodelay(true)?;
+        match url.scheme {
+            UpstreamScheme::Http => {
+                let connection = Http1::new(Stream::Plain(stream)).counted(counted);
+                Ok(Connected::Http1(connection))
+            }
+            UpstreamScheme::H2c if needs_http1 => Err(io::Error::other(
+                "a server that is spoken to by HTTP/2 alone takes no upgrades",
+            )),
+            UpstreamScheme::H2c => open_http2(stream, counted).await.map(Connected::Http2),
+            UpstreamScheme::Https => {
+                let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
+                let connector = if needs_http1 { &self.http1 } else { &self.any };
+                let stream = connector.connect(name, stream).await?;
+                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                    return open_http2(stream, counted).await.map(Connected::Http2);
+                }
+                let stream = Stream::Tls(Box::new(stream));
+                Ok(Connected::Http1(Http1::new(stream).counted(counted)))
+            }
+        }
+    }
+}
+
+async fn open_http2<T>(
+    io: T,
+    counted: Option<OpenConnection>,
+) -> io::Result<http2::SendRequest<RequestBody>>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .handshake(TokioIo::new(io))
+        .await
+        .map_err(io::Error::other)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a server behind the gateway ended");
+        }
+        drop(counted);
+    });
+    Ok(sender)
+}
+
+/// Sends a request over HTTP/2, where the connection has a task of its own, and waits for the head of its
+/// answer.
+pub(crate) async fn send_http2(
+    sender: &mut http2::SendRequest<RequestBody>,
+    request: Request<RequestBody>,
+) -> Result<Response<Incoming>, NotSent> {
+    sender.try_send_request(request).await
+}

@@ -1,0 +1,126 @@
+//! Why a request was not answered by a server, and the reply to its client. It says nothing of the servers
+//! behind the gateway: that is for the log.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::io;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use tidegate_tower::problem;
+
+use crate::capacity::Shortage;
+use crate::http1::Broken;
+use crate::request_body::BrokenBody;
+
+/// Why a request was not answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    NotReady(String),
+    #[error("this is not a proxy for connections of your own: CONNECT is not answered")]
+    Connect,
+    #[error("{0}")]
+    BadRequest(Cow<'static, str>),
+    #[error("nothing is served under this host and path")]
+    NoRoute,
+    #[error("no server behind this gateway can be reached now; try again later")]
+    NoneUp,
+    #[error("{}", no_connection(*.0))]
+    NoConnection(Shortage),
+    #[error("the server behind this gateway cannot be reached")]
+    Unreachable(#[source] io::Error),
+    #[error("the server behind this gateway cannot be reached in time")]
+    SlowConnection,
+    #[error("the server behind this gateway did not answer as HTTP wants it")]
+    BadAnswer(#[source] Box<dyn Error + Send + Sync>),
+    #[error("the server behind this gateway sent an answer whose length can be read in two ways")]
+    TwoLengths,
+    #[error("the server behind this gateway changed the protocol without being asked")]
+    UnwantedUpgrade,
+    #[error("the server behind this gateway did not answer in time")]
+    SlowAnswer,
+    #[error("the body of the request did not come in time")]
+    SlowClient,
+    #[error("the body of the request could not be read; it broke off, or is malformed")]
+    BrokenBody,
+    #[error("the request cannot be sent on")]
+    Unsendable(#[source] http::Error),
+}
+
+impl Failure {
+    /// What an error of an HTTP/1.1 connection means.
+    pub(crate) fn of_http1(error: Broken) -> Self {
+        match error {
+            Broken::Body(error) => Self::of_body(&error),
+            other => Self::BadAnswer(other.into()),
+        }
+    }
+
+    /// What an error of an HTTP/2 connection means.
+    pub(crate) fn of_http2(error: hyper::Error) -> Self {
+        let mut source: Option<&(dyn Error + 'static)> = Some(&error);
+        while let Some(inner) = source {
+            if let Some(error) = inner.downcast_ref() {
+                return Self::of_body(error);
+            }
+            source = inner.source();
+        }
+        Self::BadAnswer(error.into())
+    }
+
+    fn of_body(error: &BrokenBody) -> Self {
+        match error {
+            BrokenBody::Slow => Self::SlowClient,
+            BrokenBody::Unreadable(_) | BrokenBody::Length => Self::BrokenBody,
+        }
+    }
+
+    /// A request that cannot be understood, or could mean two things.
+    pub(crate) fn bad_request(problem: impl Into<Cow<'static, str>>) -> Self {
+        Self::BadRequest(problem.into())
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Unreachable(_)
+            | Self::BadAnswer(_)
+            | Self::TwoLengths
+            | Self::UnwantedUpgrade => StatusCode::BAD_GATEWAY,
+            Self::SlowConnection | Self::SlowAnswer => StatusCode::GATEWAY_TIMEOUT,
+            Self::SlowClient => StatusCode::REQUEST_TIMEOUT,
+            Self::BadRequest(_) | Self::BrokenBody | Self::Unsendable(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(crate) fn reply(&self) -> Response<Full<Bytes>> {
+        let mut reply = problem(self.status(), &self.to_string()).map(Full::from);
+        if matches!(self, Self::BrokenBody | Self::SlowClient) {
+            let close = HeaderValue::from_static("close");
+            reply.headers_mut().insert(CONNECTION, close);
+        }
+        if matches!(self, Self::NoConnection(_)) {
+            let one = HeaderValue::from_static("1");
+            reply.headers_mut().insert(RETRY_AFTER, one);
+        }
+        reply
+    }
+}
+
+fn no_connection(shortage: Shortage) -> &'static str {
+    match shortage {
+        Shortage::Client => {
+            "too many requests from your address wait for a server behind this gateway, or for their answers to be read; try again in a second"
+        }
+        Shortage::All | Shortage::System(_) => {
+            "this gateway has no connection to a server to spare now; try again in a second"
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Headers that are for one leg of the way only: taken off before a message goes on.
+
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, COOKIE, HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+/// What a message asks of its connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leg {
+    /// The protocol to change to.
+    pub(crate) upgrade: Option<HeaderValue>,
+}
+
+/// Takes off what is for this leg only: `Connection`, what it names, and what always is. Announced
+/// trailers stay, because they are passed on.
+pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
+    let mut leg = Leg::default();
+    // Most have none of them.
+    if !headers.keys().any(is_of_one_leg) {
+        return leg;
+    }
+    if headers.contains_key(CONNECTION) {
+        let named = named(headers);
+        let upgrade = headers.get(UPGRADE).cloned();
+        leg.upgrade = upgrade.filter(|_| named.contains(&UPGRADE));
+        for name in named {
+            // Without these it would not be known where the message ends, or whose it is.
+            if name != CONTENT_LENGTH && name != HOST {
+                headers.remove(name);
+            }
+        }
+        headers.remove(CONNECTION);
+    }
+    let takes_trailers = headers.get_all(TE).iter().any(names_trailers);
+    let others: SmallVec<[HeaderName; 4]> = headers
+        .keys()
+        .filter(|name| is_of_one_leg(name))
+        .cloned()
+        .collect();
+    for name in others {
+        headers.remove(name);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    leg
+}
+
+/// Takes off what may stand only in a head, where it was looked at: servers that put trailers among the
+/// headers would believe it.
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
+    strip(trailers);
+    for name in [
+        AUTHORIZATION,
+        CACHE_CONTROL,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        CONTENT_RANGE,
+        CONTENT_TYPE,
+        COOKIE,
+        HOST,
+        MAX_FORWARDS,
+        SET_COOKIE,
+        TRAILER,
+    ] {
+        trailers.remove(name);
+    }
+}
+
+/// Whether a header is for one leg of the way, whatever `Connection` names.
+fn is_of_one_leg(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "http2-settings"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            // The client gets `100 Continue` when its body is asked for.
+            | "expect"
+    )
+}
+
+/// Whether the length of an answer's body is said once, in a way that everybody understands.
+pub(crate) fn has_one_length(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    match (codings.next(), codings.next()) {
+        (None, _) => lengths <= 1,
+        (Some(coding), None) => {
+            lengths == 0
+                && coding
+                    .as_bytes()
+                    .trim_ascii()
+                    .eq_ignore_ascii_case(b"chunked")
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Puts on what asks for another protocol, or agrees to it.
+pub(crate) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// The protocol that a request asks to change to. HTTP/2 in plain text is not one: requests on such a
+/// connection would not be seen here.
+pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
+    let Some(protocol) = headers.get(UPGRADE) else {
+        return false;
+    };
+    !names_http2(protocol) && named(headers).contains(&UPGRADE)
+}
+
+pub(crate) fn names_http2(protocol: &HeaderValue) -> bool {
+    let mut protocols = protocol.as_bytes().split(|byte| *byte == b',');
+    protocols.any(|name| {
+        let name = name.trim_ascii();
+        name.eq_ignore_ascii_case(b"h2c") || name.eq_ignore_ascii_case(b"h2")
+    })
+}
+
+/// Whether a request is a call of gRPC, whose body may be a stream without an end.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// The headers that `Connection` names.
+fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(CONNECTION).iter();
+    let tokens = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    tokens
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .collect()
+}
+
+fn names_trailers(value: &HeaderValue) -> bool {
+    let mut tokens = value.as_bytes().split(|byte| *byte == b',');
+    tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_is_for_one_leg_goes_and_the_rest_stays() {
+        let mut all = headers(&[
+            ("connection", "close, X-Internal"),
+            ("connection", "content-length, host, x-forwarded-for"),
+            ("x-internal", "1"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("content-length", "5"),
+            ("host", "a"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-authorization", "x"),
+            ("proxy-connection", "close"),
+            ("te", "gzip, Trailers"),
+            ("trailer", "x-sum"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("x-kept", "1"),
+        ]);
+        assert_eq!(strip(&mut all), Leg::default());
+        let left = headers(&[
+            ("content-length", "5"),
+            ("host", "a"),
+            ("te", "trailers"),
+            ("trailer", "x-sum"),
+            ("x-kept", "1"),
+        ]);
+        assert_eq!(all, left);
+    }
+
+    #[test]
+    fn an_upgrade_is_one_only_if_connection_says_so_and_never_to_http2() {
+        let asks = headers(&[
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+        ]);
+        assert!(wants_upgrade(&asks));
+        assert_eq!(strip(&mut asks.clone()).upgrade.unwrap(), "websocket");
+        for none in [
+            headers(&[("upgrade", "websocket")]),
+            headers(&[("connection", "upgrade")]),
+            headers(&[
+                ("connection", "upgrade, http2-settings"),
+                ("upgrade", "h2c"),
+            ]),
+            headers(&[("connection", "upgrade"), ("upgrade", "websocket, H2C")]),
+        ] {
+            assert!(!wants_upgrade(&none), "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The body of an answer, taken out of the bytes of a connection. It never waits: the caller reads more and asks
+//! again.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::body::{Frame, SizeHint};
+
+use super::Broken;
+
+/// The longest line with the size of a chunk: servers may write remarks there.
+const LONGEST_LINE: usize = 4 * 1024;
+const LONGEST_TRAILERS: usize = 32 * 1024;
+const MOST_TRAILERS: usize = 64;
+
+/// How much of a body is still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Download {
+    /// Nothing.
+    Ended,
+    /// So many bytes.
+    Length(u64),
+    /// What the chunks say.
+    Chunks(Chunk),
+    /// All until the server closes.
+    UntilClose,
+}
+
+/// Where in its chunks a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunk {
+    /// Before the line with the size of the next.
+    Size,
+    /// In one, so many bytes from its end.
+    Data(u64),
+    /// At its end, before the end of the line.
+    DataEnd,
+    /// After the last.
+    Trailers,
+}
+
+/// What there is in the bytes that have come.
+#[derive(Debug)]
+pub(super) enum Step {
+    Frame(Frame<Bytes>),
+    /// Nothing whole: more has to be read.
+    More,
+    Ended,
+}
+
+impl Download {
+    /// Takes the next part of the body off the bytes.
+    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+        match self {
+            Self::Ended => Ok(Step::Ended),
+            Self::UntilClose if bytes.is_empty() => Ok(Step::More),
+            Self::UntilClose => Ok(Step::Frame(Frame::data(bytes.split().freeze()))),
+            Self::Length(left) => {
+                let step = take(bytes, left);
+                if *left == 0 {
+                    *self = Self::Ended;
+                }
+                Ok(step)
+            }
+            Self::Chunks(chunk) => {
+                let step = chunk.next(bytes)?;
+                // Nothing comes after trailers.
+                if match &step {
+                    Step::Frame(frame) => frame.is_trailers(),
+                    Step::More => false,
+                    Step::Ended => true,
+                } {
+                    *self = Self::Ended;
+                }
+                Ok(step)
+            }
+        }
+    }
+
+    /// Whether the first chunk begins as it should, as far as it has come: none, if more of its first line has
+    /// to come. Nothing is taken off the bytes.
+    pub(super) fn begins_well(self, bytes: &[u8]) -> Result<Option<()>, Broken> {
+        if self != Self::Chunks(Chunk::Size) {
+            return Ok(Some(()));
+        }
+        let Some(end) = line_end(bytes)? else {
+            return Ok(None);
+        };
+        size(&bytes[..end]).map(|_| Some(()))
+    }
+
+    pub(super) fn size_hint(self) -> SizeHint {
+        match self {
+            Self::Ended => SizeHint::with_exact(0),
+            Self::Length(left) => SizeHint::with_exact(left),
+            Self::Chunks(_) | Self::UntilClose => SizeHint::default(),
+        }
+    }
+}
+
+impl Chunk {
+    fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+        loop {
+            match self {
+                Self::Size => {
+                    let Some(end) = line_end(bytes)? else {
+                        return Ok(Step::More);
+                    };
+                    let size = size(&bytes[..end])?;
+                    bytes.advance(end + 2);
+                    *self = match size {
+                        0 => Self::Trailers,
+                        size => Self::Data(size),
+                    };
+                }
+                Self::Data(left) => {
+                    let step = take(bytes, left);
+                    if *left == 0 {
+                        *self = Self::DataEnd;
+                    }
+                    return Ok(step);
+                }
+                Self::DataEnd => {
+                    match bytes.get(..2) {
+                        Some(b"\r\n") => bytes.advance(2),
+                        None if bytes.is_empty() || bytes[0] == b'\r' => return Ok(Step::More),
+                        _ => return Err(Broken::Malformed("a chunk is longer than it says")),
+                    }
+                    *self = Self::Size;
+                }
+                Self::Trailers => return trailers(bytes),
+            }
+        }
+    }
+}
+
+/// Takes as much as there is and belongs to the body.
+fn take(bytes: &mut BytesMut, left: &mut u64) -> Step {
+    if bytes.is_empty() {
+        return Step::More;
+    }
+    let count = usize::try_from(*left).unwrap_or(usize::MAX);
+    let data = bytes.split_to(count.min(bytes.len()));
+    *left -= data.len() as u64;
+    Step::Frame(Frame::data(data.freeze()))
+}
+
+/// Where the line ends that the bytes begin with.
+fn line_end(bytes: &[u8]) -> Result<Option<usize>, Broken> {
+    let line = &bytes[..bytes.len().min(LONGEST_LINE)];
+    match line.iter().position(|byte| *byte == b'\n') {
+        Some(end) if end > 0 && line[end - 1] == b'\r' => Ok(Some(end - 1)),
+        Some(_) => Err(Broken::Malformed("a line in a chunked body ends badly")),
+        None if bytes.len() < LONGEST_LINE => Ok(None),
+        None => Err(Broken::Malformed("a line in a chunked body is too long")),
+    }
+}
+
+fn size(line: &[u8]) -> Result<u64, Broken> {
+    const BAD: Broken = Broken::Malformed("a chunk has no size");
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let (digits, rest) = line.split_at(digits.count());
+    if !matches!(rest.trim_ascii_start().first(), None | Some(b';')) {
+        return Err(BAD);
+    }
+    let digits = str::from_utf8(digits).map_err(|_| BAD)?;
+    u64::from_str_radix(digits, 16).map_err(|_| BAD)
+}
+
+fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
+    const BAD: Broken = Broken::Malformed("the trailers cannot be read");
+    if bytes.starts_with(b"\r\n") {
+        bytes.advance(2);
+        return Ok(Step::Ended);
+    }
+    let mut found = [httparse::EMPTY_HEADER; MOST_TRAILERS];
+    match httparse::parse_headers(bytes, &mut found) {
+        Ok(httparse::Status::Complete((length, found))) => {
+            let mut trailers = HeaderMap::with_capacity(found.len());
+            for header in found {
+                let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| BAD)?;
+                let value = HeaderValue::from_bytes(header.value).map_err(|_| BAD)?;
+                trailers.append(name, value);
+            }
+            bytes.advance(length);
+            Ok(Step::Frame(Frame::trailers(trailers)))
+        }
+        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(Step::More),
+        _ => Err(BAD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a body says that comes in pieces of so many bytes, and what is left behind it.
+    fn read(mut download: Download, text: &[u8], piece: usize) -> Result<(String, String), Broken> {
+        let (mut bytes, mut said) = (BytesMut::new(), String::new());
+        let mut pieces = text.chunks(piece);
+        loop {
+            match download.next(&mut bytes)? {
+                Step::Frame(frame) => match frame.into_data() {
+                    Ok(data) => said.push_str(str::from_utf8(&data).unwrap()),
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap();
+                        write!(said, "{trailers:?}").unwrap();
+                    }
+                },
+                Step::More => match pieces.next() {
+                    Some(piece) => bytes.extend_from_slice(piece),
+                    None => return Err(Broken::Closed),
+                },
+                Step::Ended => {
+                    for piece in pieces {
+                        bytes.extend_from_slice(piece);
+                    }
+                    let left = str::from_utf8(&bytes).unwrap().to_owned();
+                    return Ok((said, left));
+                }
+            }
+        }
+    }
+
+    fn chunked(text: &str) -> Result<(String, String), Broken> {
+        let whole = read(
+            Download::Chunks(Chunk::Size),
+            text.as_bytes(),
+            text.len().max(1),
+        );
+        for piece in 1..text.len() {
+            let in_pieces = read(Download::Chunks(Chunk::Size), text.as_bytes(), piece);
+            assert_eq!(
+                format!("{whole:?}"),
+                format!("{in_pieces:?}"),
+                "{text:?} in {piece}"
+            );
+        }
+        whole
+    }
+
+    #[test]
+    fn a_length_ends_where_it_says() {
+        for piece in 1..8 {
+            let read = read(Download::Length(5), b"helloHTTP", piece).unwrap();
+            assert_eq!(read, ("hello".to_owned(), "HTTP".to_owned()));
+        }
+        assert!(read(Download::Length(5), b"hell", 3).is_err());
+    }
+
+    #[test]
+    fn chunks_are_put_together_however_they_come() {
+        for (text, said, left) in [
+            ("0\r\n\r\n", "", ""),
+            (
+                "5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\nHTTP",
+                "hello world",
+                "HTTP",
+            ),
+            ("00A \r\n0123456789\r\n0;last\r\n\r\n", "0123456789", ""),
+            (
+                "1\r\nx\r\n0\r\nX-Sum: 1\r\na: b\r\n\r\nH",
+                "x{\"x-sum\": \"1\", \"a\": \"b\"}",
+                "H",
+            ),
+        ] {
+            let read = chunked(text).unwrap();
+            assert_eq!(read, (said.to_owned(), left.to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_that_can_be_read_in_two_ways_are_refused() {
+        let long = format!("1;{}\r\nx\r\n0\r\n\r\n", "x".repeat(LONGEST_LINE));
+        for text in [
+            "",
+            "\r\n",
+            "5\nhello\r\n0\r\n\r\n",
+            "5\r\nhello0\r\n\r\n",
+            "5\r\nhello\n0\r\n\r\n",
+            "-1\r\nx\r\n0\r\n\r\n",
+            "+1\r\nx\r\n0\r\n\r\n",
+            "0x1\r\nx\r\n0\r\n\r\n",
+            "1x\r\nx\r\n0\r\n\r\n",
+            "1 x\r\nx\r\n0\r\n\r\n",
+            "10000000000000000\r\nx\r\n0\r\n\r\n",
+            "1\r\nx\r\n0\r\nno trailer\r\n\r\n",
+            "5\r\nhell",
+            &long,
+        ] {
+            assert!(chunked(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_chunk_is_judged_by_its_first_line() {
+        let chunks = Download::Chunks(Chunk::Size);
+        for (text, judged) in [
+            ("", Some(None)),
+            ("5;a", Some(None)),
+            ("5\r\n", Some(Some(()))),
+            ("0\r\n\r\n", Some(Some(()))),
+            ("zz\r\n", None),
+            ("-1\r\n", None),
+            ("5\n", None),
+        ] {
+            let found = chunks.begins_well(text.as_bytes()).ok();
+            assert_eq!(found, judged, "{text:?}");
+        }
+        assert_eq!(Download::Length(5).begins_well(b"zz").ok(), Some(Some(())));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_the_same_in_pieces(parts in prop::collection::vec(
+            prop_oneof![
+                Just("\r\n".to_owned()),
+                Just("0\r\n".to_owned()),
+                Just("3\r\nabc\r\n".to_owned()),
+                Just("1;x=y\r\nz\r\n".to_owned()),
+                Just("a: b\r\n".to_owned()),
+                "[0-9a-f;: \r\n\\x00-\\x7f]{0,4}",
+            ],
+            0..8,
+        )) {
+            let _ = chunked(&parts.concat());
+        }
+    }
+}

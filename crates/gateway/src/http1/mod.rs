@@ -1,0 +1,393 @@
+//! HTTP/1.1 to a server behind the gateway: one request at a time on a connection, sent and answered in the
+//! task that waits for it.
+//!
+//! hyper's client hands requests and bodies through channels, to a connection that works by itself: without
+//! it, the gateway needs a fifth fewer instructions for a small request. Heads are parsed by `httparse`, as
+//! there. `head.rs` has heads, `upload.rs` what is sent, `download.rs` the bodies of answers, `stream.rs` the
+//! socket. Why it is ours: `docs/decisions/002-http1-client-of-the-gateway.md`.
+
+mod download;
+mod head;
+mod stream;
+mod upload;
+
+pub(super) use stream::Stream;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::{HeaderValue, Method, StatusCode, request, response};
+use hyper::body::{Frame, SizeHint};
+use tidegate_listen::stall::Deadline;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::task::unconstrained;
+
+use super::capacity::OpenConnection;
+use super::forwarded::ForwardedHeaders;
+use super::request_body::{BrokenBody, RequestBody};
+use download::{Download, Step};
+use upload::{Framing, Out, Upload};
+
+/// How much is read at once: more for servers that send much, and the least that is worth a call. With what
+/// hyper holds back for the client, the most is what a client costs that takes nothing of its answer.
+const READ: usize = 8 * 1024;
+const MOST_READ: usize = 32 * 1024;
+const LEAST_READ: usize = 1024;
+
+/// How many heads there may be for one request.
+const MOST_HEADS: u32 = 64;
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("the connection was closed in the middle of an answer")]
+    Closed,
+    #[error("the answer is malformed: {0}")]
+    Malformed(&'static str),
+    #[error(transparent)]
+    Body(BrokenBody),
+}
+
+impl Broken {
+    /// Whether the server has closed the connection.
+    fn is_hang_up(&self) -> bool {
+        let Self::Io(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+        )
+    }
+}
+
+/// A connection to a server.
+pub(super) struct Http1 {
+    stream: Stream,
+    bytes: BytesMut,
+    read_size: usize,
+    out: Out,
+    upload: Option<Upload>,
+    /// Whether the request has a body.
+    has_body: bool,
+    /// Why no more can be sent. There may be an answer all the same.
+    unsent: Option<Broken>,
+    method: Method,
+    /// The head of the answer, until it is known how its body begins.
+    answer: Option<response::Parts>,
+    download: Download,
+    /// Whether the server has said anything in answer to this request.
+    has_heard: bool,
+    /// How many heads it has sent: before the last, others may say that it will come.
+    heads: u32,
+    /// Whether the server will take another request.
+    is_kept: bool,
+    /// For the caller that waits for answers.
+    pub(super) deadline: Deadline,
+    /// For as long as the connection is open.
+    counted: Option<OpenConnection>,
+}
+
+impl Http1 {
+    pub(super) fn new(stream: Stream) -> Box<Self> {
+        Box::new(Self {
+            stream,
+            bytes: BytesMut::new(),
+            read_size: READ,
+            out: Out::default(),
+            upload: None,
+            has_body: false,
+            unsent: None,
+            method: Method::GET,
+            answer: None,
+            download: Download::Ended,
+            has_heard: false,
+            heads: 0,
+            is_kept: true,
+            deadline: Deadline::default(),
+            counted: None,
+        })
+    }
+
+    /// The same, counted for as long as it is open.
+    #[must_use]
+    pub(super) fn counted(mut self: Box<Self>, counted: Option<OpenConnection>) -> Box<Self> {
+        self.counted = counted;
+        self
+    }
+
+    /// Begins to send a request: for `host`, if that is not the one it came for, and with the `forwarded` headers of its
+    /// client.
+    pub(super) fn begin(
+        &mut self,
+        head: &request::Parts,
+        host: Option<&HeaderValue>,
+        forwarded: Option<&ForwardedHeaders>,
+        body: RequestBody,
+    ) {
+        let framing = match &body {
+            RequestBody::None => None,
+            RequestBody::Client { .. } => Some(Framing::of(&head.headers)),
+        };
+        self.out.begin();
+        head::write(&mut self.out.text, head, host, forwarded, framing);
+        self.has_body = framing.is_some();
+        self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
+        self.method.clone_from(&head.method);
+        self.answer = None;
+        self.has_heard = false;
+        self.heads = 0;
+        self.is_kept = false;
+    }
+
+    /// The head of the answer. Meanwhile the request is sent.
+    pub(super) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<response::Parts, Broken>> {
+        self.send_more(cx)?;
+        loop {
+            if self.answer.is_none() {
+                self.read_heads()?;
+            }
+            // What is wrong with the first chunk can still be answered, if it is known before the head goes on.
+            if self.answer.is_some()
+                && self.download.begins_well(&self.bytes)?.is_some()
+                && let Some(head) = self.answer.take()
+            {
+                return Poll::Ready(Ok(head));
+            }
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.gone(Broken::Closed))),
+                Poll::Ready(Ok(_)) => self.has_heard = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.gone(error.into()))),
+                // The body comes later.
+                Poll::Pending
+                    if self.bytes.is_empty()
+                        && let Some(head) = self.answer.take() =>
+                {
+                    return Poll::Ready(Ok(head));
+                }
+                // What the server has said before it closed may still be on its way through the kernel; and
+                // if there is nothing, the next poll reports that.
+                Poll::Pending if self.unsent.as_ref().is_none_or(Broken::is_hang_up) => {
+                    return Poll::Pending;
+                }
+                Poll::Pending => return Poll::Ready(Err(self.gone(Broken::Closed))),
+            }
+        }
+    }
+
+    /// Reads the heads that have come, to that of the answer. Others only say that there will be another.
+    fn read_heads(&mut self) -> Result<(), Broken> {
+        while !self.bytes.is_empty()
+            && let Some(head) = head::read(&mut self.bytes)?
+        {
+            self.heads += 1;
+            if self.heads > MOST_HEADS {
+                let message = "there is no end of heads before the answer";
+                return Err(Broken::Malformed(message));
+            }
+            let is_last =
+                head.status == StatusCode::SWITCHING_PROTOCOLS || !head.status.is_informational();
+            if is_last {
+                self.download = head::download(&self.method, &head)?;
+                self.is_kept = head::keeps_alive(&head) && self.download != Download::UntilClose;
+                self.answer = Some(head);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next of the answer's body. Meanwhile what is left of the request is sent.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let is_sending = self.upload.is_some() || !self.out.is_done();
+        if is_sending && self.send_more(cx).is_err() {
+            // The server has answered, and need not know that the client has stopped.
+            self.upload = None;
+            self.is_kept = false;
+        }
+        loop {
+            match self.download.next(&mut self.bytes)? {
+                Step::Frame(frame) => return Poll::Ready(Some(Ok(frame))),
+                Step::Ended => return Poll::Ready(None),
+                Step::More => {}
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                let is_end = self.download == Download::UntilClose;
+                self.download = Download::Ended;
+                return Poll::Ready((!is_end).then_some(Err(Broken::Closed)));
+            }
+        }
+    }
+
+    /// Whether all of the answer has been taken.
+    pub(super) fn is_end(&self) -> bool {
+        self.download == Download::Ended
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.download.size_hint()
+    }
+
+    /// Whether the server has said anything in answer to the request.
+    pub(super) fn has_heard(&self) -> bool {
+        self.has_heard
+    }
+
+    /// The body of a request of which nothing has left.
+    pub(super) fn take_back(&mut self) -> Option<RequestBody> {
+        match self.upload.take() {
+            _ if self.out.has_sent => None,
+            Some(upload) => Some(upload.into_body()),
+            None if self.has_body => None,
+            None => Some(RequestBody::None),
+        }
+    }
+
+    /// Whether the connection can be kept for another request.
+    pub(super) fn can_be_kept(&self) -> bool {
+        self.is_kept && self.is_end() && self.bytes.is_empty() && self.has_sent_all()
+    }
+
+    /// Whether nothing of the request is left to be sent.
+    pub(super) fn has_sent_all(&self) -> bool {
+        self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
+    }
+
+    /// Lets go of what the next request may not need.
+    pub(super) fn rest(&mut self) {
+        if self.bytes.capacity() > READ {
+            self.bytes = BytesMut::new();
+        }
+        self.read_size = READ;
+    }
+
+    /// Whether a connection that was kept is still good: silent, and not closed.
+    pub(super) fn is_free(&mut self) -> bool {
+        if !self.can_be_kept() {
+            return false;
+        }
+        // Outside tokio's coop budget: after many checks the poll would return pending without looking.
+        let reading = pin!(unconstrained(poll_fn(|cx| self.poll_read(cx))));
+        let read = reading.poll(&mut Context::from_waker(Waker::noop()));
+        read.is_pending()
+    }
+
+    /// The connection for another protocol, with what the server has already said in it.
+    pub(super) fn into_tunnel(self: Box<Self>) -> Tunnel {
+        Tunnel {
+            stream: self.stream,
+            bytes: self.bytes,
+            _counted: self.counted,
+        }
+    }
+
+    /// Sends what can be sent. Only what the client has done wrong is an error here.
+    fn send_more(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
+        if self.unsent.is_some() {
+            return Ok(());
+        }
+        match self.poll_send(cx) {
+            Poll::Ready(Err(error @ Broken::Body(_))) => return Err(error),
+            Poll::Ready(Err(error)) => {
+                // TLS does not tell how much of what it was given has left.
+                self.out.has_sent |= matches!(self.stream, Stream::Tls(_));
+                self.unsent = Some(error);
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            let mut is_awaited = false;
+            if self.out.takes_data()
+                && let Some(upload) = &mut self.upload
+            {
+                match upload.poll_next(cx, &mut self.out)? {
+                    Poll::Ready(true) => self.upload = None,
+                    Poll::Ready(false) => {}
+                    Poll::Pending => is_awaited = true,
+                }
+            }
+            ready!(self.out.poll_write(cx, &mut self.stream))?;
+            if is_awaited {
+                return Poll::Pending;
+            }
+            if self.upload.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.bytes.capacity() - self.bytes.len() < LEAST_READ {
+            self.bytes.reserve(self.read_size);
+        }
+        let room = self.bytes.capacity() - self.bytes.len();
+        let count = ready!(pin!(self.stream.read_buf(&mut self.bytes)).poll(cx))?;
+        if count == room {
+            self.read_size = MOST_READ.min(self.read_size * 2);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Why there is no answer: the first that went wrong.
+    fn gone(&mut self, error: Broken) -> Broken {
+        self.unsent.take().unwrap_or(error)
+    }
+}
+
+/// A connection that speaks another protocol.
+pub(super) struct Tunnel {
+    stream: Stream,
+    bytes: BytesMut,
+    _counted: Option<OpenConnection>,
+}
+
+impl AsyncRead for Tunnel {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let count = self.bytes.len().min(buffer.remaining());
+        buffer.put_slice(&self.bytes[..count]);
+        self.bytes.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Tunnel {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,228 @@
+//! The gateway: a reverse proxy that decides by the rules before anything goes on.
+//!
+//! The path of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
+//! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server
+//! (`upstream.rs`, `health.rs`), as often as need be; `attempt.rs` sends it over a connection (`pool.rs`,
+//! `connect.rs`, `http1/`) with the headers that belong on the next leg (`hop.rs`, `forwarded.rs`).
+//! `body.rs` carries answers back, `tunnel.rs` connections that change their protocol, and `failure.rs` turns
+//! what went wrong into replies.
+//!
+//! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
+//! connections to the servers behind: no request is handed from thread to thread.
+
+mod attempt;
+mod body;
+mod capacity;
+mod check;
+mod connect;
+mod failure;
+mod forward;
+mod forwarded;
+mod health;
+mod hop;
+mod http1;
+mod metrics;
+mod pool;
+mod request_body;
+mod rewrite;
+mod route;
+mod screen;
+mod self_upstream;
+mod settings;
+mod tunnel;
+mod upstream;
+mod upstream_url;
+mod worker;
+
+pub use check::check_all;
+pub use self_upstream::{SelfUpstream, find_self_upstream};
+pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
+pub use upstream_url::{UpstreamScheme, UpstreamUrl};
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate::Store;
+use tidegate::path::EncodedSlashes;
+use tidegate::rules::FrontEnd;
+use tidegate_identity::Identity;
+use tidegate_listen::stall::BodyRate;
+use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, TlsError, serve_on};
+use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
+use tokio::net::TcpListener;
+use tower::Layer as _;
+
+use capacity::{Capacity, OpenConnection};
+use connect::Connector;
+use pool::Pool;
+use route::Routes;
+use upstream::Upstream;
+use worker::Worker;
+
+/// What all workers of a gateway share.
+pub struct Gateway {
+    identity: Arc<Identity>,
+    routes: Routes,
+    upstreams: Vec<Arc<Upstream>>,
+    connector: Connector,
+    health: Option<HealthConfig>,
+    /// How many connections there are to the servers.
+    capacity: Capacity,
+    /// The connections of every worker that wait for a request.
+    pools: Mutex<Vec<Weak<Pool>>>,
+    underscore_headers: UnderscoreHeaders,
+    /// None: paths with an encoded slash are refused.
+    encoded_slashes: Option<EncodedSlashes>,
+    /// How fast the body of a request must come, if that matters.
+    body_rate: Option<BodyRate>,
+    /// Whether clients come over TLS.
+    is_tls: bool,
+}
+
+impl Gateway {
+    /// A gateway whose clients are known by `identity`.
+    pub fn new(settings: &GatewaySettings, identity: Arc<Identity>) -> Result<Self, TlsError> {
+        let (routes, upstreams) = Routes::new(&settings.routes);
+        Ok(Self {
+            identity,
+            routes,
+            upstreams,
+            connector: Connector::new(settings.upstream_ca.as_deref())?,
+            health: settings.health.clone(),
+            capacity: Capacity::new(
+                settings.max_connections,
+                settings.max_connections_per_client,
+                settings.ipv6_prefix,
+            ),
+            pools: Mutex::default(),
+            underscore_headers: settings.underscore_headers,
+            encoded_slashes: settings.encoded_slashes,
+            body_rate: settings.body_rate,
+            is_tls: settings.is_tls,
+        })
+    }
+
+    /// Leave to open one more connection to a server, if need be in place of one that waits for a request.
+    fn open_connection(&self) -> Option<OpenConnection> {
+        self.capacity.open().or_else(|| {
+            let pools = self.pools.lock();
+            let mut pools = pools.iter().filter_map(Weak::upgrade);
+            pools.any(|pool| pool.close_one()).then_some(())?;
+            self.capacity.open()
+        })
+    }
+
+    /// The servers behind it.
+    fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+}
+
+/// Whether requests can be decided; if not, the reply to clients.
+pub type ReadyCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// How the connections of clients are served, and their requests decided.
+pub struct Serving<'t, S> {
+    /// Decides requests. Who a client is, is added to it.
+    pub layer: RateLimitLayer<S>,
+    /// Asked before each request.
+    pub is_ready: ReadyCheck,
+    /// The threads that connections are spread over.
+    pub threads: &'t Threads,
+    /// How connections are treated.
+    pub settings: ListenSettings,
+    /// Ends it.
+    pub drain: Drain,
+}
+
+/// What a request meets first, before the service that is limited.
+struct Ingress<L> {
+    limited: L,
+    is_ready: ReadyCheck,
+    gateway: Arc<Gateway>,
+    guard: DrainGuard,
+    /// How long a client may take nothing of an answer.
+    write_timeout: Duration,
+}
+
+/// Ends tunnels shortly before the drain cuts their connections.
+#[derive(Clone)]
+struct DrainGuard {
+    drain: Drain,
+    /// How long they may go on after it has begun.
+    timeout: Duration,
+}
+
+/// Serves connections until the drain begins, and then until those that are open have ended.
+pub async fn serve<S>(listener: TcpListener, gateway: Arc<Gateway>, serving: Serving<'_, S>)
+where
+    S: Store + 'static,
+{
+    let Serving {
+        layer,
+        is_ready,
+        threads,
+        settings,
+        drain,
+    } = serving;
+    let layer = gateway.describing(layer);
+    let write_timeout = settings.idle_timeout;
+    let guard = DrainGuard {
+        drain: drain.clone(),
+        timeout: settings.drain_timeout.mul_f64(0.9),
+    };
+    let places = threads.runtimes().map(|runtime| {
+        let worker = Arc::new(Worker {
+            gateway: Arc::clone(&gateway),
+            pool: Arc::new(Pool::new(gateway.upstreams.len())),
+        });
+        gateway.pools.lock().push(Arc::downgrade(&worker.pool));
+        runtime.spawn(pool::sweep(Arc::downgrade(&worker.pool)));
+        let limited = layer.layer(tower::service_fn(move |request| {
+            forward::forward(Arc::clone(&worker), request)
+        }));
+        let ingress = Arc::new(Ingress {
+            limited,
+            is_ready: Arc::clone(&is_ready),
+            gateway: Arc::clone(&gateway),
+            guard: guard.clone(),
+            write_timeout,
+        });
+        let service = tower::service_fn(move |request| {
+            // In a box, because it is moved several times before it is first polled.
+            Box::pin(screen::admit(Arc::clone(&ingress), request))
+        });
+        (runtime.clone(), service)
+    });
+    let settings = ListenSettings {
+        strict: true,
+        half_close: false,
+        ..settings
+    };
+    let places = RoundRobin::new(places.collect());
+    serve_on(listener, settings, drain, move || places.take()).await;
+}
+
+impl Gateway {
+    /// A layer that knows who the client of a request is.
+    fn describing<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+        let [finding, describing] = [(); 2].map(|()| Arc::clone(&self.identity));
+        layer
+            .forwarded_header(self.identity.forwarded_header())
+            .underscore_headers(self.underscore_headers)
+            .reads_headers(self.identity.headers())
+            .front_end(FrontEnd::Gateway)
+            .encoded_slashes(self.encoded_slashes.unwrap_or_default())
+            .client_address(move |request| {
+                let Some(Peer(peer)) = request.extensions.get() else {
+                    return Ok(None);
+                };
+                let client = finding.client_address(peer.ip(), &request.headers);
+                client.map(Some)
+            })
+            .attributes(move |request, attributes| {
+                describing.describe(&request.headers, request.uri.query(), attributes)
+            })
+    }
+}

@@ -1,0 +1,104 @@
+//! The metrics of the servers behind the gateway. Exported only with one.
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use tidegate_listen::Timing;
+
+use crate::Gateway;
+use crate::capacity::Shortage;
+use crate::upstream::{Outcome, Upstream};
+
+type Labels<const N: usize> = [(&'static str, String); N];
+
+impl Gateway {
+    /// Registers what is known of the servers behind it.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        let requests = Family::<Labels<2>, Counter>::default();
+        let retries = Family::<Labels<1>, Counter>::default();
+        let up = Family::<Labels<1>, Gauge>::default();
+        let in_flight = Family::<Labels<1>, Gauge>::default();
+        for upstream in self.upstreams() {
+            let labels = [label(upstream)];
+            for outcome in Outcome::ALL {
+                let labels = [label(upstream), ("status", outcome.name().to_owned())];
+                let count = upstream.outcomes(outcome);
+                requests.get_or_create(&labels).inc_by(count);
+            }
+            retries.get_or_create(&labels).inc_by(upstream.retries());
+            up.get_or_create(&labels).set(i64::from(upstream.is_up()));
+            let busy = i64::try_from(upstream.in_flight()).unwrap_or(i64::MAX);
+            in_flight.get_or_create(&labels).set(busy);
+        }
+        registry.register(
+            "upstream_requests",
+            "Requests that the gateway sent on, by server and class of status",
+            requests,
+        );
+        registry.register(
+            "upstream_retries",
+            "Requests that were sent once more",
+            retries,
+        );
+        registry.register("upstream_up", "1 if requests are sent to this server", up);
+        registry.register(
+            "upstream_in_flight",
+            "Requests that this server has, until the end of their answers",
+            in_flight,
+        );
+        let connections = Gauge::<i64>::default();
+        connections.set(i64::try_from(self.capacity.connections()).unwrap_or(i64::MAX));
+        registry.register(
+            "upstream_connections",
+            "Connections to servers behind the gateway, with those that wait for a request",
+            connections,
+        );
+        let refused = Family::<Labels<1>, Counter>::default();
+        for (limit, count) in Shortage::NAMES.into_iter().zip(self.capacity.refused()) {
+            refused
+                .get_or_create(&[("limit", limit.to_owned())])
+                .inc_by(count);
+        }
+        registry.register(
+            "upstream_connections_refused",
+            "Requests that got 503 because there was no connection to a server to be had",
+            refused,
+        );
+        registry.register_with_unit(
+            "upstream",
+            "Time from a request to the head of its answer",
+            Unit::Seconds,
+            seconds(self),
+        );
+    }
+}
+
+/// The histograms that are there already, by server.
+#[derive(Debug)]
+struct ByUpstream(Vec<(Labels<1>, Timing)>);
+
+impl EncodeMetric for ByUpstream {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (labels, histogram) in &self.0 {
+            histogram.encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+fn seconds(gateway: &Gateway) -> ByUpstream {
+    let all = gateway.upstreams().iter();
+    let labelled = all.map(|upstream| ([label(upstream)], upstream.seconds().clone()));
+    ByUpstream(labelled.collect())
+}
+
+fn label(upstream: &Upstream) -> (&'static str, String) {
+    ("upstream", upstream.url.to_string())
+}

@@ -1,0 +1,173 @@
+//! The first look at a request: what could mean two things is refused, the rest is brought into one form,
+//! in which it is matched and sent on alike.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
+use tidegate::host::normalise;
+use tidegate::path::{PathError, forwarded, has_hidden_slash};
+use tidegate_listen::stall::TakenBody;
+use tower::Service;
+
+use crate::failure::Failure;
+use crate::{Gateway, Ingress, hop, tunnel};
+
+/// The body of an answer: of a server, watched if need be, or of this gateway's own.
+type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
+
+/// Looks at a request, and lets it on to be decided if there is nothing against it.
+pub(crate) async fn admit<S, B>(
+    ingress: Arc<Ingress<S>>,
+    mut request: Request<Incoming>,
+) -> Result<Response<GatewayBody<B>>, Infallible>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+    B: Body + Send + 'static,
+{
+    let is_ready = (ingress.is_ready)().map_err(Failure::NotReady);
+    if let Err(failure) = is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
+        return Ok(failure.reply().map(Either::Right));
+    }
+    let is_http1 = request.version() == Version::HTTP_11;
+    let is_http2 = request.version() == Version::HTTP_2;
+    let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
+    let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+    let mut limited = ingress.limited.clone();
+    poll_fn(|cx| limited.poll_ready(cx)).await?;
+    let mut answer = limited.call(request).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let is_watched = is_http2 && !answer.body().is_end_stream();
+        return Ok(answer.map(|body| {
+            Either::Left(if is_watched {
+                Either::Right(TakenBody::new(body, ingress.write_timeout))
+            } else {
+                Either::Left(body)
+            })
+        }));
+    }
+    let server = answer.extensions_mut().remove::<tunnel::ServerEnd>();
+    let (head, body) = answer.into_parts();
+    if let (Some(client), Some(server)) = (client, server) {
+        let guard = ingress.guard.clone();
+        tokio::spawn(tunnel::relay(client, server, guard, body));
+    }
+    Ok(Response::from_parts(head, Either::Right(Full::default())))
+}
+
+fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+    if request.method() == Method::CONNECT {
+        return Err(Failure::Connect);
+    }
+    if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err(Failure::bad_request(
+            "the request has more than one `Content-Length`; send one",
+        ));
+    }
+    settle_host(gateway, request)?;
+    join_cookies(request.headers_mut());
+    settle_path(gateway, request)
+}
+
+/// From here on the host is in `Host`, once, and the URI is a path.
+fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Failure::bad_request(
+            "the request has more than one `Host`; send one",
+        ));
+    }
+    let Some(authority) = request.uri().authority() else {
+        return match host {
+            Some(host) => check_host(host.as_bytes()),
+            // Rules that ask for a host are looked at when the request is decided.
+            None if request.version() == Version::HTTP_10 && !gateway.routes.read_host() => Ok(()),
+            None => Err(Failure::bad_request("the request has no `Host`; send one")),
+        };
+    };
+    check_host(authority.as_str().as_bytes())?;
+    let is_other = |host: &HeaderValue| {
+        !host
+            .as_bytes()
+            .eq_ignore_ascii_case(authority.as_str().as_bytes())
+    };
+    if host.is_some_and(is_other) {
+        return Err(Failure::bad_request(
+            "the request's URI names one host, and `Host` another; send the same",
+        ));
+    }
+    let host = HeaderValue::from_str(authority.as_str());
+    let host =
+        host.map_err(|_| Failure::bad_request("the host in the request's URI is not text"))?;
+    let path = request.uri().path_and_query().cloned();
+    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+/// HTTP/2 allows cookies in pieces, and HTTP/1.1 does not.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut pieces = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let (Some(first), Some(second)) = (pieces.next(), pieces.next()) else {
+        return;
+    };
+    let mut joined = first.to_vec();
+    for piece in std::iter::once(second).chain(pieces) {
+        joined.extend_from_slice(b"; ");
+        joined.extend_from_slice(piece);
+    }
+    // What was made of values is one.
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+fn check_host(host: &[u8]) -> Result<(), Failure> {
+    let text = String::from_utf8_lossy(host);
+    let normal = normalise(&text);
+    normal.map_err(|error| Failure::bad_request(error.to_string()))?;
+    Ok(())
+}
+
+/// From here on there is nothing left to resolve in the path.
+fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+    let uri = request.uri();
+    let path = uri.path();
+    if !path.starts_with('/') {
+        return Err(Failure::bad_request(
+            "the request's URI has no path; send one that begins with `/`",
+        ));
+    }
+    if gateway.encoded_slashes.is_none() && has_hidden_slash(path) {
+        return Err(Failure::bad_request(PathError::HiddenSlash.to_string()));
+    }
+    let slashes = gateway.encoded_slashes.unwrap_or_default();
+    let settled =
+        forwarded(path, slashes).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let is_as_sent = matches!(settled, Cow::Borrowed(_));
+    // `http://a?x` has a path that is not written.
+    if is_as_sent
+        && uri
+            .path_and_query()
+            .is_some_and(|all| all.as_str().starts_with('/'))
+    {
+        return Ok(());
+    }
+    let whole = match uri.query() {
+        Some(query) => format!("{settled}?{query}"),
+        None => settled.into_owned(),
+    };
+    let path = PathAndQuery::try_from(whole)
+        .map_err(|error| Failure::bad_request(format!("the path cannot be sent on: {error}")))?;
+    *request.uri_mut() = Uri::from(path);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! A gateway in front of its own server would open the API to everybody, or ask itself in circles.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use tokio::net::lookup_host;
+
+use crate::settings::RouteConfig;
+use crate::upstream_url::UpstreamUrl;
+
+/// A server behind the gateway that is this program.
+#[derive(Debug)]
+pub struct SelfUpstream {
+    /// The upstream as written.
+    pub upstream: String,
+    /// What listens there.
+    pub front_end: &'static str,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+/// Looks for a server behind the gateway that is one of these addresses of this program.
+pub async fn find_self_upstream(
+    routes: &[RouteConfig],
+    own: &[(&'static str, SocketAddr)],
+) -> Option<SelfUpstream> {
+    for url in routes.iter().flat_map(|route| &route.upstreams) {
+        for &(front_end, address) in own {
+            if address.port() == url.port && reaches(url, address.ip()).await {
+                return Some(SelfUpstream {
+                    upstream: url.to_string(),
+                    front_end,
+                    address,
+                });
+            }
+        }
+    }
+    None
+}
+
+/// Whether the host of an address leads to where this program listens. A name that does not resolve does not.
+async fn reaches(url: &UpstreamUrl, listening: IpAddr) -> bool {
+    let Ok(addresses) = lookup_host((url.host.as_str(), url.port)).await else {
+        return false;
+    };
+    let listening = listening.to_canonical();
+    addresses
+        .map(|address| address.ip().to_canonical())
+        .any(|ip| {
+            ip == listening
+            || (listening.is_unspecified() && is_local(ip))
+            // The kernel takes it for this machine.
+            || (ip.is_unspecified() && (listening.is_loopback() || listening.is_unspecified()))
+        })
+}
+
+/// Whether an address is one of this machine's: only those can be bound.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}

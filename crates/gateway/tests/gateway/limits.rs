@@ -1,0 +1,164 @@
+//! The rules before the gateway: what they deny is not passed on.
+
+use std::time::Duration;
+
+use tidegate_listen::clock::now;
+
+use crate::client::header;
+use crate::place::{Gateway, NO_RULES};
+use crate::upstream::{Recorder, Upstream};
+
+#[tokio::test]
+async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
+    let mut upstream = Upstream::start().await;
+    let rules = "rules:\n  - {id: admin, match: {path: /admin/**}, per: [ip], limit: 1/day}\n";
+    let settings = format!("upstream: http://{}\n", upstream.address);
+    let gateway = Gateway::start(&settings, rules).await;
+    let (mut client, mut server, _) = gateway
+        .begin(
+            &mut upstream,
+            "GET /x/../admin/a HTTP/1.1\r\nhost: a\r\n\r\n",
+        )
+        .await;
+    server.send("HTTP/1.1 200 OK\r\nratelimit: \"theirs\";r=9\r\nx-ratelimit-limit: 9\r\ncontent-length: 0\r\n\r\n").await;
+    let answer = client.answer().await;
+    assert_eq!(answer.matches("ratelimit:").count(), 1, "{answer}");
+    assert_eq!(header(&answer, "x-ratelimit-limit"), Some("1"));
+    for path in [
+        "/admin/b",
+        "//admin/b",
+        "/%61dmin/b",
+        "/admin;x/b",
+        "/b/%2e%2e/admin",
+    ] {
+        client
+            .send(&format!(
+                "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n"
+            ))
+            .await;
+        let answer = client.answer().await;
+        assert!(answer.starts_with("HTTP/1.1 429 "), "{path}: {answer}");
+        assert_eq!(
+            header(&answer, "content-type"),
+            Some("application/problem+json")
+        );
+        assert!(header(&answer, "retry-after").is_some());
+    }
+    assert_eq!(
+        gateway
+            .metric(
+                "tidegate_decisions_total{rule=\"admin\",front_end=\"gateway\",verdict=\"denied\"}"
+            )
+            .await,
+        Some(5)
+    );
+}
+
+#[tokio::test]
+async fn a_client_cannot_choose_its_address() {
+    let recorder = Recorder::start().await;
+    let rules = "rules:\n  - {id: ip, per: [ip], limit: 1/day}\n";
+    let settings = format!("upstream: http://{}\n", recorder.address);
+    let gateway = Gateway::start(&settings, rules).await;
+    for (address, status) in [("1.1.1.1", "200"), ("2.2.2.2", "429")] {
+        let answer = gateway
+            .ask(&format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {address}\r\nforwarded: for={address}\r\n\r\n"))
+            .await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_has_to_wait_does() {
+    let recorder = Recorder::start().await;
+    let rules = "rules:\n  - {id: shaped, per: [], limit: 5/second burst 1, max_delay: 2s}\n";
+    let settings = format!("upstream: http://{}\n", recorder.address);
+    let gateway = Gateway::start(&settings, rules).await;
+    let start = now();
+    for _ in 0..3 {
+        assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
+    }
+    assert!(
+        start.elapsed() >= Duration::from_millis(390),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_place_is_held_until_the_body_has_ended() {
+    let mut upstream = Upstream::start().await;
+    let rules = "rules:\n  - {id: jobs, per: [], limit: 1, algorithm: concurrency}\n";
+    let settings = format!("upstream: http://{}\n", upstream.address);
+    let gateway = Gateway::start(&settings, rules).await;
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
+    server
+        .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
+        .await;
+    client.head().await;
+    client.bytes(2).await;
+    assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
+    assert_eq!(gateway.metric("tidegate_leases").await, Some(1));
+    server.send("cd").await;
+    client.bytes(2).await;
+    gateway.metric_is("tidegate_leases", 0).await;
+}
+
+const BY_HOST: &str =
+    "rules: [{id: host, match: {host: api.example.com}, per: [], limit: 1/hour}]\n";
+
+#[tokio::test]
+async fn no_spelling_of_a_host_and_no_missing_one_escapes_a_rule_or_a_route() {
+    let recorder = Recorder::start().await;
+    let address = recorder.address;
+    let settings = format!("upstream: http://{address}\n");
+    let gateway = Gateway::start(&settings, BY_HOST).await;
+    let status = async |line: &str, host: &str| {
+        let answer = gateway.ask(&format!("{line}\r\n{host}\r\n\r\n")).await;
+        answer[9..12].parse::<u16>().unwrap()
+    };
+    let get = "GET / HTTP/1.1";
+    assert_eq!(status(get, "host: api.example.com").await, 200);
+    for host in [
+        "API.example.com:8080",
+        "api.example.com.",
+        "api.example.com.:1",
+    ] {
+        assert_eq!(status(get, &format!("host: {host}")).await, 429, "{host}");
+    }
+    for host in [
+        "api.example.com:x",
+        "api.example.com:80:80",
+        "api.example.com:8x",
+    ] {
+        assert_eq!(status(get, &format!("host: {host}")).await, 400, "{host}");
+    }
+    assert_eq!(status(get, "host: other.example.com").await, 200);
+    // Without a host there is none that the rule could be about.
+    assert_eq!(status("GET / HTTP/1.0", "x: y").await, 400);
+    assert_eq!(
+        status("GET / HTTP/1.0", "host: api.example.com:x").await,
+        400
+    );
+    assert_eq!(status("GET / HTTP/1.0", "host: api.example.com").await, 429);
+    assert_eq!(
+        status("GET / HTTP/1.0", "host: other.example.com").await,
+        200
+    );
+
+    let routes = format!(
+        "routes: [{{host: api.example.com, upstreams: ['http://{address}']}}]\nupstream: http://{address}\n"
+    );
+    let gateway = Gateway::start(&routes, NO_RULES).await;
+    let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.0 400 "));
+    // Where neither asks for a host, none is needed.
+    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert!(answer[8..].starts_with(" 200 "), "{answer}");
+}

@@ -1,0 +1,24 @@
+//! The gateway on real sockets, with real servers behind it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may"
+)]
+
+mod capacity;
+mod client;
+mod connections;
+mod failing;
+mod forwarding;
+mod limits;
+mod malformed;
+mod place;
+mod self_upstream;
+mod slow_bodies;
+mod smuggling;
+mod tls;
+mod upgrades;
+mod upstream;
+mod versions;

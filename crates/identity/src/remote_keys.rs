@@ -1,0 +1,213 @@
+//! Keys of tokens that are fetched from their issuer: at the start, at intervals, and when a token names a key that
+//! is not known. The last good set stays in force, and is kept in the data directory for a start without it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::fetch::Fetcher;
+use crate::kept_files::KeptFiles;
+use crate::keys::Keys;
+use crate::tokens::Tokens;
+
+/// The file in the data directory.
+const FILE: &str = "jwks.json";
+/// How often a set is fetched whose server does not say how long it may be used.
+const EVERY: Duration = Duration::from_mins(10);
+const SHORTEST: Duration = Duration::from_mins(1);
+const LONGEST: Duration = Duration::from_hours(24);
+/// How long unknown keys cause no other fetch: a client can name as many as it likes.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// Where keys come from, and how fetching them went.
+pub(crate) struct RemoteKeys {
+    fetcher: Fetcher,
+    /// A token has named a key that is not known.
+    unknown_key: Notify,
+    /// The operator wants them to be fetched.
+    is_asked: Notify,
+    state: Mutex<State>,
+    fetched: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The set in force, as it came.
+    set: Option<Bytes>,
+    /// Why the last attempt failed, if it did.
+    problem: Option<String>,
+}
+
+impl RemoteKeys {
+    pub(crate) fn new(fetcher: Fetcher) -> Self {
+        Self {
+            fetcher,
+            unknown_key: Notify::new(),
+            is_asked: Notify::new(),
+            state: Mutex::default(),
+            fetched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// A token names a key that is not known: they are fetched, if they were not just now for the same reason.
+    pub(crate) fn miss(&self) {
+        self.unknown_key.notify_one();
+    }
+
+    /// Fetches them soon, in any case.
+    pub(crate) fn ask(&self) {
+        self.is_asked.notify_one();
+    }
+
+    /// What should be looked at.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let state = self.state.lock();
+        let problem = state.problem.as_ref()?;
+        let and = match state.set {
+            Some(_) => "the last ones stay in use",
+            None => "tokens are refused until they are",
+        };
+        let url = self.fetcher.url();
+        Some(format!(
+            "the keys of tokens cannot be fetched from {url}: {problem}; {and}"
+        ))
+    }
+
+    /// How often they were fetched, and how often that failed.
+    pub(crate) fn fetches(&self) -> (u64, u64) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (count(&self.fetched), count(&self.failed))
+    }
+}
+
+impl Tokens {
+    /// Fetches the keys for the first time. Without an answer, those that were kept are used.
+    pub(crate) async fn first_fetch(&self, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
+        let Some(remote) = self.remote() else {
+            return LONGEST;
+        };
+        let next = self.fetch(remote, data).await;
+        if remote.state.lock().set.is_none()
+            && let Some(data) = data
+        {
+            self.use_kept(remote, &**data);
+        }
+        if let Some(warning) = remote.warning() {
+            tracing::warn!("{warning}");
+        }
+        next
+    }
+
+    /// Fetches the keys again and again, `next` from now for the first time. Never ends.
+    pub(crate) async fn keep_fetching(
+        &self,
+        mut next: Duration,
+        data: Option<&Arc<dyn KeptFiles>>,
+    ) {
+        let Some(remote) = self.remote() else {
+            return std::future::pending().await;
+        };
+        let mut quiet = Box::pin(tokio::time::sleep(Duration::ZERO));
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(next) => {}
+                () = remote.is_asked.notified() => {}
+                () = async {
+                    quiet.as_mut().await;
+                    remote.unknown_key.notified().await;
+                } => quiet.set(tokio::time::sleep(QUIET)),
+            }
+            let before = remote.state.lock().problem.clone();
+            next = self.fetch(remote, data).await;
+            let after = remote.warning();
+            match (before, after) {
+                (None, Some(warning)) => tracing::warn!("{warning}"),
+                (Some(_), None) => tracing::info!("the keys of tokens can be fetched again"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Fetches the keys once; the time until they should be fetched again.
+    async fn fetch(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
+        let fetched = remote.fetcher.fetch().await;
+        let read = fetched.and_then(|fetched| {
+            let keys = Keys::of_fetched(self.settings(), &fetched.body)?;
+            Ok((keys, fetched))
+        });
+        match read {
+            Ok((keys, fetched)) => {
+                let count = keys.len();
+                self.put(keys);
+                remote.fetched.fetch_add(1, Ordering::Relaxed);
+                let before = {
+                    let mut state = remote.state.lock();
+                    state.problem = None;
+                    state.set.replace(fetched.body.clone())
+                };
+                if before.as_ref() != Some(&fetched.body) {
+                    tracing::info!(keys = count, url = %remote.fetcher.url(), "the keys of tokens were fetched");
+                    keep(remote, fetched.body, data).await;
+                }
+                fetched.max_age.unwrap_or(EVERY).clamp(SHORTEST, LONGEST)
+            }
+            Err(problem) => {
+                remote.failed.fetch_add(1, Ordering::Relaxed);
+                remote.state.lock().problem = Some(problem);
+                SHORTEST
+            }
+        }
+    }
+
+    /// Takes the set that was kept, if it came from the same place.
+    fn use_kept(&self, remote: &RemoteKeys, data: &dyn KeptFiles) {
+        let kept = match data.read(FILE) {
+            Ok(Some(kept)) => kept,
+            Ok(None) => return,
+            Err(error) => return tracing::warn!("the kept keys of tokens cannot be used: {error}"),
+        };
+        let kept: Option<Value> = serde_json::from_slice(&kept).ok();
+        let Some((url, set)) = kept
+            .as_ref()
+            .and_then(|kept| Some((kept.get("url")?, kept.get("set")?)))
+        else {
+            return tracing::warn!("the kept keys of tokens cannot be used: `{FILE}` is damaged");
+        };
+        if *url != remote.fetcher.url().to_full() {
+            return tracing::info!(
+                "the kept keys of tokens came from another place and are not used"
+            );
+        }
+        let set = set.to_string();
+        match Keys::of_fetched(self.settings(), set.as_bytes()) {
+            Ok(keys) => {
+                self.put(keys);
+                remote.state.lock().set = Some(Bytes::from(set));
+            }
+            Err(problem) => tracing::warn!("the kept keys of tokens cannot be used: {problem}"),
+        }
+    }
+}
+
+/// Writes a set to the data directory. A failure is logged: the set is in force all the same.
+async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>) {
+    let Some(data) = data.filter(|data| data.is_writable()) else {
+        return;
+    };
+    let Ok(set) = serde_json::from_slice::<Value>(&set) else {
+        return;
+    };
+    let text = json!({"url": remote.fetcher.url().to_full(), "set": set}).to_string();
+    let data = Arc::clone(data);
+    let writing = tokio::task::spawn_blocking(move || data.write(FILE, text.as_bytes()));
+    if let Ok(Err(error)) = writing.await {
+        tracing::warn!("the keys of tokens are not kept for a start without their issuer: {error}");
+    }
+}

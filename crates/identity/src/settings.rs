@@ -1,0 +1,95 @@
+//! The settings of who a client is. Files are named here and read when the identity is opened.
+
+use std::path::PathBuf;
+
+use http::HeaderName;
+use jsonwebtoken::Algorithm;
+use tidegate::Micros;
+use tidegate::address::ForwardedHeader;
+
+use crate::{JwksUrl, Secret};
+
+/// Where what is known of a client comes from.
+#[derive(Debug, Clone, Default)]
+pub struct IdentifySettings {
+    /// For each attribute its sources, of which the first that is there counts.
+    pub attributes: Vec<(String, Vec<AttributeSource>)>,
+    /// Headers in which trusted proxies say the client's address.
+    pub ip: Vec<HeaderName>,
+    /// How tokens are verified, if any are.
+    pub jwt: Option<JwtSettings>,
+    /// The table of what belongs to a key.
+    pub clients_file: Option<PathBuf>,
+    /// In which header trusted proxies name the client.
+    pub forwarded_header: ForwardedHeader,
+}
+
+/// Where one thing comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttributeSource {
+    /// A header.
+    Header(HeaderName),
+    /// A parameter of the query.
+    Query(String),
+    /// A cookie.
+    Cookie(String),
+    /// A claim of a token that was verified.
+    Jwt(String),
+    /// A column of the table of clients.
+    Client(String),
+}
+
+impl IdentifySettings {
+    /// The files that are named, to be followed.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
+        self.clients_file.iter().chain(key)
+    }
+}
+
+/// How tokens are verified.
+#[derive(Debug, Clone)]
+pub struct JwtSettings {
+    /// What with.
+    pub key: JwtKey,
+    /// By which algorithms, if not by all that the key can be used with.
+    pub algorithms: Vec<Algorithm>,
+    /// Who may have issued them; anybody with the key, if none is named.
+    pub issuer: Vec<String>,
+    /// Whom they may be meant for; anybody, if none is named.
+    pub audience: Vec<String>,
+    /// How much the clock of the issuer may differ.
+    pub leeway: Micros,
+    /// Where a request has its token.
+    pub from: AttributeSource,
+}
+
+/// The key of tokens, or where it is.
+#[derive(Debug, Clone)]
+pub enum JwtKey {
+    /// A public key, a PEM file.
+    KeyFile(PathBuf),
+    /// A JSON Web Key Set, a file.
+    JwksFile(PathBuf),
+    /// A JSON Web Key Set that is fetched.
+    JwksUrl {
+        /// From where.
+        url: JwksUrl,
+        /// Whose certificates are trusted there, as PEM; the usual authorities if there are none.
+        ca: Option<Vec<u8>>,
+    },
+    /// A secret that the issuer shares, in a file.
+    SecretFile(PathBuf),
+    /// The same from the environment.
+    Secret(Secret),
+}
+
+impl JwtKey {
+    /// The file that it is in.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::KeyFile(file) | Self::JwksFile(file) | Self::SecretFile(file) => Some(file),
+            Self::JwksUrl { .. } | Self::Secret(_) => None,
+        }
+    }
+}

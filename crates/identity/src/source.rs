@@ -1,0 +1,253 @@
+//! Finds in a request what it says about its client, decoded as services decode it. Nothing here is
+//! verified.
+
+use std::borrow::Cow;
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate::white_space::{plain, trimmed};
+use tidegate::{AttributeValue, credentials, credentials_in};
+
+use crate::AttributeSource;
+use crate::cookies;
+use crate::spelling::{decoded, is_parameter};
+
+/// A request says several things where one was looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Several;
+
+/// What was found, if it is one thing.
+pub type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
+
+/// What a request says in a header, its query or a cookie.
+pub(crate) fn find<'r>(
+    source: &AttributeSource,
+    headers: &'r HeaderMap,
+    query: Option<&'r str>,
+) -> Found<'r> {
+    match source {
+        AttributeSource::Header(name) => header(headers, name),
+        AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name),
+        AttributeSource::Cookie(name) => cookie(headers, name),
+        AttributeSource::Jwt(_) | AttributeSource::Client(_) => Ok(None),
+    }
+}
+
+/// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
+/// are not text are no token.
+pub(crate) fn find_token<'r>(
+    source: &AttributeSource,
+    headers: &'r HeaderMap,
+) -> Result<Option<Cow<'r, str>>, Several> {
+    let Some(value) = find(source, headers, None)? else {
+        return Ok(None);
+    };
+    let value = value.into_form();
+    Ok(match source {
+        // What is not a bearer's still has its scheme in front of it.
+        AttributeSource::Header(name) if name == AUTHORIZATION => {
+            Some(value).filter(|value| !value.contains(' '))
+        }
+        AttributeSource::Header(_) => {
+            let value = credentials(value);
+            let token = value.strip_prefix("bearer ").map(str::to_owned);
+            Some(token.map_or(value, Cow::Owned))
+        }
+        _ => Some(value),
+    })
+}
+
+fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Found<'r> {
+    let values = headers.get_all(name).iter();
+    let values = values.map(|value| trimmed(value.as_bytes()));
+    if name == AUTHORIZATION {
+        // The bearer's token alone, so that it is the same as in another header.
+        return one(values.map(|value| {
+            let form = match plain(value) {
+                Cow::Borrowed(value) => credentials_in(value),
+                Cow::Owned(value) => Cow::Owned(credentials_in(&value).into_owned()),
+            };
+            AttributeValue::from(without_bearer(form))
+        }));
+    }
+    one(values.map(AttributeValue::from))
+}
+
+/// Credentials without their scheme, if that is `bearer`.
+fn without_bearer(credentials: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    const BEARER: &[u8] = b"bearer ";
+    match credentials {
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.strip_prefix(BEARER).unwrap_or(bytes)),
+        Cow::Owned(mut bytes) => {
+            if bytes.starts_with(BEARER) {
+                bytes.drain(..BEARER.len());
+            }
+            Cow::Owned(bytes)
+        }
+    }
+}
+
+/// The value of a cookie, decoded.
+fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
+    let fields = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let pieces = fields.flat_map(|field| field.split(|byte| *byte == b';'));
+    let values = pieces.flat_map(|piece| cookies::values(piece, wanted.as_bytes()));
+    one(values.map(AttributeValue::from))
+}
+
+/// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
+pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
+    let value = |pair: &'r str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
+        is_it.then(|| AttributeValue::from(decoded(value.as_bytes())))
+    };
+    let values = query.split('&').flat_map(|pair| {
+        let pieces = if pair.contains(';') { pair } else { "" };
+        let by_semicolon = pieces.split(';').filter_map(value);
+        value(pair).into_iter().chain(by_semicolon)
+    });
+    one(values)
+}
+
+/// The one value that all are.
+fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> Found<'r> {
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    if values.all(|value| value == first) {
+        Ok(Some(first))
+    } else {
+        Err(Several)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = list.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(name, value);
+        }
+        map
+    }
+
+    #[test]
+    fn what_a_request_says_by_hand() {
+        let of_header = |name| AttributeSource::Header(HeaderName::from_static(name));
+        let of_query = |name: &str| AttributeSource::Query(name.to_owned());
+        let of_cookie = |name: &str| AttributeSource::Cookie(name.to_owned());
+        let headers = headers(&[
+            ("x-key", " k1 "),
+            ("x-two", "a"),
+            ("x-two", "b"),
+            ("x-same", "a"),
+            ("x-same", "a"),
+            ("authorization", "bEARER  t1"),
+            ("cookie", "a=1; session=\"s 1\""),
+            ("cookie", "b=2; b=3"),
+        ]);
+        let query = Some(
+            "list[]=a&list[0]=a&list[x]=b&two=a&two[]=b&key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag",
+        );
+        let text = |text: &'static str| Ok(Some(AttributeValue::from(text)));
+        let table = [
+            (of_header("x-key"), text("k1")),
+            (of_header("x-none"), Ok(None)),
+            (of_header("x-two"), Err(Several)),
+            (of_header("x-same"), text("a")),
+            (of_header("authorization"), text("t1")),
+            (of_query("key"), text("a b c")),
+            (of_query("twice"), Err(Several)),
+            (of_query("bad"), text("%zz%4")),
+            (of_query("empty"), text("")),
+            (of_query("flag"), text("")),
+            (of_query("name"), text("n")),
+            (of_query("none"), Ok(None)),
+            (of_query("list"), text("a")),
+            (of_query("two"), Err(Several)),
+            (of_cookie("session"), text("s 1")),
+            (of_cookie("a"), text("1")),
+            (of_cookie("b"), Err(Several)),
+            (of_cookie("ession"), Ok(None)),
+        ];
+        for (source, expected) in table {
+            assert_eq!(find(&source, &headers, query), expected, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn authorization_has_one_form() {
+        for (written, form) in [
+            ("Basic dTpw", "basic dTpw"),
+            ("BASIC   dTpw", "basic dTpw"),
+            ("Bearer t", "t"),
+            ("bearer   t", "t"),
+            ("BEARER\tt", "t"),
+            ("t", "t"),
+        ] {
+            let headers = headers(&[("authorization", written)]);
+            let found = find(&AttributeSource::Header(AUTHORIZATION), &headers, None);
+            assert_eq!(found, Ok(Some(form.into())), "{written}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_utf8_stay_apart() {
+        let of = |bytes: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.append("x-key", HeaderValue::from_bytes(bytes).unwrap());
+            let source = AttributeSource::Header(HeaderName::from_static("x-key"));
+            let found = find(&source, &headers, None).unwrap().unwrap();
+            found.into_form().into_owned()
+        };
+        assert_eq!(of(b"k\xff"), "k\u{fffd}FF");
+        assert_eq!(of(b"k\xfe"), "k\u{fffd}FE");
+        let query = |query| parameter(query, "key").unwrap().unwrap().into_form();
+        assert_eq!(query("key=k%ff"), "k\u{fffd}FF");
+        assert_eq!(query("key=k%FE"), "k\u{fffd}FE");
+    }
+
+    #[test]
+    fn only_a_bearer_has_a_token_in_authorization() {
+        let source = AttributeSource::Header(AUTHORIZATION);
+        for (written, token) in [
+            ("Bearer t", Some("t")),
+            ("Basic dTpw", None),
+            ("Bearer", Some("Bearer")),
+            ("bearer\tt", Some("t")),
+        ] {
+            let headers = headers(&[("authorization", written)]);
+            let found = find_token(&source, &headers).unwrap();
+            assert_eq!(found.as_deref(), token, "{written}");
+        }
+        let headers = headers(&[("x-token", "bearer \tt"), ("x-raw", "t")]);
+        for name in ["x-token", "x-raw"] {
+            let source = AttributeSource::Header(HeaderName::from_static(name));
+            assert_eq!(find_token(&source, &headers).unwrap().unwrap(), "t");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a client writes, it is read as something.
+        #[test]
+        fn nothing_is_too_strange(value in proptest::collection::vec(32..=255_u8, 0..40), query in ".{0,40}") {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                headers.append(AUTHORIZATION, value.clone());
+                headers.append(COOKIE, value);
+            }
+            let _ = find_token(&AttributeSource::Header(AUTHORIZATION), &headers);
+            let _ = find(&AttributeSource::Cookie("a".to_owned()), &headers, None);
+            let _ = parameter(&query, "a");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Believes what a token says if it is signed, meant for us and not over. A token that is refused is
+//! counted, and its request is one without a token.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{Algorithm, decode, decode_header};
+use serde_json::{Map, Value};
+
+use crate::IdentityError;
+use crate::fetch::{ClientTls, Fetcher};
+use crate::keys::Keys;
+use crate::remote_keys::RemoteKeys;
+use crate::{AttributeSource, JwtKey, JwtSettings};
+
+/// The longest token that is looked at, in bytes.
+const LONGEST: usize = 8 * 1024;
+
+/// How many keys are tried for a token that does not name its own.
+const MOST_TRIED: usize = 4;
+
+/// Verifies tokens.
+pub(crate) struct Tokens {
+    settings: JwtSettings,
+    keys: ArcSwap<Keys>,
+    /// Where the keys come from, if they are fetched.
+    remote: Option<RemoteKeys>,
+    refusals: Refusals,
+}
+
+/// Why a token is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Malformed,
+    TooLong,
+    UnknownKey,
+    Algorithm,
+    Signature,
+    Expired,
+    NotYetValid,
+    Issuer,
+    Audience,
+    MissingClaim,
+}
+
+impl Refusal {
+    const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::TooLong,
+        Self::UnknownKey,
+        Self::Algorithm,
+        Self::Signature,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Issuer,
+        Self::Audience,
+        Self::MissingClaim,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::TooLong => "too_long",
+            Self::UnknownKey => "unknown_key",
+            Self::Algorithm => "algorithm",
+            Self::Signature => "signature",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+            Self::MissingClaim => "missing_claim",
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::ExpiredSignature => Self::Expired,
+            ErrorKind::ImmatureSignature => Self::NotYetValid,
+            ErrorKind::InvalidIssuer => Self::Issuer,
+            ErrorKind::InvalidAudience => Self::Audience,
+            ErrorKind::MissingRequiredClaim(_) => Self::MissingClaim,
+            ErrorKind::InvalidAlgorithm
+            | ErrorKind::UnsupportedAlgorithm
+            | ErrorKind::InvalidAlgorithmName => Self::Algorithm,
+            ErrorKind::InvalidToken
+            | ErrorKind::InvalidClaimFormat(_)
+            | ErrorKind::Base64(_)
+            | ErrorKind::Json(_)
+            | ErrorKind::Utf8(_) => Self::Malformed,
+            _ => Self::Signature,
+        }
+    }
+}
+
+/// How often tokens were refused, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals([AtomicU64; Refusal::ALL.len()]);
+
+impl Refusals {
+    fn count(&self, refusal: Refusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Every reason that has occurred.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = Refusal::ALL.into_iter().zip(&self.0);
+        let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
+        counts.filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Tokens {
+    pub(crate) fn open(
+        settings: JwtSettings,
+        client_tls: ClientTls,
+    ) -> Result<Self, IdentityError> {
+        let remote = match &settings.key {
+            JwtKey::JwksUrl { url, ca } => {
+                let fetcher = Fetcher::new(url.clone(), ca.as_deref(), client_tls);
+                Some(RemoteKeys::new(fetcher.map_err(IdentityError::Tls)?))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            keys: ArcSwap::from_pointee(Keys::read(&settings)?),
+            settings,
+            remote,
+            refusals: Refusals::default(),
+        })
+    }
+
+    /// Reads the keys again, or has them fetched soon.
+    pub(crate) fn reload(&self) -> Result<(), IdentityError> {
+        match &self.remote {
+            Some(remote) => remote.ask(),
+            None => self.put(Keys::read(&self.settings)?),
+        }
+        Ok(())
+    }
+
+    /// From now on these are the keys.
+    pub(crate) fn put(&self, keys: Keys) {
+        self.keys.store(Arc::new(keys));
+    }
+
+    pub(crate) fn remote(&self) -> Option<&RemoteKeys> {
+        self.remote.as_ref()
+    }
+
+    pub(crate) fn settings(&self) -> &JwtSettings {
+        &self.settings
+    }
+
+    /// Where a request has its token.
+    pub(crate) fn from(&self) -> &AttributeSource {
+        &self.settings.from
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// What a token says, if it can be believed.
+    pub(crate) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
+        match self.verify(token) {
+            Ok(claims) => Some(claims),
+            Err(refusal) => {
+                self.refusals.count(refusal);
+                if let (Refusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
+                    remote.miss();
+                }
+                tracing::debug!(reason = refusal.name(), "a token was refused");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+        if token.len() > LONGEST {
+            return Err(Refusal::TooLong);
+        }
+        let header = decode_header(token).map_err(|error| unreadable(token, error))?;
+        // What has to be understood, and is not.
+        if header.crit.is_some() {
+            return Err(Refusal::Malformed);
+        }
+        let keys = self.keys.load();
+        let mut refusal = Refusal::UnknownKey;
+        let mut tried = 0;
+        for key in keys.named(header.kid.as_deref()) {
+            if !key.validation.algorithms.contains(&header.alg) {
+                if tried == 0 {
+                    refusal = Refusal::Algorithm;
+                }
+                continue;
+            }
+            match decode(token, &key.verifies, &key.validation) {
+                Ok(token) => return Ok(token.claims),
+                Err(error) => refusal = error.into(),
+            }
+            tried += 1;
+            if refusal != Refusal::Signature || tried == MOST_TRIED {
+                break;
+            }
+        }
+        Err(refusal)
+    }
+}
+
+/// Why the header of a token cannot be read: it names an algorithm that is not supported, such as `none`, or it is
+/// malformed.
+fn unreadable(token: &str, error: Error) -> Refusal {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
+    let header = header
+        .ok()
+        .and_then(|header| serde_json::from_slice(&header).ok());
+    let header: Option<Map<String, Value>> = header;
+    let algorithm = header
+        .as_ref()
+        .and_then(|header| header.get("alg")?.as_str());
+    match algorithm.map(str::parse::<Algorithm>) {
+        Some(Err(_)) => Refusal::Algorithm,
+        _ => error.into(),
+    }
+}
+
+/// The claim with this name, or below the names that dots separate; as text, if it is one value.
+pub(crate) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
+    let found = claims.get(name).or_else(|| {
+        let (first, rest) = name.split_once('.')?;
+        let mut found = claims.get(first)?;
+        for part in rest.split('.') {
+            found = found.get(part)?;
+        }
+        Some(found)
+    });
+    match found? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(is_so) => Some(is_so.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,273 @@
+//! The accept loop: one task for each connection, and the order in which they go.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::budget::ConnectionPermit;
+use crate::connection::HttpConnections;
+use crate::{Drain, ListenSettings, Peer};
+
+/// How long to wait after a failed accept: doubled each time, until one succeeds.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many connections of this process have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How many connections of this process have ended, over all listeners.
+pub fn ended_connections() -> u64 {
+    ENDED.load(Ordering::Relaxed)
+}
+
+/// Serves connections until the drain begins, and then until those that are open have ended.
+///
+/// No error ends it. When the drain begins, connections that the kernel has already taken are still
+/// accepted and served, and then the port is closed. HTTP/1 connections end with their next answer or
+/// the [last call](ListenSettings::last_call), HTTP/2 connections when their requests are answered,
+/// and what is left after [`drain_timeout`](ListenSettings::drain_timeout) is cut. Dropping the future
+/// cuts everything at once.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use tidegate_listen::{Drain, ListenSettings, serve};
+///
+/// let router = axum::Router::new();
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// let drain = Drain::new();
+/// serve(listener, router, ListenSettings::default(), drain).await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn serve<S, B>(listener: TcpListener, service: S, settings: ListenSettings, drain: Drain)
+where
+    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
+    accept_all(listener, &settings, &drain, move |stream, address| {
+        let http = Arc::clone(&http);
+        let service = service.clone();
+        async move {
+            if let Err(error) = http.serve(stream, Peer(address), service).await {
+                tracing::debug!(peer = %address, %error, "connection ended early");
+            }
+        }
+    })
+    .await;
+}
+
+/// The same, where each connection gets a runtime and a service of its own from `place`.
+pub async fn serve_on<S, B>(
+    listener: TcpListener,
+    settings: ListenSettings,
+    drain: Drain,
+    place: impl Fn() -> (Handle, S),
+) where
+    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
+    accept_all(listener, &settings, &drain, move |stream, address| {
+        let (runtime, service) = place();
+        let http = Arc::clone(&http);
+        let stream = stream.into_std();
+        let serving = async move {
+            // The runtime that reads a socket has to be the one that waits for it.
+            let stream = match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot hand a connection over");
+                    return;
+                }
+            };
+            if let Err(error) = http.serve(stream, Peer(address), service).await {
+                tracing::debug!(peer = %address, %error, "connection ended early");
+            }
+        };
+        RemoteTask(runtime.spawn(serving))
+    })
+    .await;
+}
+
+/// A task of another runtime, ended with its future.
+struct RemoteTask(JoinHandle<()>);
+
+impl Future for RemoteTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(note_panic)
+    }
+}
+
+impl Drop for RemoteTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Accepts connections until the drain begins, and waits for those that are open then: a task of what
+/// `open` makes for each.
+pub async fn accept_all<F>(
+    listener: TcpListener,
+    settings: &ListenSettings,
+    drain: &Drain,
+    open: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    while let Some(accepted) = next(&listener, settings, drain, &mut connections).await {
+        let (stream, address, permit) = accepted;
+        let serving = open(stream, address);
+        connections.spawn(async move {
+            serving.await;
+            drop(permit);
+        });
+    }
+    for (stream, address) in backlog(listener) {
+        connections.spawn(open(stream, address));
+    }
+    let ended = async {
+        while let Some(ended) = connections.join_next().await {
+            note_end(ended);
+        }
+    };
+    if timeout(settings.drain_timeout, ended).await.is_err() {
+        let left = connections.len();
+        tracing::warn!(connections = left, "cut connections that were still busy");
+    }
+}
+
+/// A connection, and the leave to have it.
+type Accepted = (TcpStream, SocketAddr, Option<ConnectionPermit>);
+
+/// The next connection, or none when the drain has begun. Meanwhile the memory of those that end is let go.
+async fn next(
+    listener: &TcpListener,
+    settings: &ListenSettings,
+    drain: &Drain,
+    connections: &mut JoinSet<()>,
+) -> Option<Accepted> {
+    let mut accept = pin!(async {
+        let permit = match &settings.budget {
+            Some(budget) => budget.permit().await,
+            None => None,
+        };
+        let (stream, address) = accept(listener).await;
+        (stream, address, permit)
+    });
+    let mut begun = pin!(drain.begun());
+    loop {
+        let has_room = connections.len() < settings.max_connections.max(1);
+        tokio::select! {
+            biased;
+            () = &mut begun => return None,
+            Some(ended) = connections.join_next(), if !connections.is_empty() => note_end(ended),
+            accepted = &mut accept, if has_room => return Some(accepted),
+        }
+    }
+}
+
+/// Accepts, however often it fails.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                set_nodelay(&stream);
+                return (stream, address);
+            }
+            Err(error) if is_of_the_client(&error) => {
+                tracing::debug!(%error, "a connection was gone before it was accepted");
+            }
+            // Such as no file descriptor left: the connection stays where it is, and the next try
+            // would fail at once.
+            Err(error) => {
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(%error, pause_ms, "cannot accept connections");
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+        }
+    }
+}
+
+/// The connections that the kernel has taken and that were not accepted: they would be reset when the
+/// port closes. Their number is bounded by the kernel, so that no more is waited for.
+fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    let listener = listener.into_std().inspect_err(|error| {
+        tracing::warn!(%error, "cannot look for waiting connections");
+    });
+    std::iter::from_fn(move || {
+        let listener = listener.as_ref().ok()?;
+        loop {
+            match accept_waiting(listener) {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept the connections that wait");
+                    return None;
+                }
+            }
+        }
+    })
+}
+
+fn accept_waiting(listener: &std::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, address) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    let stream = TcpStream::from_std(stream)?;
+    set_nodelay(&stream);
+    Ok((stream, address))
+}
+
+/// Small answers are sent at once, and not held back for more.
+fn set_nodelay(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+}
+
+/// Whether an error of accept says something about one client and nothing about the next.
+fn is_of_the_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+fn note_end(ended: Result<(), JoinError>) {
+    ENDED.fetch_add(1, Ordering::Relaxed);
+    note_panic(ended);
+}
+
+fn note_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}

@@ -1,0 +1,148 @@
+//! What a connection is doing: noted by its socket and its service, and read by the task that decides how long
+//! it may go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::stall::Phase;
+
+/// Counts that a connection's parts share.
+///
+/// They are read by the connection's own task only to look for long waits: no order between them
+/// matters, and everything is relaxed.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    /// Whether the head of each request arrives by itself, so that its time can be taken: HTTP/1.
+    has_heads: bool,
+    requests: AtomicU64,
+    in_flight: AtomicU64,
+    has_read: AtomicBool,
+    is_closing: AtomicBool,
+    is_tunnel: AtomicBool,
+    /// Notified when the socket is dropped.
+    let_go: Notify,
+}
+
+impl Activity {
+    pub(crate) fn new(has_heads: bool) -> Self {
+        Self {
+            has_heads,
+            requests: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            has_read: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            is_tunnel: AtomicBool::new(false),
+            let_go: Notify::new(),
+        }
+    }
+
+    /// Bytes have come. With no request under way they begin or continue a head.
+    pub(crate) fn note_read(&self) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            self.has_read.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        let requests = self.requests.load(Ordering::Relaxed);
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            Phase::Busy(requests)
+        } else {
+            let has_read = self.has_read.load(Ordering::Relaxed);
+            match (has_read, requests) {
+                (false, 0) => Phase::Fresh,
+                (true, requests) if self.has_heads => Phase::Head(requests),
+                (_, requests) => Phase::Idle(requests),
+            }
+        }
+    }
+
+    /// From now on answers say that no further request will be read.
+    pub(crate) fn close_after_answer(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the connection speaks another protocol than HTTP.
+    pub(crate) fn becomes_tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.let_go.notify_one();
+    }
+
+    /// Waits until the socket is let go of, by one who waits for it.
+    pub(crate) async fn is_let_go(&self) {
+        self.let_go.notified().await;
+    }
+
+    /// Whether an answer has to say that the connection closes. HTTP/2 says so by itself.
+    pub(crate) fn says_close(&self) -> bool {
+        self.has_heads && self.is_closing.load(Ordering::Relaxed)
+    }
+}
+
+/// A request under way, until the last of its answer's body is taken or given up.
+#[derive(Debug)]
+pub(crate) struct RequestGuard(Arc<Activity>);
+
+impl RequestGuard {
+    pub(crate) fn begin(activity: &Arc<Activity>) -> Self {
+        activity.requests.fetch_add(1, Ordering::Relaxed);
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.has_read.store(false, Ordering::Relaxed);
+        Self(Arc::clone(activity))
+    }
+
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.0
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_http1_connection_goes_from_head_to_answer_to_idle() {
+        let activity = Arc::new(Activity::new(true));
+        assert_eq!(activity.phase(), Phase::Fresh);
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Head(0));
+        let first = RequestGuard::begin(&activity);
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Busy(1));
+        drop(first);
+        assert_eq!(activity.phase(), Phase::Idle(1));
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Head(1));
+    }
+
+    #[test]
+    fn an_http2_connection_is_idle_whatever_it_reads() {
+        let activity = Arc::new(Activity::new(false));
+        assert_eq!(activity.phase(), Phase::Fresh);
+        activity.note_read();
+        assert_eq!(activity.phase(), Phase::Idle(0));
+        let (first, second) = (
+            RequestGuard::begin(&activity),
+            RequestGuard::begin(&activity),
+        );
+        drop(first);
+        assert_eq!(activity.phase(), Phase::Busy(2));
+        drop(second);
+        assert_eq!(activity.phase(), Phase::Idle(2));
+    }
+}

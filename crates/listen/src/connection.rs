@@ -1,0 +1,247 @@
+//! One connection, from the handshake to its end.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::activity::Activity;
+use crate::clock::now;
+use crate::leaving::Leaving;
+use crate::service::ConnectionService;
+use crate::stall::{ConnectionTimeouts, TimeoutAction};
+use crate::wire::{Opening, Version, Wire, WireSettings};
+use crate::{Drain, ListenSettings, Peer};
+
+/// The least that hyper takes for the buffer that a head has to fit in.
+const MIN_HEAD_BYTES: usize = 8 * 1024;
+
+/// How much that is encrypted waits for a client that takes nothing.
+const TLS_BUFFER: usize = 16 * 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a connection ended before its time. Of interest to those who look for it only.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(#[source] io::Error),
+    #[error("the TLS handshake took too long")]
+    SlowHandshake,
+    #[error("cannot read from the client: {0}")]
+    Opening(#[source] io::Error),
+    #[error("the client took too long")]
+    SlowClient,
+    #[error("{0}")]
+    Http(#[source] hyper::Error),
+}
+
+/// What all connections of a listener have in common.
+pub(crate) struct HttpConnections {
+    settings: ListenSettings,
+    drain: Drain,
+    tls: Option<TlsAcceptor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl HttpConnections {
+    pub(crate) fn new(settings: ListenSettings, drain: Drain) -> Self {
+        let mut http1 = http1::Builder::new();
+        // The head's time is taken here: hyper's timeout would end idle connections with it. Flushes
+        // are not gathered (`pipeline_flush`): an answer would be held back by half a next request.
+        http1
+            .header_read_timeout(None)
+            .max_buf_size(settings.max_head_bytes.max(MIN_HEAD_BYTES))
+            .half_close(settings.half_close);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(settings.ping_interval)
+            .keep_alive_timeout(settings.ping_timeout)
+            .max_header_list_size(u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(settings.max_streams);
+        Self {
+            tls: settings.tls.as_ref().map(crate::Tls::acceptor),
+            settings,
+            drain,
+            http1,
+            http2,
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) async fn serve<S, B>(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        service: S,
+    ) -> Result<(), ConnectionError>
+    where
+        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let Some(acceptor) = &self.tls else {
+            return self.serve_wire(stream, None, peer, service).await;
+        };
+        let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
+        let mut stream = match handshake.await {
+            Ok(stream) => stream.map_err(ConnectionError::Handshake)?,
+            Err(_) => return Err(ConnectionError::SlowHandshake),
+        };
+        stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
+        let version = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Some(Version::Http2),
+            Some(b"http/1.1") => Some(Version::Http1),
+            _ => None,
+        };
+        self.serve_wire(stream, version, peer, service).await
+    }
+
+    async fn serve_wire<T, S, B>(
+        &self,
+        mut io: T,
+        version: Option<Version>,
+        peer: Peer,
+        service: S,
+    ) -> Result<(), ConnectionError>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let mut timer = pin!(sleep(self.settings.head_timeout));
+        let (opening, version) = match version {
+            Some(version) => (Opening::default(), version),
+            None => match self.open(&mut io, timer.as_mut()).await? {
+                Some(opened) => opened,
+                None => return Ok(()),
+            },
+        };
+        let activity = Arc::new(Activity::new(version == Version::Http1));
+        let settings = WireSettings {
+            is_strict: self.settings.strict && version == Version::Http1,
+            is_http2: version == Version::Http2,
+            write_timeout: self.settings.idle_timeout,
+        };
+        let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
+        let io = TokioIo::new(wire);
+        let service = ConnectionService {
+            service,
+            peer,
+            activity: Arc::clone(&activity),
+        };
+        match version {
+            Version::Http1 => {
+                let connection = self.http1.serve_connection(io, service).with_upgrades();
+                self.drive(connection, version, &activity, timer).await?;
+                // A connection that speaks another protocol now is still one.
+                if activity.is_tunnel() {
+                    activity.is_let_go().await;
+                }
+                Ok(())
+            }
+            Version::Http2 => {
+                let connection = self.http2.serve_connection(io, service);
+                self.drive(connection, version, &activity, timer).await
+            }
+        }
+    }
+
+    /// Waits for the first bytes of a connection: none, if there are none before the last call.
+    async fn open<T: AsyncRead + Unpin>(
+        &self,
+        io: &mut T,
+        timer: Pin<&mut Sleep>,
+    ) -> Result<Option<(Opening, Version)>, ConnectionError> {
+        let last_call = async {
+            self.drain.begun().await;
+            sleep(self.settings.last_call).await;
+        };
+        tokio::select! {
+            biased;
+            opened = Opening::read(io) => opened.map(Some).map_err(ConnectionError::Opening),
+            () = timer => Err(ConnectionError::SlowClient),
+            () = last_call => Ok(None),
+        }
+    }
+
+    /// Drives a connection until it ends, leaves because of the drain, or is cut.
+    async fn drive<C>(
+        &self,
+        connection: C,
+        version: Version,
+        activity: &Activity,
+        mut timer: Pin<&mut Sleep>,
+    ) -> Result<(), ConnectionError>
+    where
+        C: Leaving,
+    {
+        let mut connection = pin!(connection);
+        let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
+        let mut has_listened = false;
+        let mut is_draining = false;
+        let mut timeouts = ConnectionTimeouts::new(&self.settings);
+
+        poll_fn(|cx| {
+            // Once in line for the drain, this task is woken by it: asking again at each turn would
+            // have all connections meet at one lock.
+            if !has_listened {
+                has_listened = true;
+                let _ = begun.as_mut().poll(cx);
+            }
+            loop {
+                let begins_to_drain = !is_draining && self.drain.has_begun();
+                if begins_to_drain {
+                    is_draining = true;
+                    activity.close_after_answer();
+                }
+                // Before it is asked to leave, so that a request that is there is begun.
+                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(ended.map_err(ConnectionError::Http));
+                }
+                let phase = activity.phase();
+                let verdict = if begins_to_drain {
+                    match version {
+                        Version::Http1 => timeouts.drained(phase),
+                        // It notifies the client first, and serves what was sent until then.
+                        Version::Http2 => timeouts.leave(),
+                    }
+                } else if let Some(wait) = timeouts.paused(phase, now) {
+                    TimeoutAction::Wait(wait)
+                } else if timer.as_mut().poll(cx).is_ready() {
+                    timeouts.ended(phase, now())
+                } else {
+                    return Poll::Pending;
+                };
+                match verdict {
+                    TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
+                    TimeoutAction::Leave(wait) => {
+                        timer.set(sleep(wait));
+                        connection.as_mut().leave();
+                    }
+                    TimeoutAction::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,67 @@
+//! The notice that the program is about to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Asks front ends to finish what they have begun and to begin nothing else.
+///
+/// Cheap to clone; clones are one and the same. A drain that has begun does not end.
+#[derive(Debug, Clone, Default)]
+pub struct Drain {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    has_begun: AtomicBool,
+    begun: Notify,
+}
+
+impl Drain {
+    /// A drain that has not begun.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins to drain. Again is the same as once.
+    pub fn begin(&self) {
+        self.inner.has_begun.store(true, Ordering::SeqCst);
+        self.inner.begun.notify_waiters();
+    }
+
+    /// Whether the drain has begun.
+    pub fn has_begun(&self) -> bool {
+        self.inner.has_begun.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the drain begins; returns at once if it has.
+    pub async fn begun(&self) {
+        // In line before the look: a drain that begins between the two is not missed.
+        let notified = self.inner.begun.notified();
+        if !self.has_begun() {
+            notified.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_drain_wakes_those_who_wait_and_those_who_come_late() {
+        let drain = Drain::new();
+        assert!(!drain.has_begun());
+        let waits = tokio::spawn({
+            let drain = drain.clone();
+            async move { drain.begun().await }
+        });
+        drain.begin();
+        drain.begin();
+        waits.await.unwrap();
+        drain.begun().await;
+        assert!(drain.has_begun());
+    }
+}

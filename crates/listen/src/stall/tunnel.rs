@@ -1,0 +1,85 @@
+//! Bytes both ways, for connections that have changed their protocol, such as WebSocket.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+
+use super::{Moves, Stalled};
+
+/// Copies bytes both ways until one end closes. An error if neither sends anything for the whole of a timeout.
+pub async fn copy_both_ways<A, B>(one: A, other: B, timeout: Duration) -> io::Result<()>
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let moves = &Moves::default();
+    let (mut one, mut other) = (Moving { io: one, moves }, Moving { io: other, moves });
+    tokio::select! {
+        copied = copy_bidirectional(&mut one, &mut other) => copied.map(drop),
+        () = moves.stalled(timeout) => Err(Stalled.into()),
+    }
+}
+
+/// Notes when something is read.
+struct Moving<'m, T> {
+    io: T,
+    moves: &'m Moves,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Moving<'_, T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
+        self.moves.note();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Moving<'_, T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+    use crate::clock::now;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_lasts_while_either_side_sends() {
+        let timeout = Duration::from_secs(10);
+        let ((mut client, one), (mut server, other)) = (duplex(64), duplex(64));
+        let start = now();
+        let copying = tokio::spawn(copy_both_ways(one, other, timeout));
+        for _ in 0..5 {
+            tokio::time::sleep(timeout - Duration::from_secs(1)).await;
+            client.write_all(b"x").await.unwrap();
+            assert_eq!(server.read_u8().await.unwrap(), b'x');
+        }
+        let ended = copying.await.unwrap().unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        let silent = start.elapsed() - (timeout - Duration::from_secs(1)) * 5;
+        assert!((timeout..timeout * 2).contains(&silent), "{silent:?}");
+    }
+}

@@ -1,0 +1,387 @@
+//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted, writes time
+//! out, a head with two meanings is answered with 400, and an answer is not lost to a reset when the connection
+//! closes while the client still sends.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use crate::activity::Activity;
+use crate::clock::http_date;
+use crate::frames::Frames;
+use crate::framing::Framing;
+use crate::stall::{Linger, Phase, Stall};
+
+/// What an HTTP/2 client sends first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long what is written in one piece may be.
+const SMALL: usize = 1024;
+
+/// The protocol that a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+}
+
+/// The first bytes of a connection, as far as they had to be read to tell its version.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    bytes: [u8; PREFACE.len()],
+    start: usize,
+    end: usize,
+}
+
+impl Opening {
+    /// Reads until the version is certain: one byte is enough for most of HTTP/1.
+    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
+        let mut opening = Self::default();
+        while opening.end < PREFACE.len() {
+            let read = io.read(&mut opening.bytes[opening.end..]).await?;
+            opening.end += read;
+            if read == 0 || opening.bytes[..opening.end] != PREFACE[..opening.end] {
+                return Ok((opening, Version::Http1));
+            }
+        }
+        Ok((opening, Version::Http2))
+    }
+}
+
+/// A socket, or TLS on one.
+#[derive(Debug)]
+pub(crate) struct Wire<T> {
+    io: T,
+    opening: Opening,
+    activity: Arc<Activity>,
+    /// Reads along, where requests go on to another server.
+    framing: Option<Framing>,
+    /// Reads along with HTTP/2.
+    frames: Option<Box<Frames>>,
+    refusal: Refusal,
+    /// Whether the last that was asked of it is a flush, and that is done: then no earlier answer is on its way.
+    is_flushed: bool,
+    has_shut_down: bool,
+    linger: Linger,
+    writes: Stall,
+}
+
+/// How a connection is read and written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WireSettings {
+    /// Whether requests with two meanings are refused.
+    pub(crate) is_strict: bool,
+    /// Whether a client is cut that floods the connection with frames of HTTP/2 that carry nothing.
+    pub(crate) is_http2: bool,
+    /// How long a client may take nothing of what it is sent.
+    pub(crate) write_timeout: Duration,
+}
+
+/// The answer to a head with two meanings.
+#[derive(Debug, Default)]
+struct Refusal {
+    /// What is still to be written, once it is known that it is to be.
+    answer: Option<Vec<u8>>,
+    written: usize,
+    /// Whether it waits for the answers to earlier requests.
+    is_waiting: bool,
+}
+
+impl<T> Wire<T> {
+    pub(crate) fn new(
+        io: T,
+        opening: Opening,
+        activity: Arc<Activity>,
+        settings: WireSettings,
+    ) -> Self {
+        Self {
+            io,
+            opening,
+            activity,
+            framing: settings.is_strict.then(Framing::new),
+            frames: settings.is_http2.then(|| Box::new(Frames::new())),
+            refusal: Refusal::default(),
+            is_flushed: true,
+            has_shut_down: false,
+            linger: Linger::default(),
+            writes: Stall::new(settings.write_timeout),
+        }
+    }
+
+    /// How many of these bytes may be parsed.
+    fn look(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(frames) = &mut self.frames {
+            frames.received(bytes)?;
+        }
+        match &mut self.framing {
+            Some(framing) if !self.activity.is_tunnel() => framing.look(bytes),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn has_refused(&self) -> bool {
+        self.framing.as_ref().is_some_and(Framing::has_refused)
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.activity.phase(), Phase::Busy(_))
+    }
+
+    /// Notes how a write or a flush went.
+    fn wrote<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+        is_flush: bool,
+    ) -> Poll<io::Result<R>> {
+        self.is_flushed = is_flush && matches!(written, Poll::Ready(Ok(_)));
+        if self.is_flushed && self.refusal.is_waiting && !self.is_busy() {
+            // Reading and writing are of the same task.
+            self.refusal.is_waiting = false;
+            cx.waker().wake_by_ref();
+        }
+        match ready!(self.writes.watch(cx, written)) {
+            Ok(written) => Poll::Ready(written),
+            Err(stalled) => Poll::Ready(Err(stalled.into())),
+        }
+    }
+}
+
+impl<T> Drop for Wire<T> {
+    fn drop(&mut self) {
+        self.activity.let_go();
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
+    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, as hyper has nothing
+    /// more to read.
+    fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The bytes came too early to be known as those of another protocol, and were dropped.
+        if self.activity.is_tunnel() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        if self.refusal.answer.is_none() {
+            if self.is_busy() || !self.is_flushed {
+                self.refusal.is_waiting = true;
+                return Poll::Pending;
+            }
+            let date = http_date();
+            self.refusal.answer = Some(format!(
+                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: {date}\r\n\r\n"
+            ).into_bytes());
+        }
+        while let Some(rest) = self.refusal.rest() {
+            let written = Pin::new(&mut self.io).poll_write(cx, rest);
+            match ready!(self.wrote(cx, written, false))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.refusal.written += count,
+            }
+        }
+        ready!(Pin::new(&mut *self).poll_flush(cx))?;
+        ready!(Pin::new(&mut *self).poll_shutdown(cx))?;
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+impl Refusal {
+    /// What is still to be written.
+    fn rest(&self) -> Option<&[u8]> {
+        let rest = &self.answer.as_ref()?[self.written..];
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.has_refused() {
+            return this.poll_refuse(cx);
+        }
+        let before = buffer.filled().len();
+        let opening = &mut this.opening;
+        if opening.start < opening.end {
+            let count = buffer.remaining().min(opening.end - opening.start);
+            buffer.put_slice(&opening.bytes[opening.start..opening.start + count]);
+            opening.start += count;
+        } else {
+            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+        }
+        let read = &buffer.filled()[before..];
+        if read.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        this.activity.note_read();
+        let passed = this.look(read)?;
+        buffer.set_filled(before + passed);
+        // No bytes at all would be the end of the connection.
+        if passed == 0 {
+            return this.poll_refuse(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
+            frames.sent(&bytes[..*count]);
+        }
+        self.wrote(cx, written, false)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.wrote(cx, flushed, true)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if !this.has_shut_down {
+            ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+            this.has_shut_down = true;
+        }
+        let is_expected = matches!(this.activity.phase(), Phase::Head(_));
+        this.linger.poll(&mut this.io, cx, is_expected).map(Ok)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length <= SMALL {
+            // To put a small answer together takes less than to have the kernel do it.
+            let (mut whole, mut end) = ([0; SMALL], 0);
+            for slice in slices {
+                whole[end..end + slice.len()].copy_from_slice(slice);
+                end += slice.len();
+            }
+            Pin::new(&mut self.io).poll_write(cx, &whole[..end])
+        } else {
+            Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        };
+        if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
+            let mut left = *count;
+            for slice in slices {
+                let sent = left.min(slice.len());
+                frames.sent(&slice[..sent]);
+                left -= sent;
+            }
+        }
+        self.wrote(cx, written, false)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    const SETTINGS: WireSettings = WireSettings {
+        is_strict: false,
+        is_http2: false,
+        write_timeout: Duration::from_secs(10),
+    };
+
+    #[tokio::test]
+    async fn the_opening_tells_the_version_and_is_given_back() {
+        for (sent, version) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], Version::Http1),
+            (b"POST / HTTP/1.1\r\n\r\n", Version::Http1),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more", Version::Http2),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", Version::Http1),
+            (b"", Version::Http1),
+        ] {
+            let mut io = sent;
+            let (opening, found) = Opening::read(&mut io).await.unwrap();
+            assert_eq!(found, version);
+            let activity = Arc::new(Activity::new(true));
+            let mut read = Vec::new();
+            let io = tokio::io::join(io, tokio::io::sink());
+            let mut wire = Wire::new(io, opening, activity, SETTINGS);
+            wire.read_to_end(&mut read).await.unwrap();
+            assert_eq!(read, sent);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_still_sends_is_heard_to_its_end() {
+        let (mut client, server) = tokio::io::duplex(8);
+        let activity = Arc::new(Activity::new(true));
+        activity.note_read();
+        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
+        let closes = tokio::spawn(async move { wire.shutdown().await });
+        client.write_all(&[b'x'; 1000]).await.unwrap();
+        drop(client);
+        closes.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_cut() {
+        let (client, server) = tokio::io::duplex(8);
+        let activity = Arc::new(Activity::new(true));
+        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
+        let written = wire.write_all(&[b'x'; 1000]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn a_head_with_two_meanings_is_answered_after_what_came_before_it() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let activity = Arc::new(Activity::new(true));
+        let settings = WireSettings {
+            is_strict: true,
+            ..SETTINGS
+        };
+        let mut wire = Wire::new(server, Opening::default(), Arc::clone(&activity), settings);
+        let good = "GET / HTTP/1.1\r\n\r\n";
+        let bad = "GET / HTTP/1.1\nhost: a\r\n\r\n";
+        client
+            .write_all(format!("{good}{bad}").as_bytes())
+            .await
+            .unwrap();
+        let mut read = [0; 100];
+        let length = wire.read(&mut read).await.unwrap();
+        assert_eq!(&read[..length], good.as_bytes());
+        let request = crate::activity::RequestGuard::begin(&activity);
+        let reading = tokio::spawn(async move {
+            let (mut reader, mut writer) = tokio::io::split(wire);
+            let answering = async {
+                writer.write_all(b"first").await.unwrap();
+                drop(request);
+                writer.flush().await.unwrap();
+            };
+            let mut bytes = [0; 100];
+            tokio::join!(reader.read(&mut bytes), answering).0
+        });
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        assert!(
+            answers.starts_with("firstHTTP/1.1 400 Bad Request\r\n"),
+            "{answers}"
+        );
+        drop(client);
+        assert!(reading.await.unwrap().is_err());
+    }
+}

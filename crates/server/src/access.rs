@@ -1,0 +1,366 @@
+//! Who may do what: tokens with scopes. With none configured, checks are open, and the operator on this
+//! machine administrates with the token that the server made.
+
+mod refusals;
+mod this_machine;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use subtle::{Choice, ConstantTimeEq as _};
+use tidegate::rules::FrontEnd;
+use tidegate_listen::Peer;
+
+use crate::config::{Scope, Token};
+use crate::problem::Problem;
+pub(crate) use refusals::TokenRefusal;
+use refusals::TokenRefusals;
+
+/// What to do where the made token does not count.
+const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
+
+/// Who may do what.
+pub(crate) struct Access {
+    /// Those that are configured. Their number never changes, their secrets may.
+    tokens: ArcSwap<Vec<Token>>,
+    is_configured: bool,
+    /// The token that the server made, if none is configured and it could be made.
+    made: ArcSwapOption<Token>,
+    pub(crate) refusals: TokenRefusals,
+}
+
+/// Who asks, and the secret that it shows.
+pub(crate) struct Asked<'a> {
+    pub(crate) front_end: FrontEnd,
+    /// The address, where it is known.
+    pub(crate) peer: Option<IpAddr>,
+    /// The secret; an empty one counts.
+    pub(crate) secret: Option<&'a [u8]>,
+}
+
+/// Why a token does not open what it was shown for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There was none.
+    None,
+    /// It is not one of the server's.
+    Unknown,
+    /// It opens other things, as this says.
+    OutOfScope(String),
+}
+
+/// Who asks, for the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) name: String,
+}
+
+impl Access {
+    pub(crate) fn new(tokens: Vec<Token>) -> Self {
+        Self {
+            is_configured: !tokens.is_empty(),
+            tokens: ArcSwap::from_pointee(tokens),
+            made: ArcSwapOption::empty(),
+            refusals: TokenRefusals::new(),
+        }
+    }
+
+    /// From now on this is the token that the server made.
+    pub(crate) fn set_made(&self, secret: String) {
+        self.made.store(Some(Arc::new(Token {
+            name: crate::data_dir::made_token::FILE.to_owned(),
+            secret,
+            file: None,
+            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+        })));
+    }
+
+    /// The name of each configured token that is kept in a file, and that file.
+    pub(crate) fn token_files(&self) -> Vec<(String, PathBuf)> {
+        let tokens = self.tokens.load();
+        let in_file = |token: &Token| Some((token.name.clone(), token.file.clone()?));
+        tokens.iter().filter_map(in_file).collect()
+    }
+
+    /// From now on the configured token with this name has this secret. Whether it had another.
+    pub(crate) fn set_secret(&self, name: &str, secret: &str) -> bool {
+        let is_new = |token: &Token| token.name == name && token.secret != secret;
+        if !self.tokens.load().iter().any(is_new) {
+            return false;
+        }
+        self.tokens.rcu(|tokens| {
+            let mut tokens = Vec::clone(tokens);
+            for token in tokens.iter_mut().filter(|token| token.name == name) {
+                secret.clone_into(&mut token.secret);
+            }
+            tokens
+        });
+        true
+    }
+
+    /// Whether a check or a lease may be asked for. With no token configured, every caller may.
+    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), Problem> {
+        if !self.is_configured {
+            return Ok(());
+        }
+        self.with_token(parts, &self.tokens.load(), &[Scope::Check])
+            .map(drop)
+    }
+
+    /// Whether it may be reported how requests went. That moves limits for everybody, so with no token
+    /// configured it needs the made one.
+    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), Problem> {
+        self.may_administrate(parts, &[Scope::Check]).map(drop)
+    }
+
+    /// Whether rules and their history may be read.
+    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, Problem> {
+        self.may_administrate(parts, &[Scope::Read, Scope::Write])
+    }
+
+    /// Whether rules may be changed and counters reset.
+    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, Problem> {
+        self.may_administrate(parts, &[Scope::Write])
+    }
+
+    fn may_administrate(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
+        if self.is_configured {
+            return self.with_token(parts, &self.tokens.load(), scopes);
+        }
+        if let Some(why) = this_machine::refusal(parts) {
+            let problem = format!("{why}; {ADVICE} to administrate from elsewhere");
+            return Err(Problem::forbidden(problem));
+        }
+        match &*self.made.load() {
+            Some(made) => self.with_token(parts, std::slice::from_ref(&**made), scopes),
+            None => Err(Problem::forbidden(format!(
+                "this server has no token, and could not make one; {ADVICE}"
+            ))),
+        }
+    }
+
+    /// The caller, if its token is one of these and has one of the scopes.
+    fn with_token(
+        &self,
+        parts: &Parts,
+        tokens: &[Token],
+        scopes: &[Scope],
+    ) -> Result<Caller, Problem> {
+        let given = parts
+            .headers
+            .get(AUTHORIZATION)
+            .map(http::HeaderValue::as_bytes);
+        let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
+        let asked = Asked {
+            front_end: FrontEnd::Http,
+            peer,
+            secret: given.and_then(bearer),
+        };
+        let token = self.opens(&asked, tokens, scopes);
+        let token = token.map_err(|refused| match refused {
+            Refused::None if !self.is_configured => Problem::unauthorized(
+                "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
+            ),
+            Refused::None => Problem::unauthorized(
+                "this server wants a token; send it as `Authorization: Bearer TOKEN`",
+            ),
+            Refused::Unknown => Problem::unauthorized(
+                "nobody knows this token; check it for typing errors and spaces",
+            ),
+            Refused::OutOfScope(problem) => Problem::forbidden(problem),
+        })?;
+        Ok(Caller {
+            name: token.name.clone(),
+        })
+    }
+
+    /// Whether every caller needs a token.
+    pub(crate) fn wants_tokens(&self) -> bool {
+        self.is_configured
+    }
+
+    /// Whether a caller may check with the secret that it has shown, if it has.
+    pub(crate) fn may_check_with(&self, asked: &Asked<'_>) -> Result<(), Refused> {
+        let tokens = self.tokens.load();
+        self.opens(asked, &tokens, &[Scope::Check]).map(drop)
+    }
+
+    /// The token with this secret, if it has one of the scopes. What is refused is counted.
+    fn opens<'t>(
+        &self,
+        asked: &Asked<'_>,
+        tokens: &'t [Token],
+        scopes: &[Scope],
+    ) -> Result<&'t Token, Refused> {
+        let opened = match asked.secret {
+            Some(secret) => find(secret, tokens, scopes),
+            None => Err(Refused::None),
+        };
+        if let Err(refused) = &opened {
+            let refusal = match refused {
+                Refused::None => TokenRefusal::Missing,
+                Refused::Unknown => TokenRefusal::Unknown,
+                Refused::OutOfScope(_) => TokenRefusal::Scope,
+            };
+            self.refusals.note(refusal, asked.front_end, asked.peer);
+        }
+        opened
+    }
+}
+
+/// The token with this secret, if it has one of the scopes.
+fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t Token, Refused> {
+    // Every token is compared, so that the time does not tell which ones begin alike.
+    let mut found = None;
+    for token in tokens {
+        let is_same: Choice = token.secret.as_bytes().ct_eq(secret);
+        if bool::from(is_same) {
+            found = Some(token);
+        }
+    }
+    let token = found.ok_or(Refused::Unknown)?;
+    if token.scopes.iter().any(|scope| scopes.contains(scope)) {
+        return Ok(token);
+    }
+    let wanted: Vec<String> = scopes
+        .iter()
+        .map(|scope| format!("`{}`", scope.name()))
+        .collect();
+    Err(Refused::OutOfScope(format!(
+        "the token `{}` does not have the scope {}",
+        token.name,
+        wanted.join(" or ")
+    )))
+}
+
+/// The secret that a header says, after spaces or tabs.
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let value = value.trim_ascii_start();
+    let blank = value.iter().position(u8::is_ascii_whitespace)?;
+    let (scheme, secret) = value.split_at(blank);
+    scheme
+        .eq_ignore_ascii_case(b"bearer")
+        .then(|| secret.trim_ascii())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The head of a PUT of rules from this address.
+    pub(crate) fn parts(peer: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = http::Request::put("/v1/rules");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        parts.extensions.insert(Peer(peer.parse().unwrap()));
+        parts
+    }
+
+    const HERE: &str = "127.0.0.1:5000";
+    const LOCAL: [(&str, &str); 2] = [("host", "localhost"), ("content-type", "application/json")];
+
+    #[test]
+    fn with_no_token_configured_the_made_one_administrates_from_this_machine() {
+        let access = Access::new(Vec::new());
+        let with = |secret: &str| format!("Bearer {secret}");
+        let status = |authorization: Option<&str>, more: &[(&str, &str)]| {
+            let mut headers = LOCAL.to_vec();
+            headers.extend(authorization.map(|value| ("authorization", value)));
+            headers.extend(more);
+            let parts = parts(HERE, &headers);
+            assert!(access.may_check(&parts).is_ok());
+            let asked = [
+                access.may_read(&parts).map(drop),
+                access.may_write(&parts).map(drop),
+                access.may_report(&parts),
+            ];
+            asked.map(|asked| {
+                asked.map_or_else(|problem| problem.reply().status().as_u16(), |()| 200)
+            })
+        };
+        assert_eq!(
+            status(Some(&with("made")), &[]),
+            [403, 403, 403],
+            "none could be made"
+        );
+        access.set_made("made".to_owned());
+        assert_eq!(status(Some(&with("made")), &[]), [200, 200, 200]);
+        assert_eq!(status(Some(&with("mad")), &[]), [401, 401, 401]);
+        assert_eq!(status(None, &[]), [401, 401, 401]);
+        assert_eq!(
+            status(Some(&with("made")), &[("via", "1.1 x")]),
+            [403, 403, 403]
+        );
+        access.set_made("made anew".to_owned());
+        assert_eq!(status(Some(&with("made")), &[]), [401, 401, 401]);
+        assert!(!access.wants_tokens());
+    }
+
+    #[test]
+    fn a_made_token_opens_nothing_once_one_is_configured() {
+        let token = Token {
+            name: "ops".to_owned(),
+            secret: "configured".to_owned(),
+            file: None,
+            scopes: vec![Scope::Write],
+        };
+        let access = Access::new(vec![token]);
+        access.set_made("made".to_owned());
+        for (secret, may) in [("made", false), ("configured", true)] {
+            let authorization = format!("Bearer {secret}");
+            let parts = parts(HERE, &[LOCAL[0], ("authorization", &authorization)]);
+            assert_eq!(access.may_write(&parts).is_ok(), may, "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_whatever_white_space_is_around_it() {
+        for header in ["Bearer s", "bearer  s ", "BEARER\ts", " Bearer \t s"] {
+            assert_eq!(bearer(header.as_bytes()), Some(&b"s"[..]), "{header}");
+        }
+        assert_eq!(bearer(b"Bearer "), Some(&b""[..]));
+        for header in ["", "Bearer", "Bearers", "Basic s", "s"] {
+            assert_eq!(bearer(header.as_bytes()), None, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_token_opens_what_its_scopes_say() {
+        let token = |name: &str, scopes: &[Scope]| Token {
+            name: name.to_owned(),
+            secret: format!("secret-of-{name}"),
+            file: None,
+            scopes: scopes.to_vec(),
+        };
+        let access = Access::new(vec![
+            token("reader", &[Scope::Read]),
+            token("writer", &[Scope::Write]),
+            token("checker", &[Scope::Check]),
+        ]);
+        let may = |secret: &str| {
+            let authorization = format!("Bearer {secret}");
+            let parts = parts(
+                "127.0.0.1:5000",
+                &[("host", "localhost"), ("authorization", &authorization)],
+            );
+            (
+                access.may_read(&parts).is_ok(),
+                access.may_write(&parts).is_ok(),
+                access.may_check(&parts).is_ok() && access.may_report(&parts).is_ok(),
+            )
+        };
+        assert_eq!(may("secret-of-reader"), (true, false, false));
+        assert_eq!(may("secret-of-writer"), (true, true, false));
+        assert_eq!(may("secret-of-checker"), (false, false, true));
+        assert_eq!(may("secret-of-nobody"), (false, false, false));
+        let none = parts("127.0.0.1:5000", &[("host", "localhost")]);
+        assert!(access.may_check(&none).is_err() && access.may_read(&none).is_err());
+        assert!(access.may_report(&none).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Tokens that were refused: counted, and logged at a bounded rate. Never the token itself.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tidegate::Limiter;
+use tidegate::rules::FrontEnd;
+
+use crate::telemetry::Labels;
+
+/// How many refusals are logged.
+const LOGGED: &str = "1/second burst 10";
+
+/// Why a token was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenRefusal {
+    /// There was none.
+    Missing,
+    /// It is not one of the server's.
+    Unknown,
+    /// It does not have the scope.
+    Scope,
+}
+
+impl TokenRefusal {
+    const ALL: [Self; 3] = [Self::Missing, Self::Unknown, Self::Scope];
+
+    /// The name in logs and metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+            Self::Scope => "scope",
+        }
+    }
+}
+
+/// The front ends that ask for tokens.
+const FRONT_ENDS: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::Grpc, FrontEnd::Resp];
+
+/// What was refused since the start.
+pub(crate) struct TokenRefusals {
+    counts: [[AtomicU64; TokenRefusal::ALL.len()]; FRONT_ENDS.len()],
+    sample: Option<Limiter>,
+}
+
+impl TokenRefusals {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: Default::default(),
+            sample: Limiter::new(LOGGED).ok(),
+        }
+    }
+
+    /// Counts a refusal, and logs it unless there were many just now.
+    pub(crate) fn note(&self, refusal: TokenRefusal, front_end: FrontEnd, peer: Option<IpAddr>) {
+        let all = FRONT_ENDS.into_iter().zip(&self.counts);
+        for (_, counts) in all.filter(|(known, _)| *known == front_end) {
+            let both = TokenRefusal::ALL.into_iter().zip(counts);
+            for (_, count) in both.filter(|(known, _)| *known == refusal) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let is_logged = |sample: &Limiter| !sample.check("").is_denied();
+        if self.sample.as_ref().is_some_and(is_logged) {
+            tracing::warn!(
+                front_end = front_end.name(),
+                reason = refusal.name(),
+                peer = peer.map(tracing::field::display),
+                "a token was refused"
+            );
+        }
+    }
+
+    /// Of the front ends that are on also what has not happened yet.
+    pub(crate) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
+        let refused = Family::<Labels<2>, Counter>::default();
+        for (front_end, counts) in FRONT_ENDS.into_iter().zip(&self.counts) {
+            for (refusal, count) in TokenRefusal::ALL.into_iter().zip(counts) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 || front_ends.contains(&front_end) {
+                    let labels = [
+                        ("front_end", front_end.name().to_owned()),
+                        ("reason", refusal.name().to_owned()),
+                    ];
+                    refused.get_or_create(&labels).inc_by(count);
+                }
+            }
+        }
+        registry.register(
+            "token_refused",
+            "Calls without a token that opens them, by front end and reason",
+            refused,
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Every error of the API, as problem+json (RFC 9457): the one place that turns errors into replies.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Map, Value, json};
+use tidegate::document::{self, Problems};
+use tidegate::gate::{FeedbackError, ResetError};
+use tidegate::path::PathError;
+
+use crate::data_dir::DataDirError;
+use crate::rulebook::ChangeError;
+
+/// A reply of this front end.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// Why a call was not answered as asked, with what a person can do about it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    detail: String,
+    /// What is wrong with rules, field by field.
+    problems: Option<Value>,
+    header: Option<Box<(http::HeaderName, HeaderValue)>>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            problems: None,
+            header: None,
+        }
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The path has an encoded slash or a backslash, and they are not kept.
+    pub(crate) fn hidden_slash() -> Self {
+        Self::bad_request(PathError::HiddenSlash.to_string())
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// No token, or an unknown one.
+    pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
+        Self {
+            header: Some(Box::new((
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"tidegate\""),
+            ))),
+            ..Self::new(StatusCode::UNAUTHORIZED, detail)
+        }
+    }
+
+    /// A call that there is, with another method.
+    pub(crate) fn method_not_allowed(
+        method: &http::Method,
+        path: &str,
+        allowed: &'static str,
+    ) -> Self {
+        Self {
+            header: Some(Box::new((ALLOW, HeaderValue::from_static(allowed)))),
+            ..Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!("`{path}` does not answer to {method}; use {allowed}"),
+            )
+        }
+    }
+
+    /// Rules that cannot be used: what is wrong with which field.
+    pub(crate) fn invalid_rules(problems: &Problems) -> Self {
+        Self::invalid(&problems.errors().cloned().collect::<Vec<_>>())
+    }
+
+    /// A rule that was sent alone and cannot be used: its fields are in no list.
+    pub(crate) fn invalid_rule(problems: &Problems) -> Self {
+        let alone = |problem: &document::Problem| {
+            let field = problem.field.strip_prefix("rules[0]");
+            let field = field.unwrap_or(&problem.field).trim_start_matches('.');
+            document::Problem {
+                field: field.to_owned(),
+                ..problem.clone()
+            }
+        };
+        Self::invalid(&problems.errors().map(alone).collect::<Vec<_>>())
+    }
+
+    fn invalid(problems: &[document::Problem]) -> Self {
+        let errors: Vec<Value> = problems
+            .iter()
+            .map(|problem| json!({"rule": problem.rule, "field": problem.field, "message": problem.message}))
+            .collect();
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Self {
+            problems: Some(Value::Array(errors)),
+            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, texts.join("; "))
+        }
+    }
+
+    /// The same problem, in a part of what was sent.
+    pub(crate) fn in_part(self, part: &str) -> Self {
+        Self {
+            detail: format!("{part}: {}", self.detail),
+            ..self
+        }
+    }
+
+    /// The same with another status, if a condition holds.
+    #[must_use]
+    pub(crate) fn with_status_if(self, holds: bool, status: StatusCode) -> Self {
+        let status = if holds { status } else { self.status };
+        Self { status, ..self }
+    }
+
+    pub(crate) fn reply(self) -> Reply {
+        let mut body = Map::new();
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        body.insert("type".to_owned(), json!("about:blank"));
+        body.insert("title".to_owned(), json!(title));
+        body.insert("status".to_owned(), json!(self.status.as_u16()));
+        body.insert("detail".to_owned(), json!(self.detail));
+        if let Some(problems) = self.problems {
+            body.insert("problems".to_owned(), problems);
+        }
+        let mut reply = Response::new(Full::from(Value::Object(body).to_string()));
+        *reply.status_mut() = self.status;
+        let problem_json = HeaderValue::from_static("application/problem+json");
+        reply.headers_mut().insert(CONTENT_TYPE, problem_json);
+        if let Some((name, value)) = self.header.map(|header| *header) {
+            reply.headers_mut().insert(name, value);
+        }
+        reply
+    }
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        let status = match &error {
+            ChangeError::FromFile { .. }
+            | ChangeError::Duplicate(_)
+            | ChangeError::Unreadable(_) => StatusCode::CONFLICT,
+            ChangeError::Unreachable(_) | ChangeError::Unknown(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            ChangeError::Stale(_) | ChangeError::OtherVersion { .. } => {
+                StatusCode::PRECONDITION_FAILED
+            }
+            ChangeError::NoSuchRule(_) | ChangeError::NoSuchVersion(_) => StatusCode::NOT_FOUND,
+            ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
+            ChangeError::NotKept(DataDirError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            ChangeError::NotKept(DataDirError::Denied { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            ChangeError::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, with_source(&error))
+    }
+}
+
+impl From<ResetError> for Problem {
+    fn from(error: ResetError) -> Self {
+        let status = match &error {
+            ResetError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
+            ResetError::WhoIsMissing { .. } | ResetError::NoCounter { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<FeedbackError> for Problem {
+    fn from(error: FeedbackError) -> Self {
+        let status = match &error {
+            FeedbackError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<tidegate::StoreError> for Problem {
+    fn from(error: tidegate::StoreError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+/// The error with what is behind it.
+fn with_source(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = inner.source();
+    }
+    text
+}

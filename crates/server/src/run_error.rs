@@ -1,0 +1,74 @@
+//! Why a server does not run.
+
+use std::net::SocketAddr;
+
+use tidegate_identity::IdentityError;
+use tidegate_listen::TlsError;
+
+use crate::data_dir::MadeTokenError;
+use crate::rulebook::OpenError;
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There are no rules to start with.
+    #[error(transparent)]
+    Rules(#[from] OpenError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It cannot be known who clients are.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {}", advice(source, flag))]
+    Bind {
+        /// The flag that chooses it.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The gateway is in front of its own server.
+    #[error(
+        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
+    )]
+    OwnUpstream {
+        /// The upstream as written.
+        upstream: String,
+        /// What listens there.
+        front_end: &'static str,
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The token that the server made is not secret.
+    #[error(transparent)]
+    MadeToken(#[from] MadeTokenError),
+    /// The threads for connections cannot be started.
+    #[error("cannot start threads for connections: {0}")]
+    Threads(#[source] std::io::Error),
+}
+
+/// What to do about an address that cannot be listened on.
+fn advice(error: &std::io::Error, flag: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!(
+                "the port is in use; stop the program that has it, or choose another with {flag} (port 0 takes a free one)"
+            )
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!(
+                "{error}; ports below 1024 need the right to bind them, choose a higher one with {flag}"
+            )
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "{error}; this machine does not have that address, choose one that it has, or 0.0.0.0 for all, with {flag}"
+            )
+        }
+        _ => error.to_string(),
+    }
+}

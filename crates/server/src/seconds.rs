@@ -1,0 +1,39 @@
+//! Times as decimal seconds, exact to the microsecond.
+
+use std::io::Write as _;
+
+use tidegate::Micros;
+
+/// Microseconds as seconds, with as many decimals as it takes.
+pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
+    let second = Micros::SECOND.get();
+    let (whole, fraction) = (micros / second, micros % second);
+    let _ = write!(out, "{whole}");
+    if fraction > 0 {
+        let _ = write!(out, ".{fraction:06}");
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_by_hand() {
+        for (micros, text) in [
+            (0, "0"),
+            (1, "0.000001"),
+            (600_000, "0.6"),
+            (1_000_000, "1"),
+            (10_000_000, "10"),
+            (1_794_770_060_250_000, "1794770060.25"),
+        ] {
+            let mut out = Vec::new();
+            write_seconds(&mut out, micros);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The metrics of the store.
+
+use prometheus_client::registry::Registry;
+use tidegate::MemoryStats;
+
+use super::{AnyStore, StoreCalls, redis_metrics};
+use crate::telemetry::{counter, gauge};
+
+impl AnyStore {
+    /// Registers what the store reports of itself.
+    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
+        match self {
+            Self::Memory(store) => {
+                // Calls in memory are not measured, and stay at zero.
+                StoreCalls::new().register(registry);
+                register_memory(registry, &store.stats());
+            }
+            Self::Redis(store, calls) => {
+                calls.register(registry);
+                redis_metrics::register(registry, store);
+            }
+        }
+    }
+}
+
+fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
+    registry.register(
+        "keys",
+        "Keys that the store holds",
+        gauge(stats.keys as u64),
+    );
+    registry.register(
+        "keys_max",
+        "Keys that the store can hold",
+        gauge(stats.max_keys as u64),
+    );
+    registry.register(
+        "leases",
+        "Concurrency leases that are held",
+        gauge(stats.leases as u64),
+    );
+    registry.register(
+        "keys_expired",
+        "Keys that went because they were as good as new",
+        counter(stats.expired),
+    );
+    registry.register(
+        "keys_evicted",
+        "Keys that had to go for others, each of which got its whole limit back",
+        counter(stats.evicted),
+    );
+}
