@@ -1,14 +1,16 @@
 //! The JSON Schemas are current in the documentation, and true: what the program accepts they accept, and unknown
 //! keys and values of the wrong type they refuse.
 
+use std::fs;
 use std::process::Command;
 
 use serde_json::{Value as Json, json};
-use tidegate::document::{Entry, Node, Problems, ScalarKind, Value, value};
-use tidegate_server::config;
+use tidegate::document::{Entry, Key, Node, Problems, ScalarKind, Source, Value, value};
+use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate_server::config::{self, SETTINGS};
 use tidegate_testkit::JsonSchema;
 
-use super::*;
+use super::{blocks, root};
 
 /// Whether each document of a YAML text fits.
 fn check(schema: &JsonSchema, text: &str) -> Result<(), String> {
