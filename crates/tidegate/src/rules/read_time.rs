@@ -17,10 +17,10 @@ impl Validity {
         expires_at: Option<(Spot, &Node)>,
         problems: &mut Problems,
     ) -> Self {
-        let mut read = |(spot, node): &(Spot, &Node)| spot.parsed(node, read_time, problems);
+        let mut read = |(spot, node): (Spot, &Node)| spot.parsed(node, read_time, problems);
         let validity = Self {
-            starts_at: starts_at.as_ref().and_then(&mut read),
-            expires_at: expires_at.as_ref().and_then(&mut read),
+            starts_at: starts_at.clone().and_then(&mut read),
+            expires_at: expires_at.and_then(&mut read),
         };
         if let (Some(start), Some(end)) = (validity.starts_at, validity.expires_at)
             && start >= end
