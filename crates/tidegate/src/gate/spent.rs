@@ -6,7 +6,7 @@ use tidegate_core::{Charge, Outcome, Store};
 
 use super::Gate;
 use super::decision::DecidedLimit;
-use super::group::{GroupKind, StoreCall};
+use super::group::{Group, GroupKind, StoreCall};
 use super::local::{LocalCharge, is_concurrency};
 use super::matching::MatchedRule;
 use super::pipeline::Pipeline;
@@ -45,7 +45,7 @@ impl Pipeline<'_> {
 
     /// The call to the store that settles what is marked.
     pub(super) fn settle_call(&self) -> StoreCall<'_> {
-        let limits = self.groups.iter().flat_map(|group| group.limits_of_rules());
+        let limits = self.groups.iter().flat_map(Group::limits_of_rules);
         let settled = limits.filter(|(rule, limit)| is_settled(&self.rules, rule, limit));
         let charges = settled.map(|(rule, decided)| Charge {
             scope: self.rules.at(rule.rule).scope(),
@@ -66,7 +66,7 @@ impl Pipeline<'_> {
         let rules = &self.rules;
         let groups = self.groups.iter_mut();
         let limits = groups
-            .flat_map(|group| group.limits_by_rule())
+            .flat_map(Group::limits_by_rule)
             .flat_map(|(rule, limits)| limits.iter_mut().map(move |limit| (rule, limit)));
         let settled = limits.filter(|(rule, limit)| is_settled(rules, rule, limit));
         for ((_, limit), settled) in settled.zip(outcomes) {
@@ -118,7 +118,7 @@ impl<S: Store> Gate<S> {
         let limits = pipeline
             .groups
             .iter()
-            .flat_map(|group| group.limits_of_rules());
+            .flat_map(Group::limits_of_rules);
         let settled =
             limits.filter(|(rule, limit)| rule.is_settled && limit.is_degraded == is_degraded);
         for (rule, limit) in settled {
