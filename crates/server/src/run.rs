@@ -178,16 +178,10 @@ impl Service {
     /// Answers until `handle` says that the server should end, and what was in flight then has ended.
     pub async fn run(self, listeners: Listeners, handle: Handle) {
         let server = self.server;
+        let tls = self.tls.into_iter().chain(self.gateway_tls.clone());
+        let (tls, stopping) = (tls.collect(), handle.clone());
         let chores = [
-            tokio::spawn(follow_rules(
-                Arc::clone(&server),
-                self.watch,
-                self.tls
-                    .into_iter()
-                    .chain(self.gateway_tls.clone())
-                    .collect(),
-                handle.clone(),
-            )),
+            tokio::spawn(follow_rules(Arc::clone(&server), self.watch, tls, stopping)),
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(fetch_keys(Arc::clone(&server), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&server), self.token_watches)),

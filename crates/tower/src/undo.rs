@@ -15,6 +15,10 @@ use tokio::time::Sleep;
 use crate::error::RequestError;
 
 /// A decision, with its receipt if what was charged may have to be given back or settled.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests have the larger one, and need no allocation"
+)]
 pub(crate) enum Decided {
     Decision(Decision),
     Receipt(Box<Receipt<'static>>),

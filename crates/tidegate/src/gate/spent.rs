@@ -115,10 +115,7 @@ impl<S: Store> Gate<S> {
 
     /// Settles locally what was decided without the store, or what was decided by it.
     fn settle_locally(&self, pipeline: &Pipeline<'_>, is_degraded: bool) {
-        let limits = pipeline
-            .groups
-            .iter()
-            .flat_map(Group::limits_of_rules);
+        let limits = pipeline.groups.iter().flat_map(Group::limits_of_rules);
         let settled =
             limits.filter(|(rule, limit)| rule.is_settled && limit.is_degraded == is_degraded);
         for (rule, limit) in settled {
