@@ -133,7 +133,7 @@ mod tests {
         let mut rest = FIRST_REST;
         for _ in 0..10 {
             health.failed();
-            advance(rest - milli).await;
+            advance(rest.saturating_sub(milli)).await;
             assert_eq!(health.standing(), Standing::Resting, "{rest:?}");
             advance(milli).await;
             assert_eq!(health.standing(), Standing::Up, "{rest:?}");

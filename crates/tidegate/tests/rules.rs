@@ -1,4 +1,8 @@
 //! Rules as they are written, read and written down again, and texts that are no rules.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
