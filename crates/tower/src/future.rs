@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request, response};
 use http_body::Body;
 use tidegate::gate::{Decision, Receipt};
-use tidegate::{Gate, Store, StoreError};
+use tidegate::rules::RuleSet;
+use tidegate::{Attributes, Gate, Store, StoreError};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
@@ -67,8 +68,8 @@ impl<S: Store> Road<S> {
         R::Data: From<Bytes>,
     {
         let (mut parts, body) = request.into_parts();
-        let decided = if self.gate.is_immediate() {
-            decide(&self.gate, &self.settings, &mut parts).await
+        let decided = if let Some(decided) = decide_now(&self.gate, &self.settings, &mut parts) {
+            decided
         } else {
             let decided;
             (parts, decided) = self.decide(parts).await;
@@ -172,24 +173,52 @@ impl<S: Store> Road<S> {
     }
 }
 
-/// Decides a request by its head. The rules are loaded once, here.
+/// Decides a request by its head, without waiting. A function and not a future: what it needs is not moved
+/// with the request.
+fn decide_now<S: Store>(
+    gate: &Gate<S>,
+    settings: &Settings,
+    parts: &mut request::Parts,
+) -> Option<Result<Decided, RequestError>> {
+    if !gate.is_immediate() {
+        return None;
+    }
+    let rules = gate.rules();
+    let attributes = match attributes(settings, parts, &rules) {
+        Ok(attributes) => attributes,
+        Err(error) => return Some(Err(error)),
+    };
+    let deciding = gate.decide_by(rules, settings.front_end, &attributes);
+    let receipt = deciding.now()?;
+    let needs_receipt = settings.is_settled() || !receipt.decision().delay().is_zero();
+    Some(Ok(if needs_receipt {
+        Decided::Receipt(Box::new(receipt.into_owned()))
+    } else {
+        Decided::Decision(receipt.into_decision())
+    }))
+}
+
+/// Decides a request by its head, and keeps the receipt: its client may go away meanwhile.
 async fn decide<S: Store>(
     gate: &Gate<S>,
     settings: &Settings,
     parts: &mut request::Parts,
 ) -> Result<Decided, RequestError> {
     let rules = gate.rules();
-    settings.screen(&mut parts.headers, &rules)?;
-    let attributes = question::of(parts, settings, &rules)?;
+    let attributes = attributes(settings, parts, &rules)?;
     let deciding = gate.decide_by(rules, settings.front_end, &attributes);
-    let receipt = deciding.wait().await;
-    let needs_receipt =
-        !gate.is_immediate() || settings.is_settled() || !receipt.decision().delay().is_zero();
-    Ok(if needs_receipt {
-        Decided::Receipt(Box::new(receipt.into_owned()))
-    } else {
-        Decided::Decision(receipt.into_decision())
-    })
+    let receipt = deciding.wait().await.into_owned();
+    Ok(Decided::Receipt(Box::new(receipt)))
+}
+
+/// The attributes of a request, without the headers that the service must not see.
+fn attributes<'r>(
+    settings: &Settings,
+    parts: &'r mut request::Parts,
+    rules: &RuleSet,
+) -> Result<Attributes<'r>, RequestError> {
+    settings.screen(&mut parts.headers, rules)?;
+    question::of(parts, settings, rules)
 }
 
 fn settled(ended: Result<(), StoreError>) {

@@ -47,7 +47,10 @@ impl<'a, 'b> From<&'a Attributes<'b>> for Asked<'a, 'b> {
 
 impl<'a, 'b> From<&'a [Part<'b>]> for Asked<'a, 'b> {
     fn from(parts: &'a [Part<'b>]) -> Self {
-        Self::Parts(parts)
+        match parts {
+            [part] if part.is_plain() => Self::Request(&part.attributes),
+            parts => Self::Parts(parts),
+        }
     }
 }
 
@@ -71,6 +74,11 @@ impl<'a> Part<'a> {
             grant: None,
             is_spent: false,
         }
+    }
+
+    /// Whether it is decided like a request of its own.
+    fn is_plain(&self) -> bool {
+        self.grant.is_none() && !self.is_spent && self.attributes.cost() > 0
     }
 }
 
