@@ -126,7 +126,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// The same gate, one of at least so many that share the store. By
-    /// [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) each grants its part of a limit; if the
+    /// [`OnStoreFailure::Local`] each grants its part of a limit; if the
     /// store knows of more, a smaller one.
     #[must_use]
     pub fn with_instances(self, instances: u64) -> Self {
