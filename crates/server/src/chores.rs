@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::token_files;
 use crate::watch::Watch;
 
-/// How often keys that are as good as new are looked for, for times without traffic.
+/// How often idle keys are looked for, for times without traffic.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// How often the store is told what was admitted without it, once it is back.

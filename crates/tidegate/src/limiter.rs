@@ -250,7 +250,7 @@ impl Limiter {
         self.inner.store.stats()
     }
 
-    /// Frees the memory of keys that are as good as new. Checks do this by themselves, a little at a
+    /// Frees the memory of idle keys. Checks do this by themselves, a little at a
     /// time; call it now and then if they may stop coming.
     pub fn sweep(&self) {
         self.inner.store.sweep();

@@ -41,7 +41,7 @@ fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
     );
     registry.register(
         "keys_expired",
-        "Keys that went because they were as good as new",
+        "Keys that were removed because they were idle",
         counter(stats.expired),
     );
     registry.register(
