@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BODY: u64 = 64 << 20;
 
 /// A server, and how to ask it.
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     agent: Agent,
     /// As it was given, for messages.
     server: String,
@@ -56,7 +56,7 @@ struct Call {
     has_token: bool,
 }
 
-impl Client {
+impl ApiClient {
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = base_url(&args.server)?;
         let given = args.token.clone().filter(|token| !token.is_empty());

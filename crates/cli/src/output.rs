@@ -67,12 +67,12 @@ pub(crate) fn counted(count: usize, one: &str) -> String {
 }
 
 /// Rows below headings, each column as wide as its widest cell.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(headings: &[&'static str]) -> Self {
         Self {
             headings: headings.to_vec(),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&["id", "limit"]);
+        let mut table = TextTable::new(&["id", "limit"]);
         table.row(vec!["per-user".into(), "1/s".into()]);
         table.row(vec!["ü\u{1b}[1m".into(), "100/minute\nburst 2".into()]);
         let text = anstream::adapter::strip_str(&table.render()).to_string();

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidegate::document::Key;
 use tidegate_server::config::{SETTINGS, Setting};
 use tidegate_server::{
-    Config, Handle, Listeners, Outside, Service, raise_descriptor_limit, start_logs,
+    Config, Handle, Listeners, Overrides, Service, raise_descriptor_limit, start_logs,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -95,7 +95,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     };
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let config = Config::load(&Outside {
+    let config = Config::load(&Overrides {
         environment: &environment,
         variables: variables.collect(),
         flags: args.0.clone(),

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use crate::body::{AnswerBody, BodySource, UpstreamBody};
 use crate::capacity::Shortage;
 use crate::connect::{Connected, send_http2};
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::forward::OutgoingRequest;
 use crate::hop;
 use crate::http1::Http1;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::{for_http2, other_host};
 use crate::tunnel::ServerEnd;
-use crate::upstream::{Outcome, Upstream};
+use crate::upstream::{ForwardResult, Upstream};
 use crate::upstream_url::UpstreamScheme;
 use crate::worker::{InFlight, Worker};
 
@@ -32,18 +32,18 @@ use crate::worker::{InFlight, Worker};
 pub(crate) enum Tried {
     Answered(Response<AnswerBody>),
     /// It may be sent again, to another server if there is one.
-    Again(Failure),
+    Again(GatewayFailure),
     /// Nothing of it has left, because the connection was old.
-    Stale(Failure),
-    Failed(Failure),
+    Stale(GatewayFailure),
+    Failed(GatewayFailure),
     /// There is no connection to be had, which is not the server's fault.
-    Refused(Failure),
+    Refused(GatewayFailure),
 }
 
 impl Worker {
     fn refuse(&self, shortage: Shortage) -> Tried {
         self.gateway.capacity.refuse(shortage);
-        Tried::Refused(Failure::NoConnection(shortage))
+        Tried::Refused(GatewayFailure::NoConnection(shortage))
     }
 }
 
@@ -87,7 +87,7 @@ impl OutgoingRequest<'_> {
         };
         upstream.health.succeeded();
         upstream.answered_after(start.elapsed());
-        upstream.count(Outcome::of(head.status));
+        upstream.count(ForwardResult::of(head.status));
         self.answer(head, source, in_flight)
     }
 
@@ -107,10 +107,13 @@ impl OutgoingRequest<'_> {
         connection.deadline = deadline;
         let failure = match answer {
             Ok(Ok(head)) => return Ok(head),
-            Ok(Err(broken)) => Failure::of_http1(broken),
+            Ok(Err(broken)) => GatewayFailure::of_http1(broken),
             Err(failure) => return Err(Tried::Failed(failure)),
         };
-        if matches!(failure, Failure::BrokenBody | Failure::SlowClient) {
+        if matches!(
+            failure,
+            GatewayFailure::BrokenBody | GatewayFailure::SlowClient
+        ) {
             return Err(Tried::Failed(failure));
         }
         if let Some(body) = connection.take_back() {
@@ -153,9 +156,9 @@ impl OutgoingRequest<'_> {
         let error = error.into_error();
         // Something of an answer has come.
         let is_answered = error.is_parse();
-        let failure = Failure::of_http2(error);
+        let failure = GatewayFailure::of_http2(error);
         if self.progress.as_ref().is_some_and(|sent| sent.is_slow()) {
-            return Err(Tried::Failed(Failure::SlowClient));
+            return Err(Tried::Failed(GatewayFailure::SlowClient));
         }
         Err(match unsent {
             Some(unsent) => {
@@ -230,8 +233,8 @@ impl OutgoingRequest<'_> {
                 }
                 return Ok(connected);
             }
-            Ok(Err(error)) => Failure::Unreachable(error),
-            Err(_) => Failure::SlowConnection,
+            Ok(Err(error)) => GatewayFailure::Unreachable(error),
+            Err(_) => GatewayFailure::SlowConnection,
         };
         upstream.health.failed();
         // Nothing has left yet.
@@ -243,7 +246,7 @@ impl OutgoingRequest<'_> {
         &self,
         deadline: &mut Deadline,
         mut answer: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, GatewayFailure> {
         let timeout = self.route.config.timeout;
         let progress = self.progress.as_deref();
         let mut before = progress.map_or(0, Progress::frames);
@@ -263,9 +266,9 @@ impl OutgoingRequest<'_> {
             }
             let is_client_slow = progress.is_some_and(Progress::is_awaited);
             Poll::Ready(Err(if is_client_slow {
-                Failure::SlowClient
+                GatewayFailure::SlowClient
             } else {
-                Failure::SlowAnswer
+                GatewayFailure::SlowAnswer
             }))
         })
         .await
@@ -276,7 +279,7 @@ impl OutgoingRequest<'_> {
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
         if !hop::has_one_length(&head.headers) {
-            return Tried::Failed(Failure::TwoLengths);
+            return Tried::Failed(GatewayFailure::TwoLengths);
         }
         let leg = hop::strip(&mut head.headers);
         head.extensions.clear();
@@ -289,11 +292,11 @@ impl OutgoingRequest<'_> {
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
         let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
-            return Tried::Failed(Failure::UnwantedUpgrade);
+            return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         };
         // The rest of the request would be taken for the other protocol.
         if !connection.has_sent_all() {
-            return Tried::Failed(Failure::UnwantedUpgrade);
+            return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         }
         if let Some(protocol) = leg.upgrade {
             hop::put_upgrade(&mut head.headers, protocol);

@@ -17,7 +17,7 @@ use crate::request_body::BrokenBody;
 
 /// Why a request was not answered.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum GatewayFailure {
     #[error("{0}")]
     NotReady(String),
     #[error("this is not a proxy for connections of your own: CONNECT is not answered")]
@@ -50,7 +50,7 @@ pub(crate) enum Failure {
     Unsendable(#[source] http::Error),
 }
 
-impl Failure {
+impl GatewayFailure {
     /// What an error of an HTTP/1.1 connection means.
     pub(crate) fn of_http1(error: Broken) -> Self {
         match error {

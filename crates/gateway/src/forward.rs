@@ -15,13 +15,13 @@ use tidegate_tower::Unmeasured;
 use crate::attempt::Tried;
 use crate::body::AnswerBody;
 use crate::capacity::ClientCounter;
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::forwarded::{ForwardedHeaders, Forwarding};
 use crate::hop;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::without_prefix;
 use crate::route::Route;
-use crate::upstream::{Outcome, pick};
+use crate::upstream::{ForwardResult, pick};
 use crate::worker::Worker;
 
 /// Whose turn it is among servers that have the same to do.
@@ -60,7 +60,7 @@ pub(crate) struct OutgoingRequest<'l> {
 }
 
 impl Worker {
-    fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, Failure> {
+    fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, GatewayFailure> {
         let (mut head, body) = request.into_parts();
         let routes = &self.gateway.routes;
         let route = if let Some(route) = routes.only() {
@@ -70,7 +70,7 @@ impl Worker {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
             let path = normalise(head.uri.path(), slashes).unwrap_or_default();
             let found = routes.find(host.unwrap_or_default(), &path);
-            found.ok_or(Failure::NoRoute)?
+            found.ok_or(GatewayFailure::NoRoute)?
         };
         let peer = head.extensions.get::<Peer>().copied();
         head.extensions.clear();
@@ -127,12 +127,12 @@ impl Worker {
 }
 
 impl OutgoingRequest<'_> {
-    async fn run(&mut self, worker: &Arc<Worker>) -> Result<Response<AnswerBody>, Failure> {
+    async fn run(&mut self, worker: &Arc<Worker>) -> Result<Response<AnswerBody>, GatewayFailure> {
         let route = self.route;
         let mut retries = route.config.retries;
         let mut tried: Vec<usize> = Vec::new();
         let mut must_be_new = false;
-        let mut last = Failure::NoneUp;
+        let mut last = GatewayFailure::NoneUp;
         loop {
             // All were tried: again from the beginning.
             if !tried.is_empty() && tried.len() >= route.upstreams.len() {
@@ -145,7 +145,7 @@ impl OutgoingRequest<'_> {
                 Tried::Answered(answer) => return Ok(answer),
                 Tried::Refused(failure) => return Err(failure),
                 Tried::Failed(failure) => {
-                    upstream.count(Outcome::Failed);
+                    upstream.count(ForwardResult::Failed);
                     return Err(failure);
                 }
                 Tried::Stale(failure) if !must_be_new => {
@@ -153,7 +153,7 @@ impl OutgoingRequest<'_> {
                     must_be_new = true;
                 }
                 Tried::Again(failure) | Tried::Stale(failure) => {
-                    upstream.count(Outcome::Failed);
+                    upstream.count(ForwardResult::Failed);
                     if retries == 0 {
                         return Err(failure);
                     }

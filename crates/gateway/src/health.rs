@@ -24,7 +24,7 @@ pub(crate) enum Standing {
 }
 
 /// What is known about one server. Requests and checks report to it in no order, and it need not be exact.
-pub(crate) struct Health {
+pub(crate) struct UpstreamHealth {
     name: String,
     since: Instant,
     failures: AtomicU32,
@@ -35,7 +35,7 @@ pub(crate) struct Health {
     failed_checks: AtomicU32,
 }
 
-impl Health {
+impl UpstreamHealth {
     pub(crate) fn new(name: String) -> Self {
         Self {
             name,
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_rests_for_twice_as_long_after_each_failure() {
-        let health = Health::new("http://a".to_owned());
+        let health = UpstreamHealth::new("http://a".to_owned());
         let milli = Duration::from_millis(1);
         let mut rest = FIRST_REST;
         for _ in 0..10 {

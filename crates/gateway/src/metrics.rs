@@ -6,13 +6,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use tidegate_listen::Timing;
+use tidegate_listen::{Labels, Timing};
 
 use crate::Gateway;
 use crate::capacity::Shortage;
-use crate::upstream::{Outcome, Upstream};
-
-type Labels<const N: usize> = [(&'static str, String); N];
+use crate::upstream::{ForwardResult, Upstream};
 
 impl Gateway {
     /// Registers what is known of the servers behind it.
@@ -23,7 +21,7 @@ impl Gateway {
         let in_flight = Family::<Labels<1>, Gauge>::default();
         for upstream in self.upstreams() {
             let labels = [label(upstream)];
-            for outcome in Outcome::ALL {
+            for outcome in ForwardResult::ALL {
                 let labels = [label(upstream), ("status", outcome.name().to_owned())];
                 let count = upstream.outcomes(outcome);
                 requests.get_or_create(&labels).inc_by(count);

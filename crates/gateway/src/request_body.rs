@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate_listen::clock::{Instant, now};
-use tidegate_listen::stall::{BodyRate, Pace};
+use tidegate_listen::stall::{BodyPace, BodyRate};
 
 use crate::{forwarded, hop};
 
@@ -25,7 +25,7 @@ pub(crate) enum RequestBody {
         /// How fast it must come, if that matters.
         rate: Option<BodyRate>,
         /// Since it was first waited for.
-        pace: Option<Box<Pace>>,
+        pace: Option<Box<BodyPace>>,
     },
 }
 
@@ -138,7 +138,7 @@ impl Body for RequestBody {
         if frame.is_pending()
             && let Some(rate) = *rate
         {
-            let pace = pace.get_or_insert_with(|| Box::new(Pace::new(rate)));
+            let pace = pace.get_or_insert_with(|| Box::new(BodyPace::new(rate)));
             ready!(pace.poll_wait(cx));
             progress.is_slow.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err(BrokenBody::Slow)));

@@ -5,7 +5,7 @@ use http::uri::{PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, HeaderValue, Request, Version};
 use tidegate::path::{EncodedSlashes, encode, normalise};
 
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::request_body::RequestBody;
 use crate::route::Route;
 use crate::upstream::Upstream;
@@ -16,7 +16,7 @@ pub(crate) fn without_prefix(
     uri: &Uri,
     prefix: &str,
     slashes: EncodedSlashes,
-) -> Result<Uri, Failure> {
+) -> Result<Uri, GatewayFailure> {
     let prefix = prefix.trim_end_matches('/');
     let rest = if let Some(rest) = uri.path().strip_prefix(prefix) {
         rest.to_owned()
@@ -30,7 +30,8 @@ pub(crate) fn without_prefix(
         Some(query) => format!("{slash}{rest}?{query}"),
         None => format!("{slash}{rest}"),
     };
-    let path = PathAndQuery::try_from(path).map_err(|error| Failure::Unsendable(error.into()))?;
+    let path =
+        PathAndQuery::try_from(path).map_err(|error| GatewayFailure::Unsendable(error.into()))?;
     Ok(Uri::from(path))
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn for_http2(
     mut request: Request<RequestBody>,
     upstream: &Upstream,
     route: &Route,
-) -> Result<Request<RequestBody>, Failure> {
+) -> Result<Request<RequestBody>, GatewayFailure> {
     let headers = request.headers_mut();
     let sent = headers.remove(HOST);
     headers.remove(TRANSFER_ENCODING);
@@ -63,9 +64,11 @@ pub(crate) fn for_http2(
     };
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
     parts.scheme = Some(scheme);
-    parts.authority =
-        Some(authority.map_err(|error: http::uri::InvalidUri| Failure::Unsendable(error.into()))?);
-    let uri = Uri::from_parts(parts).map_err(|error| Failure::Unsendable(error.into()))?;
+    parts.authority = Some(
+        authority
+            .map_err(|error: http::uri::InvalidUri| GatewayFailure::Unsendable(error.into()))?,
+    );
+    let uri = Uri::from_parts(parts).map_err(|error| GatewayFailure::Unsendable(error.into()))?;
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_2;
     Ok(request)

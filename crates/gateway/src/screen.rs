@@ -17,7 +17,7 @@ use tidegate::path::{PathError, forwarded, has_hidden_slash};
 use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::{Gateway, Ingress, hop, tunnel};
 
 /// The body of an answer: of a server, watched if need be, or of this gateway's own.
@@ -32,7 +32,7 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body + Send + 'static,
 {
-    let is_ready = (ingress.is_ready)().map_err(Failure::NotReady);
+    let is_ready = (ingress.is_ready)().map_err(GatewayFailure::NotReady);
     if let Err(failure) = is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
         return Ok(failure.reply().map(Either::Right));
     }
@@ -62,12 +62,12 @@ where
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }
 
-fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     if request.method() == Method::CONNECT {
-        return Err(Failure::Connect);
+        return Err(GatewayFailure::Connect);
     }
     if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request has more than one `Content-Length`; send one",
         ));
     }
@@ -77,11 +77,11 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure>
 }
 
 /// From here on the host is in `Host`, once, and the URI is a path.
-fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request has more than one `Host`; send one",
         ));
     }
@@ -90,7 +90,9 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
             Some(host) => check_host(host.as_bytes()),
             // Rules that ask for a host are looked at when the request is decided.
             None if request.version() == Version::HTTP_10 && !gateway.routes.read_host() => Ok(()),
-            None => Err(Failure::bad_request("the request has no `Host`; send one")),
+            None => Err(GatewayFailure::bad_request(
+                "the request has no `Host`; send one",
+            )),
         };
     };
     check_host(authority.as_str().as_bytes())?;
@@ -100,13 +102,13 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
             .eq_ignore_ascii_case(authority.as_str().as_bytes())
     };
     if host.is_some_and(is_other) {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request's URI names one host, and `Host` another; send the same",
         ));
     }
     let host = HeaderValue::from_str(authority.as_str());
     let host =
-        host.map_err(|_| Failure::bad_request("the host in the request's URI is not text"))?;
+        host.map_err(|_| GatewayFailure::bad_request("the host in the request's URI is not text"))?;
     let path = request.uri().path_and_query().cloned();
     let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -131,28 +133,30 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn check_host(host: &[u8]) -> Result<(), Failure> {
+fn check_host(host: &[u8]) -> Result<(), GatewayFailure> {
     let text = String::from_utf8_lossy(host);
     let normal = normalise(&text);
-    normal.map_err(|error| Failure::bad_request(error.to_string()))?;
+    normal.map_err(|error| GatewayFailure::bad_request(error.to_string()))?;
     Ok(())
 }
 
 /// From here on there is nothing left to resolve in the path.
-fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let uri = request.uri();
     let path = uri.path();
     if !path.starts_with('/') {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request's URI has no path; send one that begins with `/`",
         ));
     }
     if gateway.encoded_slashes.is_none() && has_hidden_slash(path) {
-        return Err(Failure::bad_request(PathError::HiddenSlash.to_string()));
+        return Err(GatewayFailure::bad_request(
+            PathError::HiddenSlash.to_string(),
+        ));
     }
     let slashes = gateway.encoded_slashes.unwrap_or_default();
     let settled =
-        forwarded(path, slashes).map_err(|error| Failure::bad_request(error.to_string()))?;
+        forwarded(path, slashes).map_err(|error| GatewayFailure::bad_request(error.to_string()))?;
     let is_as_sent = matches!(settled, Cow::Borrowed(_));
     // `http://a?x` has a path that is not written.
     if is_as_sent
@@ -166,8 +170,9 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
         Some(query) => format!("{settled}?{query}"),
         None => settled.into_owned(),
     };
-    let path = PathAndQuery::try_from(whole)
-        .map_err(|error| Failure::bad_request(format!("the path cannot be sent on: {error}")))?;
+    let path = PathAndQuery::try_from(whole).map_err(|error| {
+        GatewayFailure::bad_request(format!("the path cannot be sent on: {error}"))
+    })?;
     *request.uri_mut() = Uri::from(path);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use tidegate_listen::Timing;
 
-use crate::health::{Health, Standing};
+use crate::health::{Standing, UpstreamHealth};
 use crate::upstream_url::UpstreamUrl;
 
 /// Bounds of the buckets for the time to the head of an answer, in seconds.
@@ -17,14 +17,14 @@ const BOUNDS: [f64; 13] = [
 
 /// What became of a request that was sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ForwardResult {
     /// It was answered, with a status of this class, 1 to 5.
     Answered(u8),
     /// It was not.
     Failed,
 }
 
-impl Outcome {
+impl ForwardResult {
     pub(crate) const ALL: [Self; 6] = [
         Self::Answered(1),
         Self::Answered(2),
@@ -57,7 +57,7 @@ pub(crate) struct Upstream {
     /// Its place among all of them, and in every pool.
     pub(crate) place: usize,
     pub(crate) host: Option<HeaderValue>,
-    pub(crate) health: Health,
+    pub(crate) health: UpstreamHealth,
     in_flight: AtomicUsize,
     outcomes: [AtomicU64; 6],
     retries: AtomicU64,
@@ -68,7 +68,7 @@ impl Upstream {
     pub(crate) fn new(url: UpstreamUrl, place: usize) -> Self {
         Self {
             host: HeaderValue::from_str(url.authority.as_str()).ok(),
-            health: Health::new(url.to_string()),
+            health: UpstreamHealth::new(url.to_string()),
             url,
             place,
             in_flight: AtomicUsize::new(0),
@@ -78,7 +78,7 @@ impl Upstream {
         }
     }
 
-    pub(crate) fn count(&self, outcome: Outcome) {
+    pub(crate) fn count(&self, outcome: ForwardResult) {
         self.outcomes[outcome.place()].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -90,7 +90,7 @@ impl Upstream {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn outcomes(&self, outcome: Outcome) -> u64 {
+    pub(crate) fn outcomes(&self, outcome: ForwardResult) -> u64 {
         self.outcomes[outcome.place()].load(Ordering::Relaxed)
     }
 

@@ -17,14 +17,14 @@ type Hash = [u8; 32];
 /// What belongs to whose key.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    by_key: HashMap<Hash, Client>,
+    by_key: HashMap<Hash, ClientRecord>,
 }
 
 /// What belongs to one key.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(Arc<[(Box<str>, Box<str>)]>);
+pub(crate) struct ClientRecord(Arc<[(Box<str>, Box<str>)]>);
 
-impl Client {
+impl ClientRecord {
     pub(crate) fn column(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(column, _)| &**column == name)?;
         Some(&found.1)
@@ -57,7 +57,7 @@ impl Clients {
         self.by_key.len()
     }
 
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Client> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<ClientRecord> {
         self.by_key.get(&hash(key)).cloned()
     }
 }
@@ -105,9 +105,9 @@ fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
     Some(Clients { by_key })
 }
 
-fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> Client {
+fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> ClientRecord {
     if matches!(node.value, Value::Null) {
-        return Client(Arc::default());
+        return ClientRecord(Arc::default());
     }
     let mut columns: Vec<(Box<str>, Box<str>)> = Vec::new();
     for entry in spot.entries(node, problems) {
@@ -116,7 +116,7 @@ fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> Client {
             columns.push((entry.key.as_str().into(), text.into()));
         }
     }
-    Client(columns.into())
+    ClientRecord(columns.into())
 }
 
 fn hash(key: &[u8]) -> Hash {

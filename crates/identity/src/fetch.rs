@@ -44,7 +44,7 @@ pub(crate) struct Fetched {
 }
 
 /// Where to go on, or what came.
-enum Step {
+enum FetchStep {
     Redirect(JwksUrl),
     Done(Fetched),
 }
@@ -77,9 +77,9 @@ impl Fetcher {
         let mut url = self.url.clone();
         for _ in 0..=REDIRECTS {
             match self.ask(&url).await? {
-                Step::Done(fetched) => return Ok(fetched),
-                Step::Redirect(to) if to.is_same_server(&self.url) => url = to,
-                Step::Redirect(_) => {
+                FetchStep::Done(fetched) => return Ok(fetched),
+                FetchStep::Redirect(to) if to.is_same_server(&self.url) => url = to,
+                FetchStep::Redirect(_) => {
                     return Err(
                         "it redirects to another server, which is not followed; name that one in `jwks_url`"
                             .to_owned(),
@@ -90,7 +90,7 @@ impl Fetcher {
         Err(format!("more than {REDIRECTS} redirects"))
     }
 
-    async fn ask(&self, url: &JwksUrl) -> Result<Step, String> {
+    async fn ask(&self, url: &JwksUrl) -> Result<FetchStep, String> {
         let stream = connect(url).await.map_err(|error| error.to_string())?;
         if !url.is_tls {
             return exchange(stream, url).await;
@@ -114,7 +114,7 @@ async fn connect(url: &JwksUrl) -> io::Result<TcpStream> {
     Err(last.unwrap_or_else(|| io::Error::other("the host has no address that may be used")))
 }
 
-async fn exchange<T>(stream: T, url: &JwksUrl) -> Result<Step, String>
+async fn exchange<T>(stream: T, url: &JwksUrl) -> Result<FetchStep, String>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -144,7 +144,7 @@ where
     }
 }
 
-async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String> {
+async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<FetchStep, String> {
     let status = answer.status();
     if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
         let to = answer
@@ -153,7 +153,7 @@ async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String>
             .and_then(|to| to.to_str().ok());
         let to = to.and_then(|to| resolve(to, url));
         return to
-            .map(Step::Redirect)
+            .map(FetchStep::Redirect)
             .ok_or_else(|| "it redirects to nowhere that may be followed".to_owned());
     }
     if status != StatusCode::OK {
@@ -162,7 +162,7 @@ async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String>
     let max_age = max_age(answer.headers());
     let body = Limited::new(answer.into_body(), LARGEST).collect().await;
     match body {
-        Ok(body) => Ok(Step::Done(Fetched {
+        Ok(body) => Ok(FetchStep::Done(Fetched {
             body: body.to_bytes(),
             max_age,
         })),

@@ -19,10 +19,10 @@ const NONE_FITS: &str = "no key in it can be used with any of `jwt.algorithms`";
 
 /// The keys of a server.
 #[derive(Default)]
-pub(crate) struct Keys(Vec<Key>);
+pub(crate) struct Keys(Vec<VerifyingKey>);
 
 /// A key, and how tokens are verified with it.
-pub(crate) struct Key {
+pub(crate) struct VerifyingKey {
     id: Option<String>,
     pub(crate) verifies: DecodingKey,
     pub(crate) validation: Validation,
@@ -75,7 +75,7 @@ impl Keys {
     }
 
     /// Those of them that may be used by the settings.
-    fn fitting(settings: &JwtSettings, found: Vec<Found>) -> Self {
+    fn fitting(settings: &JwtSettings, found: Vec<ParsedKey>) -> Self {
         let fits = |algorithm: &Algorithm| {
             settings.algorithms.is_empty() || settings.algorithms.contains(algorithm)
         };
@@ -84,7 +84,7 @@ impl Keys {
             let algorithms: Vec<_> = algorithms.into_iter().filter(fits).collect();
             if !algorithms.is_empty() {
                 let validation = validation(settings, algorithms);
-                keys.push(Key {
+                keys.push(VerifyingKey {
                     id,
                     verifies: key,
                     validation,
@@ -96,7 +96,10 @@ impl Keys {
 
     /// Those that a token may be signed with that names this one, or none. A key without a name may be
     /// meant by any.
-    pub(crate) fn named<'k>(&'k self, id: Option<&'k str>) -> impl Iterator<Item = &'k Key> {
+    pub(crate) fn named<'k>(
+        &'k self,
+        id: Option<&'k str>,
+    ) -> impl Iterator<Item = &'k VerifyingKey> {
         self.0.iter().filter(move |key| match (&key.id, id) {
             (Some(known), Some(id)) => known == id,
             _ => true,
@@ -105,9 +108,9 @@ impl Keys {
 }
 
 /// Reads one kind of key.
-type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>;
+type KeyReader = fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>;
 
-type Found = (Option<String>, DecodingKey, Vec<Algorithm>);
+type ParsedKey = (Option<String>, DecodingKey, Vec<Algorithm>);
 
 fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
     std::fs::read(file).map_err(|source| IdentityError::Unreadable {
@@ -116,7 +119,7 @@ fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
     })
 }
 
-fn of_secret(secret: &[u8]) -> Found {
+fn of_secret(secret: &[u8]) -> ParsedKey {
     if secret.len() < GOOD_SECRET {
         tracing::warn!(
             "the secret of tokens has less than {GOOD_SECRET} bytes: who has a token could find it by trying; take a longer one"
@@ -126,7 +129,7 @@ fn of_secret(secret: &[u8]) -> Found {
     (None, DecodingKey::from_secret(secret), algorithms)
 }
 
-fn of_pem(pem: &[u8]) -> Result<Found, String> {
+fn of_pem(pem: &[u8]) -> Result<ParsedKey, String> {
     let text = String::from_utf8_lossy(pem);
     if text.contains("PRIVATE KEY") {
         return Err("it is a private key, which only the issuer of tokens should have; give its public key, for example as `openssl pkey -pubout` writes it".to_owned());
@@ -137,7 +140,7 @@ fn of_pem(pem: &[u8]) -> Result<Found, String> {
                 .to_owned(),
         );
     }
-    let readers: [Reader; 3] = [
+    let readers: [KeyReader; 3] = [
         DecodingKey::from_rsa_pem,
         DecodingKey::from_ec_pem,
         DecodingKey::from_ed_pem,
@@ -149,11 +152,11 @@ fn of_pem(pem: &[u8]) -> Result<Found, String> {
 }
 
 /// The keys of a JSON Web Key Set that can be used. Others may be in it, too.
-fn of_set(text: &[u8]) -> Result<Vec<Found>, String> {
+fn of_set(text: &[u8]) -> Result<Vec<ParsedKey>, String> {
     let form = "it is not a JSON Web Key Set, `{\"keys\": [...]}`";
     let set: Value = serde_json::from_slice(text).map_err(|error| format!("{form}: {error}"))?;
     let keys = set.get("keys").and_then(Value::as_array).ok_or(form)?;
-    let usable: Vec<Found> = keys.iter().filter_map(of_member).collect();
+    let usable: Vec<ParsedKey> = keys.iter().filter_map(of_member).collect();
     if usable.is_empty() {
         return Err(
             "it has no key for signatures of RS256 to PS512, ES256, ES384, EdDSA or HS256 to HS512"
@@ -163,7 +166,7 @@ fn of_set(text: &[u8]) -> Result<Vec<Found>, String> {
     Ok(usable)
 }
 
-fn of_member(member: &Value) -> Option<Found> {
+fn of_member(member: &Value) -> Option<ParsedKey> {
     let jwk = Jwk::deserialize(member).ok()?;
     let is_for_signatures = matches!(
         jwk.common.public_key_use,

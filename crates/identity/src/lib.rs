@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use tidegate::address::{self, ForwardedHeader, TrustedProxies};
 use tidegate::{AttributeError, AttributeValue, Attributes};
 
-use clients::{Client, Clients};
+use clients::{ClientRecord, Clients};
 pub use error::IdentityError;
 pub use fetch::ClientTls;
 pub use jwks_url::JwksUrl;
@@ -40,7 +40,7 @@ pub use kept_files::KeptFiles;
 use remote_keys::RemoteKeys;
 pub use secret::Secret;
 pub use settings::{AttributeSource, IdentifySettings, JwtKey, JwtSettings};
-pub use source::{Found, Several, parameter};
+pub use source::{FoundValue, Several, parameter};
 use tokens::{Refusals, Tokens};
 
 /// The attribute by which clients are found in their table.
@@ -57,21 +57,21 @@ pub struct Identity {
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
     tokens: Option<Tokens>,
-    clients: Option<Table>,
+    clients: Option<ClientTable>,
 }
 
 /// The table of clients, and where it comes from.
-struct Table {
+struct ClientTable {
     file: PathBuf,
     clients: ArcSwap<Clients>,
 }
 
 /// What is known of one request.
-struct Known<'i, 'r> {
+struct KnownRequest<'i, 'r> {
     identity: &'i Identity,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
-    client: Option<Client>,
+    client: Option<ClientRecord>,
     /// The claims of its token, once it was looked at. None are those that cannot be believed.
     claims: Option<Map<String, Value>>,
 }
@@ -85,7 +85,7 @@ impl Identity {
         client_tls: ClientTls,
     ) -> Result<Self, IdentityError> {
         let clients = match &settings.clients_file {
-            Some(file) => Some(Table {
+            Some(file) => Some(ClientTable {
                 file: file.clone(),
                 clients: ArcSwap::from_pointee(Clients::read(file)?),
             }),
@@ -137,7 +137,7 @@ impl Identity {
         query: Option<&'r str>,
         attributes: &mut Attributes<'r>,
     ) -> Result<(), AttributeError> {
-        let mut known = Known {
+        let mut known = KnownRequest {
             identity: self,
             headers,
             query,
@@ -268,13 +268,13 @@ impl Identity {
     }
 }
 
-impl Table {
-    fn find(&self, key: &[u8]) -> Option<Client> {
+impl ClientTable {
+    fn find(&self, key: &[u8]) -> Option<ClientRecord> {
         self.clients.load().find(key)
     }
 }
 
-impl<'r> Known<'_, 'r> {
+impl<'r> KnownRequest<'_, 'r> {
     /// The first of the sources that is there. Those that the client writes must agree, whichever of
     /// them is first: one that is not used here may be the one that the service goes by.
     fn first(

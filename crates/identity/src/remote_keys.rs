@@ -31,13 +31,13 @@ pub(crate) struct RemoteKeys {
     unknown_key: Notify,
     /// The operator wants them to be fetched.
     is_asked: Notify,
-    state: Mutex<State>,
+    state: Mutex<FetchState>,
     fetched: AtomicU64,
     failed: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct FetchState {
     /// The set in force, as it came.
     set: Option<Bytes>,
     /// Why the last attempt failed, if it did.

@@ -17,14 +17,14 @@ use crate::spelling::{decoded, is_parameter};
 pub struct Several;
 
 /// What was found, if it is one thing.
-pub type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
+pub type FoundValue<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
 /// What a request says in a header, its query or a cookie.
 pub(crate) fn find<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
-) -> Found<'r> {
+) -> FoundValue<'r> {
     match source {
         AttributeSource::Header(name) => header(headers, name),
         AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name),
@@ -57,7 +57,7 @@ pub(crate) fn find_token<'r>(
     })
 }
 
-fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Found<'r> {
+fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> FoundValue<'r> {
     let values = headers.get_all(name).iter();
     let values = values.map(|value| trimmed(value.as_bytes()));
     if name == AUTHORIZATION {
@@ -88,7 +88,7 @@ fn without_bearer(credentials: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 /// The value of a cookie, decoded.
-fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
+fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> FoundValue<'r> {
     let fields = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let pieces = fields.flat_map(|field| field.split(|byte| *byte == b';'));
     let values = pieces.flat_map(|piece| cookies::values(piece, wanted.as_bytes()));
@@ -96,7 +96,7 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
 }
 
 /// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
-pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
+pub fn parameter<'r>(query: &'r str, wanted: &str) -> FoundValue<'r> {
     let value = |pair: &'r str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
@@ -111,7 +111,7 @@ pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
 }
 
 /// The one value that all are.
-fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> Found<'r> {
+fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> FoundValue<'r> {
     let Some(first) = values.next() else {
         return Ok(None);
     };

@@ -33,7 +33,7 @@ pub(crate) struct Tokens {
 
 /// Why a token is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum JwtRefusal {
     Malformed,
     TooLong,
     UnknownKey,
@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
     MissingClaim,
 }
 
-impl Refusal {
+impl JwtRefusal {
     const ALL: [Self; 10] = [
         Self::Malformed,
         Self::TooLong,
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for JwtRefusal {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::ExpiredSignature => Self::Expired,
@@ -99,16 +99,16 @@ impl From<Error> for Refusal {
 
 /// How often tokens were refused, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals([AtomicU64; Refusal::ALL.len()]);
+pub(crate) struct Refusals([AtomicU64; JwtRefusal::ALL.len()]);
 
 impl Refusals {
-    fn count(&self, refusal: Refusal) {
+    fn count(&self, refusal: JwtRefusal) {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Every reason that has occurred.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = Refusal::ALL.into_iter().zip(&self.0);
+        let counts = JwtRefusal::ALL.into_iter().zip(&self.0);
         let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
         counts.filter(|(_, count)| *count > 0)
     }
@@ -171,7 +171,7 @@ impl Tokens {
             Ok(claims) => Some(claims),
             Err(refusal) => {
                 self.refusals.count(refusal);
-                if let (Refusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
+                if let (JwtRefusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
                     remote.miss();
                 }
                 tracing::debug!(reason = refusal.name(), "a token was refused");
@@ -180,22 +180,22 @@ impl Tokens {
         }
     }
 
-    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, JwtRefusal> {
         if token.len() > LONGEST {
-            return Err(Refusal::TooLong);
+            return Err(JwtRefusal::TooLong);
         }
         let header = decode_header(token).map_err(|error| unreadable(token, error))?;
         // What has to be understood, and is not.
         if header.crit.is_some() {
-            return Err(Refusal::Malformed);
+            return Err(JwtRefusal::Malformed);
         }
         let keys = self.keys.load();
-        let mut refusal = Refusal::UnknownKey;
+        let mut refusal = JwtRefusal::UnknownKey;
         let mut tried = 0;
         for key in keys.named(header.kid.as_deref()) {
             if !key.validation.algorithms.contains(&header.alg) {
                 if tried == 0 {
-                    refusal = Refusal::Algorithm;
+                    refusal = JwtRefusal::Algorithm;
                 }
                 continue;
             }
@@ -204,7 +204,7 @@ impl Tokens {
                 Err(error) => refusal = error.into(),
             }
             tried += 1;
-            if refusal != Refusal::Signature || tried == MOST_TRIED {
+            if refusal != JwtRefusal::Signature || tried == MOST_TRIED {
                 break;
             }
         }
@@ -214,7 +214,7 @@ impl Tokens {
 
 /// Why the header of a token cannot be read: it names an algorithm that is not supported, such as `none`, or it is
 /// malformed.
-fn unreadable(token: &str, error: Error) -> Refusal {
+fn unreadable(token: &str, error: Error) -> JwtRefusal {
     let header = token.split('.').next().unwrap_or_default();
     let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
     let header = header
@@ -225,7 +225,7 @@ fn unreadable(token: &str, error: Error) -> Refusal {
         .as_ref()
         .and_then(|header| header.get("alg")?.as_str());
     match algorithm.map(str::parse::<Algorithm>) {
-        Some(Err(_)) => Refusal::Algorithm,
+        Some(Err(_)) => JwtRefusal::Algorithm,
         _ => error.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::stall::Phase;
+use crate::stall::ConnectionPhase;
 
 /// Counts that a connection's parts share.
 ///
@@ -45,16 +45,16 @@ impl Activity {
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ConnectionPhase {
         let requests = self.requests.load(Ordering::Relaxed);
         if self.in_flight.load(Ordering::Relaxed) > 0 {
-            Phase::Busy(requests)
+            ConnectionPhase::Busy(requests)
         } else {
             let has_read = self.has_read.load(Ordering::Relaxed);
             match (has_read, requests) {
-                (false, 0) => Phase::Fresh,
-                (true, requests) if self.has_heads => Phase::Head(requests),
-                (_, requests) => Phase::Idle(requests),
+                (false, 0) => ConnectionPhase::Fresh,
+                (true, requests) if self.has_heads => ConnectionPhase::Head(requests),
+                (_, requests) => ConnectionPhase::Idle(requests),
             }
         }
     }
@@ -118,31 +118,31 @@ mod tests {
     #[test]
     fn an_http1_connection_goes_from_head_to_answer_to_idle() {
         let activity = Arc::new(Activity::new(true));
-        assert_eq!(activity.phase(), Phase::Fresh);
+        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Head(0));
+        assert_eq!(activity.phase(), ConnectionPhase::Head(0));
         let first = RequestGuard::begin(&activity);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Busy(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Busy(1));
         drop(first);
-        assert_eq!(activity.phase(), Phase::Idle(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(1));
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Head(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Head(1));
     }
 
     #[test]
     fn an_http2_connection_is_idle_whatever_it_reads() {
         let activity = Arc::new(Activity::new(false));
-        assert_eq!(activity.phase(), Phase::Fresh);
+        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Idle(0));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(0));
         let (first, second) = (
             RequestGuard::begin(&activity),
             RequestGuard::begin(&activity),
         );
         drop(first);
-        assert_eq!(activity.phase(), Phase::Busy(2));
+        assert_eq!(activity.phase(), ConnectionPhase::Busy(2));
         drop(second);
-        assert_eq!(activity.phase(), Phase::Idle(2));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(2));
     }
 }

@@ -17,10 +17,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::activity::Activity;
 use crate::clock::now;
-use crate::leaving::Leaving;
+use crate::leaving::{BoxError, Leaving};
 use crate::service::ConnectionService;
 use crate::stall::{ConnectionTimeouts, TimeoutAction};
-use crate::wire::{Opening, Version, Wire, WireSettings};
+use crate::wire::{HttpVersion, Opening, Wire, WireSettings};
 use crate::{Drain, ListenSettings, Peer};
 
 /// The least that hyper takes for the buffer that a head has to fit in.
@@ -28,8 +28,6 @@ const MIN_HEAD_BYTES: usize = 8 * 1024;
 
 /// How much that is encrypted waits for a client that takes nothing.
 const TLS_BUFFER: usize = 16 * 1024;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a connection ended before its time. Of interest to those who look for it only.
 #[derive(Debug, thiserror::Error)]
@@ -105,8 +103,8 @@ impl HttpConnections {
         };
         stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
         let version = match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Some(Version::Http2),
-            Some(b"http/1.1") => Some(Version::Http1),
+            Some(b"h2") => Some(HttpVersion::Http2),
+            Some(b"http/1.1") => Some(HttpVersion::Http1),
             _ => None,
         };
         self.serve_wire(stream, version, peer, service).await
@@ -115,7 +113,7 @@ impl HttpConnections {
     async fn serve_wire<T, S, B>(
         &self,
         mut io: T,
-        version: Option<Version>,
+        version: Option<HttpVersion>,
         peer: Peer,
         service: S,
     ) -> Result<(), ConnectionError>
@@ -136,10 +134,10 @@ impl HttpConnections {
                 None => return Ok(()),
             },
         };
-        let activity = Arc::new(Activity::new(version == Version::Http1));
+        let activity = Arc::new(Activity::new(version == HttpVersion::Http1));
         let settings = WireSettings {
-            is_strict: self.settings.strict && version == Version::Http1,
-            is_http2: version == Version::Http2,
+            is_strict: self.settings.strict && version == HttpVersion::Http1,
+            is_http2: version == HttpVersion::Http2,
             write_timeout: self.settings.idle_timeout,
         };
         let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
@@ -150,7 +148,7 @@ impl HttpConnections {
             activity: Arc::clone(&activity),
         };
         match version {
-            Version::Http1 => {
+            HttpVersion::Http1 => {
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
                 self.drive(connection, version, &activity, timer).await?;
                 // A connection that speaks another protocol now is still one.
@@ -159,7 +157,7 @@ impl HttpConnections {
                 }
                 Ok(())
             }
-            Version::Http2 => {
+            HttpVersion::Http2 => {
                 let connection = self.http2.serve_connection(io, service);
                 self.drive(connection, version, &activity, timer).await
             }
@@ -171,7 +169,7 @@ impl HttpConnections {
         &self,
         io: &mut T,
         timer: Pin<&mut Sleep>,
-    ) -> Result<Option<(Opening, Version)>, ConnectionError> {
+    ) -> Result<Option<(Opening, HttpVersion)>, ConnectionError> {
         let last_call = async {
             self.drain.begun().await;
             sleep(self.settings.last_call).await;
@@ -188,7 +186,7 @@ impl HttpConnections {
     async fn drive<C>(
         &self,
         connection: C,
-        version: Version,
+        version: HttpVersion,
         activity: &Activity,
         mut timer: Pin<&mut Sleep>,
     ) -> Result<(), ConnectionError>
@@ -221,9 +219,9 @@ impl HttpConnections {
                 let phase = activity.phase();
                 let verdict = if begins_to_drain {
                     match version {
-                        Version::Http1 => timeouts.drained(phase),
+                        HttpVersion::Http1 => timeouts.drained(phase),
                         // It notifies the client first, and serves what was sent until then.
-                        Version::Http2 => timeouts.leave(),
+                        HttpVersion::Http2 => timeouts.leave(),
                     }
                 } else if let Some(wait) = timeouts.paused(phase, now) {
                     TimeoutAction::Wait(wait)

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 /// Cheap to clone; clones are one and the same. A drain that has begun does not end.
 #[derive(Debug, Clone, Default)]
 pub struct Drain {
-    inner: Arc<Inner>,
+    inner: Arc<DrainState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct DrainState {
     has_begun: AtomicBool,
     begun: Notify,
 }

@@ -12,7 +12,7 @@ const LONGEST_LINE: usize = 1 << 20;
 
 /// Where in the client's bytes the next one stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FramingState {
     /// In the lines of a head, or before one.
     Head,
     /// In a body, so many bytes from its end.
@@ -37,17 +37,17 @@ struct Head {
 
 /// Reads along with one connection.
 #[derive(Debug)]
-pub(crate) struct Framing {
-    state: State,
+pub(crate) struct FramingReader {
+    state: FramingState,
     head: Head,
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
 }
 
-impl Framing {
+impl FramingReader {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Head,
+            state: FramingState::Head,
             head: Head::default(),
             line: Vec::new(),
         }
@@ -60,10 +60,14 @@ impl Framing {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
-                State::Body(left) => at += self.pass(left, bytes.len() - at, State::Body),
-                State::Chunk(left) => at += self.pass(left, bytes.len() - at, State::Chunk),
-                State::Refused => return Ok(at),
-                State::Head | State::Size | State::Trailers => {
+                FramingState::Body(left) => {
+                    at += self.pass(left, bytes.len() - at, FramingState::Body)
+                }
+                FramingState::Chunk(left) => {
+                    at += self.pass(left, bytes.len() - at, FramingState::Chunk)
+                }
+                FramingState::Refused => return Ok(at),
+                FramingState::Head | FramingState::Size | FramingState::Trailers => {
                     let rest = &bytes[at..];
                     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
                         self.line.extend_from_slice(rest);
@@ -72,8 +76,8 @@ impl Framing {
                     };
                     if self.ends_line(&rest[..end]) {
                         at += end + 1;
-                    } else if self.state == State::Head {
-                        self.state = State::Refused;
+                    } else if self.state == FramingState::Head {
+                        self.state = FramingState::Refused;
                     } else {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
@@ -85,16 +89,16 @@ impl Framing {
 
     /// Whether there was a head with a forbidden shape.
     pub(crate) fn has_refused(&self) -> bool {
-        self.state == State::Refused
+        self.state == FramingState::Refused
     }
 
     /// Passes over as much of a body as there is.
-    fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> State) -> usize {
+    fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> FramingState) -> usize {
         let step = usize::try_from(left).unwrap_or(usize::MAX).min(there);
         let left = left - step as u64;
         self.state = match (left, self.state) {
-            (0, State::Chunk(_)) => State::Size,
-            (0, _) => State::Head,
+            (0, FramingState::Chunk(_)) => FramingState::Size,
+            (0, _) => FramingState::Head,
             (left, _) => in_body(left),
         };
         step
@@ -125,12 +129,12 @@ impl Framing {
             return false;
         };
         match self.state {
-            State::Size => self.size(line),
-            State::Trailers if line.is_empty() => {
-                self.state = State::Head;
+            FramingState::Size => self.size(line),
+            FramingState::Trailers if line.is_empty() => {
+                self.state = FramingState::Head;
                 true
             }
-            State::Trailers => true,
+            FramingState::Trailers => true,
             _ if !self.head.has_begun => {
                 // An empty line before a request is passed over.
                 self.head.has_begun = !line.is_empty();
@@ -139,9 +143,9 @@ impl Framing {
             _ if line.is_empty() => {
                 let head = std::mem::take(&mut self.head);
                 self.state = match (head.is_chunked, head.length) {
-                    (true, _) => State::Size,
-                    (false, Some(length)) if length > 0 => State::Body(length),
-                    (false, _) => State::Head,
+                    (true, _) => FramingState::Size,
+                    (false, Some(length)) if length > 0 => FramingState::Body(length),
+                    (false, _) => FramingState::Head,
                 };
                 true
             }
@@ -157,9 +161,11 @@ impl Framing {
         let size = str::from_utf8(&line[..digits]).ok();
         let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         match size {
-            Some(0) if is_whole => self.state = State::Trailers,
+            Some(0) if is_whole => self.state = FramingState::Trailers,
             // With the end of its line.
-            Some(size) if is_whole && size < u64::MAX - 2 => self.state = State::Chunk(size + 2),
+            Some(size) if is_whole && size < u64::MAX - 2 => {
+                self.state = FramingState::Chunk(size + 2)
+            }
             _ => return false,
         }
         true
@@ -199,7 +205,7 @@ mod tests {
 
     /// What is let through, however the bytes come.
     fn passed(text: &str, step: usize) -> io::Result<Vec<u8>> {
-        let (mut framing, mut passed) = (Framing::new(), Vec::new());
+        let (mut framing, mut passed) = (FramingReader::new(), Vec::new());
         for piece in text.as_bytes().chunks(step) {
             let length = framing.look(piece)?;
             passed.extend_from_slice(&piece[..length]);

@@ -8,7 +8,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper_util::rt::TokioExecutor;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A connection of either version.
 pub(crate) trait Leaving: Future<Output = hyper::Result<()>> {

@@ -27,7 +27,7 @@ pub use accept::{accept_all, ended_connections, serve, serve_on};
 pub use budget::ConnectionBudget;
 pub use drain::Drain;
 pub use threads::{RoundRobin, Threads};
-pub use timing::Timing;
+pub use timing::{Labels, Timing};
 pub use tls::{Tls, TlsError, server_config};
 
 /// Who sent a request: the other end of its connection, in each request's extensions.

@@ -10,6 +10,9 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
+/// The labels of one series of a metric.
+pub type Labels<const N: usize> = [(&'static str, String); N];
+
 /// A histogram of durations. Clones count together.
 #[derive(Debug, Clone)]
 pub struct Timing(Arc<Counts>);

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use crate::activity::Activity;
 use crate::clock::http_date;
 use crate::frames::Frames;
-use crate::framing::Framing;
-use crate::stall::{Linger, Phase, Stall};
+use crate::framing::FramingReader;
+use crate::stall::{ConnectionPhase, Linger, Stall};
 
 /// What an HTTP/2 client sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -24,7 +24,7 @@ const SMALL: usize = 1024;
 
 /// The protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
@@ -39,16 +39,16 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Reads until the version is certain: one byte is enough for most of HTTP/1.
-    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
+    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, HttpVersion)> {
         let mut opening = Self::default();
         while opening.end < PREFACE.len() {
             let read = io.read(&mut opening.bytes[opening.end..]).await?;
             opening.end += read;
             if read == 0 || opening.bytes[..opening.end] != PREFACE[..opening.end] {
-                return Ok((opening, Version::Http1));
+                return Ok((opening, HttpVersion::Http1));
             }
         }
-        Ok((opening, Version::Http2))
+        Ok((opening, HttpVersion::Http2))
     }
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct Wire<T> {
     opening: Opening,
     activity: Arc<Activity>,
     /// Reads along, where requests go on to another server.
-    framing: Option<Framing>,
+    framing: Option<FramingReader>,
     /// Reads along with HTTP/2.
     frames: Option<Box<Frames>>,
-    refusal: Refusal,
+    refusal: BadRequestAnswer,
     /// Whether the last that was asked of it is a flush, and that is done: then no earlier answer is on its way.
     is_flushed: bool,
     has_shut_down: bool,
@@ -83,7 +83,7 @@ pub(crate) struct WireSettings {
 
 /// The answer to a head with two meanings.
 #[derive(Debug, Default)]
-struct Refusal {
+struct BadRequestAnswer {
     /// What is still to be written, once it is known that it is to be.
     answer: Option<Vec<u8>>,
     written: usize,
@@ -102,9 +102,9 @@ impl<T> Wire<T> {
             io,
             opening,
             activity,
-            framing: settings.is_strict.then(Framing::new),
+            framing: settings.is_strict.then(FramingReader::new),
             frames: settings.is_http2.then(|| Box::new(Frames::new())),
-            refusal: Refusal::default(),
+            refusal: BadRequestAnswer::default(),
             is_flushed: true,
             has_shut_down: false,
             linger: Linger::default(),
@@ -124,11 +124,13 @@ impl<T> Wire<T> {
     }
 
     fn has_refused(&self) -> bool {
-        self.framing.as_ref().is_some_and(Framing::has_refused)
+        self.framing
+            .as_ref()
+            .is_some_and(FramingReader::has_refused)
     }
 
     fn is_busy(&self) -> bool {
-        matches!(self.activity.phase(), Phase::Busy(_))
+        matches!(self.activity.phase(), ConnectionPhase::Busy(_))
     }
 
     /// Notes how a write or a flush went.
@@ -188,7 +190,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     }
 }
 
-impl Refusal {
+impl BadRequestAnswer {
     /// What is still to be written.
     fn rest(&self) -> Option<&[u8]> {
         let rest = &self.answer.as_ref()?[self.written..];
@@ -254,7 +256,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
             ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
             this.has_shut_down = true;
         }
-        let is_expected = matches!(this.activity.phase(), Phase::Head(_));
+        let is_expected = matches!(this.activity.phase(), ConnectionPhase::Head(_));
         this.linger.poll(&mut this.io, cx, is_expected).map(Ok)
     }
 
@@ -306,11 +308,14 @@ mod tests {
     #[tokio::test]
     async fn the_opening_tells_the_version_and_is_given_back() {
         for (sent, version) in [
-            (&b"GET / HTTP/1.1\r\n\r\n"[..], Version::Http1),
-            (b"POST / HTTP/1.1\r\n\r\n", Version::Http1),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more", Version::Http2),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", Version::Http1),
-            (b"", Version::Http1),
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], HttpVersion::Http1),
+            (b"POST / HTTP/1.1\r\n\r\n", HttpVersion::Http1),
+            (
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more",
+                HttpVersion::Http2,
+            ),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", HttpVersion::Http1),
+            (b"", HttpVersion::Http1),
         ] {
             let mut io = sent;
             let (opening, found) = Opening::read(&mut io).await.unwrap();

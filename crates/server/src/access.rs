@@ -15,8 +15,8 @@ use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
-use crate::config::{Scope, Token};
-use crate::problem::Problem;
+use crate::config::{Token, TokenScope};
+use crate::problem::HttpProblem;
 pub(crate) use refusals::TokenRefusal;
 use refusals::TokenRefusals;
 
@@ -34,7 +34,7 @@ pub(crate) struct Access {
 }
 
 /// Who asks, and the secret that it shows.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Credentials<'a> {
     pub(crate) front_end: FrontEnd,
     /// The address, where it is known.
     pub(crate) peer: Option<IpAddr>,
@@ -44,7 +44,7 @@ pub(crate) struct Asked<'a> {
 
 /// Why a token does not open what it was shown for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum AccessRefusal {
     /// There was none.
     None,
     /// It is not one of the server's.
@@ -75,7 +75,7 @@ impl Access {
             name: crate::data_dir::made_token::FILE.to_owned(),
             secret,
             file: None,
-            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+            scopes: vec![TokenScope::Read, TokenScope::Write, TokenScope::Check],
         })));
     }
 
@@ -103,41 +103,45 @@ impl Access {
     }
 
     /// Whether a check or a lease may be asked for. With no token configured, every caller may.
-    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), Problem> {
+    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), HttpProblem> {
         if !self.is_configured {
             return Ok(());
         }
-        self.with_token(parts, &self.tokens.load(), &[Scope::Check])
+        self.with_token(parts, &self.tokens.load(), &[TokenScope::Check])
             .map(drop)
     }
 
     /// Whether it may be reported how requests went. That moves limits for everybody, so with no token
     /// configured it needs the made one.
-    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), Problem> {
-        self.may_administrate(parts, &[Scope::Check]).map(drop)
+    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), HttpProblem> {
+        self.may_administrate(parts, &[TokenScope::Check]).map(drop)
     }
 
     /// Whether rules and their history may be read.
-    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, Problem> {
-        self.may_administrate(parts, &[Scope::Read, Scope::Write])
+    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
+        self.may_administrate(parts, &[TokenScope::Read, TokenScope::Write])
     }
 
     /// Whether rules may be changed and counters reset.
-    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, Problem> {
-        self.may_administrate(parts, &[Scope::Write])
+    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
+        self.may_administrate(parts, &[TokenScope::Write])
     }
 
-    fn may_administrate(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
+    fn may_administrate(
+        &self,
+        parts: &Parts,
+        scopes: &[TokenScope],
+    ) -> Result<Caller, HttpProblem> {
         if self.is_configured {
             return self.with_token(parts, &self.tokens.load(), scopes);
         }
         if let Some(why) = this_machine::refusal(parts) {
             let problem = format!("{why}; {ADVICE} to administrate from elsewhere");
-            return Err(Problem::forbidden(problem));
+            return Err(HttpProblem::forbidden(problem));
         }
         match &*self.made.load() {
             Some(made) => self.with_token(parts, std::slice::from_ref(&**made), scopes),
-            None => Err(Problem::forbidden(format!(
+            None => Err(HttpProblem::forbidden(format!(
                 "this server has no token, and could not make one; {ADVICE}"
             ))),
         }
@@ -148,30 +152,30 @@ impl Access {
         &self,
         parts: &Parts,
         tokens: &[Token],
-        scopes: &[Scope],
-    ) -> Result<Caller, Problem> {
+        scopes: &[TokenScope],
+    ) -> Result<Caller, HttpProblem> {
         let given = parts
             .headers
             .get(AUTHORIZATION)
             .map(http::HeaderValue::as_bytes);
         let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
-        let asked = Asked {
+        let asked = Credentials {
             front_end: FrontEnd::Http,
             peer,
             secret: given.and_then(bearer),
         };
         let token = self.opens(&asked, tokens, scopes);
         let token = token.map_err(|refused| match refused {
-            Refused::None if !self.is_configured => Problem::unauthorized(
+            AccessRefusal::None if !self.is_configured => HttpProblem::unauthorized(
                 "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
             ),
-            Refused::None => Problem::unauthorized(
+            AccessRefusal::None => HttpProblem::unauthorized(
                 "this server wants a token; send it as `Authorization: Bearer TOKEN`",
             ),
-            Refused::Unknown => Problem::unauthorized(
+            AccessRefusal::Unknown => HttpProblem::unauthorized(
                 "nobody knows this token; check it for typing errors and spaces",
             ),
-            Refused::OutOfScope(problem) => Problem::forbidden(problem),
+            AccessRefusal::OutOfScope(problem) => HttpProblem::forbidden(problem),
         })?;
         Ok(Caller {
             name: token.name.clone(),
@@ -184,27 +188,27 @@ impl Access {
     }
 
     /// Whether a caller may check with the secret that it has shown, if it has.
-    pub(crate) fn may_check_with(&self, asked: &Asked<'_>) -> Result<(), Refused> {
+    pub(crate) fn may_check_with(&self, asked: &Credentials<'_>) -> Result<(), AccessRefusal> {
         let tokens = self.tokens.load();
-        self.opens(asked, &tokens, &[Scope::Check]).map(drop)
+        self.opens(asked, &tokens, &[TokenScope::Check]).map(drop)
     }
 
     /// The token with this secret, if it has one of the scopes. What is refused is counted.
     fn opens<'t>(
         &self,
-        asked: &Asked<'_>,
+        asked: &Credentials<'_>,
         tokens: &'t [Token],
-        scopes: &[Scope],
-    ) -> Result<&'t Token, Refused> {
+        scopes: &[TokenScope],
+    ) -> Result<&'t Token, AccessRefusal> {
         let opened = match asked.secret {
             Some(secret) => find(secret, tokens, scopes),
-            None => Err(Refused::None),
+            None => Err(AccessRefusal::None),
         };
         if let Err(refused) = &opened {
             let refusal = match refused {
-                Refused::None => TokenRefusal::Missing,
-                Refused::Unknown => TokenRefusal::Unknown,
-                Refused::OutOfScope(_) => TokenRefusal::Scope,
+                AccessRefusal::None => TokenRefusal::Missing,
+                AccessRefusal::Unknown => TokenRefusal::Unknown,
+                AccessRefusal::OutOfScope(_) => TokenRefusal::Scope,
             };
             self.refusals.note(refusal, asked.front_end, asked.peer);
         }
@@ -213,7 +217,11 @@ impl Access {
 }
 
 /// The token with this secret, if it has one of the scopes.
-fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t Token, Refused> {
+fn find<'t>(
+    secret: &[u8],
+    tokens: &'t [Token],
+    scopes: &[TokenScope],
+) -> Result<&'t Token, AccessRefusal> {
     // Every token is compared, so that the time does not tell which ones begin alike.
     let mut found = None;
     for token in tokens {
@@ -222,7 +230,7 @@ fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t 
             found = Some(token);
         }
     }
-    let token = found.ok_or(Refused::Unknown)?;
+    let token = found.ok_or(AccessRefusal::Unknown)?;
     if token.scopes.iter().any(|scope| scopes.contains(scope)) {
         return Ok(token);
     }
@@ -230,7 +238,7 @@ fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t 
         .iter()
         .map(|scope| format!("`{}`", scope.name()))
         .collect();
-    Err(Refused::OutOfScope(format!(
+    Err(AccessRefusal::OutOfScope(format!(
         "the token `{}` does not have the scope {}",
         token.name,
         wanted.join(" or ")
@@ -308,7 +316,7 @@ pub(crate) mod tests {
             name: "ops".to_owned(),
             secret: "configured".to_owned(),
             file: None,
-            scopes: vec![Scope::Write],
+            scopes: vec![TokenScope::Write],
         };
         let access = Access::new(vec![token]);
         access.set_made("made".to_owned());
@@ -332,16 +340,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_token_opens_what_its_scopes_say() {
-        let token = |name: &str, scopes: &[Scope]| Token {
+        let token = |name: &str, scopes: &[TokenScope]| Token {
             name: name.to_owned(),
             secret: format!("secret-of-{name}"),
             file: None,
             scopes: scopes.to_vec(),
         };
         let access = Access::new(vec![
-            token("reader", &[Scope::Read]),
-            token("writer", &[Scope::Write]),
-            token("checker", &[Scope::Check]),
+            token("reader", &[TokenScope::Read]),
+            token("writer", &[TokenScope::Write]),
+            token("checker", &[TokenScope::Check]),
         ]);
         let may = |secret: &str| {
             let authorization = format!("Bearer {secret}");

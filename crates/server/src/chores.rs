@@ -12,7 +12,7 @@ use crate::handle::Handle;
 use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
 /// How often idle keys are looked for, for times without traffic.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const RETURN_ROUNDS: u32 = 3;
 /// rules that are in force may be half written: it counts once it has not changed for a while.
 pub(crate) async fn follow_rules(
     server: Arc<Server>,
-    mut watch: Option<Watch>,
+    mut watch: Option<FileWatch>,
     certificates: Vec<Tls>,
     handle: Handle,
 ) {
@@ -69,7 +69,7 @@ pub(crate) async fn follow_rules(
 }
 
 /// Reads what is known of clients again when one of its files changes.
-pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<Watch>) {
+pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<FileWatch>) {
     let following = watches.into_iter().map(|mut watch| {
         let server = Arc::clone(&server);
         async move {
@@ -94,7 +94,7 @@ enum News {
 }
 
 /// What is new about the file: that it changed, or of one that is held, whether it rests.
-async fn news(watch: &mut Option<Watch>, is_held: bool) -> News {
+async fn news(watch: &mut Option<FileWatch>, is_held: bool) -> News {
     let Some(watch) = watch else {
         return std::future::pending().await;
     };
@@ -110,7 +110,7 @@ async fn news(watch: &mut Option<Watch>, is_held: bool) -> News {
 }
 
 /// Whether the file has not changed for a while, as of now.
-async fn look_now(watch: &mut Option<Watch>) -> bool {
+async fn look_now(watch: &mut Option<FileWatch>) -> bool {
     match watch {
         Some(watch) => {
             watch.look_now().await;
@@ -237,7 +237,7 @@ mod tests {
     use tidegate::rules::RuleSettings;
 
     use super::*;
-    use crate::config::{Config, Outside};
+    use crate::config::{Config, Overrides};
     use crate::rulebook::RuleBook;
     use crate::store::AnyStore;
 
@@ -246,12 +246,12 @@ mod tests {
     const THREE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n- {id: c, per: [], limit: 1/s}\n";
 
     fn server(file: &Path) -> Arc<Server> {
-        let outside = Outside {
+        let overrides = Overrides {
             environment: &|_| None,
             variables: Vec::new(),
             flags: Vec::new(),
         };
-        let config = Config::load(&outside).unwrap();
+        let config = Config::load(&overrides).unwrap();
         let settings = RuleSettings::default();
         let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
         let store = AnyStore::Memory(MemoryStore::new());
@@ -267,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules.yaml");
         std::fs::write(&file, TWO).unwrap();
-        let watch = Watch::new(&file);
+        let watch = FileWatch::new(&file);
         let server = server(&file);
         let handle = Handle::new();
         let following = follow_rules(Arc::clone(&server), Some(watch), Vec::new(), handle.clone());

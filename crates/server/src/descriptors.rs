@@ -61,7 +61,7 @@ struct Needs {
 
 /// How the descriptors are shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shares {
+struct DescriptorShares {
     /// Connections of clients, over all front ends.
     clients: u64,
     /// Connections that each front end but the gateway has besides.
@@ -73,7 +73,7 @@ struct Shares {
     is_over: bool,
 }
 
-impl Shares {
+impl DescriptorShares {
     fn of(limit: u64, needs: Needs) -> Self {
         let (least, most) = FOR_FRONT_END;
         let front_end = (limit / 16).clamp(least, most);
@@ -104,7 +104,7 @@ impl Shares {
 }
 
 /// The shares of a server.
-pub(crate) struct Descriptors {
+pub(crate) struct FileDescriptors {
     clients: ConnectionBudget,
     front_end: usize,
     /// How many connections to servers there may be, and of those for one client.
@@ -112,7 +112,7 @@ pub(crate) struct Descriptors {
     pub(crate) upstream_per_client: usize,
 }
 
-impl Descriptors {
+impl FileDescriptors {
     /// Shares out what the process has. Logs what does not fit.
     pub(crate) fn share_out(config: &Config) -> Self {
         let gateway = config.gateway.as_ref();
@@ -132,7 +132,7 @@ impl Descriptors {
                 .map(wide),
         };
         let limit = limit();
-        let shares = Shares::of(limit, needs);
+        let shares = DescriptorShares::of(limit, needs);
         tracing::debug!(limit, ?shares, "file descriptors");
         if shares.is_over {
             tracing::warn!(
@@ -206,14 +206,14 @@ mod tests {
             (65_536, gateway,   32_666, 64,         32_665,     256,        false),
         ];
         for (limit, needs, clients, front_end, upstream, per_client, is_over) in table {
-            let expected = Shares {
+            let expected = DescriptorShares {
                 clients,
                 front_end,
                 upstream,
                 per_client,
                 is_over,
             };
-            assert_eq!(Shares::of(limit, needs), expected, "{limit}");
+            assert_eq!(DescriptorShares::of(limit, needs), expected, "{limit}");
         }
     }
 }

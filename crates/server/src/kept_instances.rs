@@ -54,7 +54,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
     if !data.is_writable() {
         return;
     }
-    let mut written = Written::default();
+    let mut written = LastWrite::default();
     loop {
         let (known, answers) = store.known_instances();
         if written.is_due(&known, answers) {
@@ -64,7 +64,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
             if let Ok(Err(error)) = writing.await {
                 tracing::debug!("the number of servers cannot be kept: {error}");
             }
-            written = Written {
+            written = LastWrite {
                 known,
                 answers,
                 age: Duration::ZERO,
@@ -77,13 +77,13 @@ pub(crate) async fn keep(server: Arc<Server>) {
 
 /// What was last written, when Redis had answered so often, and how long ago.
 #[derive(Default)]
-struct Written {
+struct LastWrite {
     known: KnownInstances,
     answers: u64,
     age: Duration,
 }
 
-impl Written {
+impl LastWrite {
     fn is_due(&self, known: &KnownInstances, answers: u64) -> bool {
         let names = |known: &KnownInstances| -> Vec<(String, bool)> {
             let of = |one: &KnownInstance| (one.name.clone(), one.missing.is_some());
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn it_is_written_when_it_changes_and_once_a_minute_while_redis_answers() {
-        let mut written = Written::default();
+        let mut written = LastWrite::default();
         assert!(!written.is_due(&three(), 0), "nothing was heard");
         assert!(written.is_due(&three(), 1));
-        written = Written {
+        written = LastWrite {
             known: three(),
             answers: 1,
             age: Duration::from_secs(59),

@@ -13,11 +13,11 @@ use crate::data_dir::DataDirError;
 use crate::rulebook::ChangeError;
 
 /// A reply of this front end.
-pub(crate) type Reply = Response<Full<Bytes>>;
+pub(crate) type HttpReply = Response<Full<Bytes>>;
 
 /// Why a call was not answered as asked, with what a person can do about it.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct HttpProblem {
     status: StatusCode,
     detail: String,
     /// What is wrong with rules, field by field.
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     header: Option<Box<(http::HeaderName, HeaderValue)>>,
 }
 
-impl Problem {
+impl HttpProblem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -124,7 +124,7 @@ impl Problem {
         Self { status, ..self }
     }
 
-    pub(crate) fn reply(self) -> Reply {
+    pub(crate) fn reply(self) -> HttpReply {
         let mut body = Map::new();
         let title = self.status.canonical_reason().unwrap_or("Error");
         body.insert("type".to_owned(), json!("about:blank"));
@@ -145,7 +145,7 @@ impl Problem {
     }
 }
 
-impl From<ChangeError> for Problem {
+impl From<ChangeError> for HttpProblem {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
             ChangeError::FromFile { .. }
@@ -167,7 +167,7 @@ impl From<ChangeError> for Problem {
     }
 }
 
-impl From<ResetError> for Problem {
+impl From<ResetError> for HttpProblem {
     fn from(error: ResetError) -> Self {
         let status = match &error {
             ResetError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
@@ -180,7 +180,7 @@ impl From<ResetError> for Problem {
     }
 }
 
-impl From<FeedbackError> for Problem {
+impl From<FeedbackError> for HttpProblem {
     fn from(error: FeedbackError) -> Self {
         let status = match &error {
             FeedbackError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
@@ -190,7 +190,7 @@ impl From<FeedbackError> for Problem {
     }
 }
 
-impl From<tidegate::StoreError> for Problem {
+impl From<tidegate::StoreError> for HttpProblem {
     fn from(error: tidegate::StoreError) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }

@@ -20,7 +20,7 @@ use crate::chores::{
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
-use crate::descriptors::Descriptors;
+use crate::descriptors::FileDescriptors;
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
@@ -34,7 +34,7 @@ use crate::server::Server;
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
 use crate::token_files;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
 /// How long a start waits for Redis, so that a server that can have it does not begin without.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
@@ -55,13 +55,13 @@ pub struct Service {
     gateway_tls: Option<Tls>,
     /// For the front ends whose connections stay on one thread, if there is any.
     threads: Option<Threads>,
-    watch: Option<Watch>,
-    client_watches: Vec<Watch>,
-    token_watches: Vec<(PathBuf, Watch)>,
+    watch: Option<FileWatch>,
+    client_watches: Vec<FileWatch>,
+    token_watches: Vec<(PathBuf, FileWatch)>,
     /// The time until the keys of tokens are fetched again.
     next_fetch: Duration,
     drain_delay: Duration,
-    descriptors: Descriptors,
+    descriptors: FileDescriptors,
 }
 
 /// Runs a server until `handle` says that it should end.
@@ -97,7 +97,7 @@ impl Service {
             (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
             _ => tls.clone(),
         };
-        let descriptors = Descriptors::share_out(config);
+        let descriptors = FileDescriptors::share_out(config);
         let gateway_tls = match config
             .gateway
             .as_ref()
@@ -110,11 +110,11 @@ impl Service {
         let threads = has_threads.then(Threads::start).transpose();
         let threads = threads.map_err(RunError::Threads)?;
         // The watch is there before the first read, so that no change is missed.
-        let watch = config.rules.as_ref().map(Watch::new);
+        let watch = config.rules.as_ref().map(FileWatch::new);
         let data = open_data(config).map_err(OpenError::from)?;
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
-        let client_watches = config.identify.files().map(Watch::new).collect();
+        let client_watches = config.identify.files().map(FileWatch::new).collect();
         let identity = Identity::open(
             &config.identify,
             config.trusted_proxies.clone(),
@@ -309,7 +309,7 @@ async fn check_upstreams(server: Arc<Server>) {
 }
 
 /// How the gateway is set up, if there is one.
-fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<GatewaySettings> {
+fn gateway_settings(config: &Config, descriptors: &FileDescriptors) -> Option<GatewaySettings> {
     let gateway = config.gateway.as_ref()?;
     Some(GatewaySettings {
         routes: gateway.routes.clone(),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::config::token_in_file;
 use crate::server::Server;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
 /// Watches for the files of tokens. Make them before the files are read for the last time before requests come.
-pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, Watch)> {
+pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, FileWatch)> {
     let mut files: Vec<PathBuf> = access
         .token_files()
         .into_iter()
@@ -20,12 +20,12 @@ pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, Watch)> {
     files.dedup();
     files
         .into_iter()
-        .map(|file| (file.clone(), Watch::new(file)))
+        .map(|file| (file.clone(), FileWatch::new(file)))
         .collect()
 }
 
 /// Reads the tokens of a file again when it changes.
-pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, Watch)>) {
+pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, FileWatch)>) {
     let following = watches.into_iter().map(|(file, mut watch)| {
         let server = Arc::clone(&server);
         async move {
@@ -63,13 +63,13 @@ pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
 mod tests {
     use tidegate::rules::FrontEnd;
 
-    use crate::access::Asked;
-    use crate::config::{Scope, Token};
+    use crate::access::Credentials;
+    use crate::config::{Token, TokenScope};
 
     use super::*;
 
     fn opens(access: &Access, secret: &str) -> bool {
-        let asked = Asked {
+        let asked = Credentials {
             front_end: FrontEnd::Http,
             peer: None,
             secret: Some(secret.as_bytes()),
@@ -85,7 +85,7 @@ mod tests {
             name: "ops".to_owned(),
             secret: "first".to_owned(),
             file: Some(file.clone()),
-            scopes: vec![Scope::Check],
+            scopes: vec![TokenScope::Check],
         }]);
         let reload = || super::reload(&access, |_| true);
 

@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// second more.
 const MAX_LOOKS: u32 = 5;
 
-/// How many looks in a row must have seen the same before a file [has rested](Watch::has_rested): one and
+/// How many looks in a row must have seen the same before a file [has rested](FileWatch::has_rested): one and
 /// a half seconds.
 const REST_LOOKS: u32 = 6;
 
@@ -31,12 +31,12 @@ const REST_LOOKS: u32 = 6;
 /// A file that is rewritten in place with the same length is told by its times. Where those are kept
 /// in whole seconds, the second of two such changes within one second can be missed.
 #[derive(Debug)]
-pub struct Watch {
+pub struct FileWatch {
     path: PathBuf,
     /// What was there when the reader was last sent to read.
-    reported: Option<Identity>,
+    reported: Option<FileStamp>,
     /// What the last look saw.
-    seen: Option<Identity>,
+    seen: Option<FileStamp>,
     /// How many looks in a row have seen something that is not reported.
     looks: u32,
     /// How many looks in a row have seen the same as the one before.
@@ -49,7 +49,7 @@ pub struct Watch {
 
 /// What tells a file, and a state of it, from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -57,7 +57,7 @@ struct Identity {
     changed: (i64, i64),
 }
 
-impl Watch {
+impl FileWatch {
     /// Watches `path` for changes from now on. It need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -124,7 +124,7 @@ impl Watch {
     }
 
     /// What is there at the next turn; nothing if it cannot be known.
-    async fn look_in_turn(&mut self) -> Option<Option<Identity>> {
+    async fn look_in_turn(&mut self) -> Option<Option<FileStamp>> {
         self.interval.get_or_insert_with(begin).tick().await;
         let path = self.path.clone();
         // A network file system may keep the answer for long, and the thread with it.
@@ -132,7 +132,7 @@ impl Watch {
     }
 
     /// Notes what a look has seen. Whether it is the same as before.
-    fn note(&mut self, now: Option<Identity>) -> bool {
+    fn note(&mut self, now: Option<FileStamp>) -> bool {
         let is_same = now == self.seen;
         self.rest = if is_same {
             self.rest.saturating_add(1)
@@ -150,7 +150,7 @@ impl Watch {
         self.step(seen)
     }
 
-    fn step(&mut self, now: Option<Identity>) -> bool {
+    fn step(&mut self, now: Option<FileStamp>) -> bool {
         let is_settled = self.note(now);
         if now == self.reported && !self.is_unread {
             self.looks = 0;
@@ -174,17 +174,17 @@ fn begin() -> Interval {
 }
 
 /// What is at `path` now. What cannot be looked at counts as gone; its reader will say why.
-fn look(path: &Path) -> Option<Identity> {
+fn look(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     if !found.is_file() {
-        return Some(Identity::from(&found));
+        return Some(FileStamp::from(&found));
     }
     // NFS answers from memory, up to a minute late, but asks its server when a file is opened.
     let fresh = File::open(path).and_then(|file| file.metadata());
-    Some(Identity::from(&fresh.unwrap_or(found)))
+    Some(FileStamp::from(&fresh.unwrap_or(found)))
 }
 
-impl From<&Metadata> for Identity {
+impl From<&Metadata> for FileStamp {
     fn from(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Asserts that one change is reported, at the second look, and once.
-    fn assert_reported_once(watch: &mut Watch, what: &str) {
+    fn assert_reported_once(watch: &mut FileWatch, what: &str) {
         let answers: Vec<bool> = (0..6).map(|_| watch.poll()).collect();
         assert_eq!(answers, [false, true, false, false, false, false], "{what}");
     }
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn nothing_is_reported_when_nothing_changed() {
         let (folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
-        let mut missing = Watch::new(folder.path().join("missing"));
+        let mut watch = FileWatch::new(&path);
+        let mut missing = FileWatch::new(folder.path().join("missing"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "one");
         for _ in 0..10 {
             assert!(!watch.poll());
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_rewrite_of_the_same_length_is_a_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         assert_reported_once(&mut watch, "rewritten");
     }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_file_that_is_renamed_over_it_is_a_change() {
         let (folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let other = folder.path().join("rules.yaml.swp");
         fs::write(&other, "two").unwrap();
         fs::rename(&other, &path).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         }
         symlink("..2026_1", at("..data")).unwrap();
         symlink("..data/rules.yaml", at("rules.yaml")).unwrap();
-        let mut watch = Watch::new(at("rules.yaml"));
+        let mut watch = FileWatch::new(at("rules.yaml"));
         assert!(!watch.poll());
 
         symlink("..2026_2", at("..data_tmp")).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_file_that_vanishes_and_comes_back_is_two_changes() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         fs::remove_file(&path).unwrap();
         assert_reported_once(&mut watch, "gone");
         fs::write(&path, "one").unwrap();
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_file_that_is_away_for_one_look_is_no_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let there = watch.reported;
         for seen in [None, there, None, there, there, there] {
             assert!(!watch.step(seen));
@@ -299,10 +299,10 @@ mod tests {
     #[test]
     fn a_file_that_never_rests_is_reported_after_a_second() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let answers: Vec<bool> = (1..=6)
             .map(|size| {
-                let grown = watch.reported.map(|there| Identity {
+                let grown = watch.reported.map(|there| FileStamp {
                     size: 100 + size,
                     ..there
                 });
@@ -315,7 +315,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_within_a_second_of_the_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let long = Duration::from_mins(1);
         assert!(timeout(long, watch.changed()).await.is_err());
         rewrite(&path, "two");
@@ -327,7 +327,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_has_rested_after_one_and_a_half_seconds_without_a_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         let start = tokio::time::sleep(Duration::ZERO).deadline();
         watch.changed().await;
@@ -341,7 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_that_changes_before_it_has_rested_is_reported_again() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         watch.changed().await;
         rewrite(&path, "three");
@@ -362,7 +362,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_given_up_again_and_again_still_notices() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         let short = Duration::from_millis(100);
         let mut waits = 0;

@@ -48,7 +48,7 @@ fn problem(status: &str, body: &Value) -> String {
     answer(status, "application/problem+json", &body.to_string())
 }
 
-fn client(server: &str, token: Option<&str>) -> Client {
+fn client(server: &str, token: Option<&str>) -> ApiClient {
     let args = ServerArgs {
         server: server.to_owned(),
         token: token.map(str::to_owned),
@@ -56,7 +56,7 @@ fn client(server: &str, token: Option<&str>) -> Client {
         ca_file: None,
         json: false,
     };
-    Client::new(&args).unwrap()
+    ApiClient::new(&args).unwrap()
 }
 
 /// What is said about a GET of the rules that is answered like this, with the address left out.
@@ -249,7 +249,7 @@ fn a_certificate_of_the_given_file_is_trusted() {
         ca_file: Some(file.path().to_owned()),
         json: false,
     };
-    let reply = Client::new(&args).unwrap().get("/v1/rules").unwrap();
+    let reply = ApiClient::new(&args).unwrap().get("/v1/rules").unwrap();
     server.join().unwrap();
     assert_eq!(reply.status, 200);
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Number, Value, json};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
 use crate::arguments::ServerArgs;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::{self, Answer};
-use crate::output::{self, BAD, CAREFUL, GOOD, Table, plain, styled};
+use crate::output::{self, BAD, CAREFUL, GOOD, TextTable, plain, styled};
 use crate::times;
 
 /// How many decimals of a timestamp count.
@@ -37,7 +37,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let reply = client.post("/v1/check", &request(args)?)?;
     // 503 is also what a server that is not ready says; only a decision has `allowed`.
     let is_decision = reply.body.get("allowed").is_some_and(Value::is_boolean);
@@ -179,7 +179,7 @@ fn retry(seconds: &Value) -> String {
 }
 
 fn limits_table(limits: &[Value], now: Timestamp) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "rule",
         "answer",
         "remaining",

@@ -20,14 +20,14 @@ pub(super) enum Download {
     /// So many bytes.
     Length(u64),
     /// What the chunks say.
-    Chunks(Chunk),
+    Chunks(ChunkPosition),
     /// All until the server closes.
     UntilClose,
 }
 
 /// Where in its chunks a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunk {
+pub(super) enum ChunkPosition {
     /// Before the line with the size of the next.
     Size,
     /// In one, so many bytes from its end.
@@ -40,7 +40,7 @@ pub(super) enum Chunk {
 
 /// What there is in the bytes that have come.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum DownloadStep {
     Frame(Frame<Bytes>),
     /// Nothing whole: more has to be read.
     More,
@@ -49,11 +49,11 @@ pub(super) enum Step {
 
 impl Download {
     /// Takes the next part of the body off the bytes.
-    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         match self {
-            Self::Ended => Ok(Step::Ended),
-            Self::UntilClose if bytes.is_empty() => Ok(Step::More),
-            Self::UntilClose => Ok(Step::Frame(Frame::data(bytes.split().freeze()))),
+            Self::Ended => Ok(DownloadStep::Ended),
+            Self::UntilClose if bytes.is_empty() => Ok(DownloadStep::More),
+            Self::UntilClose => Ok(DownloadStep::Frame(Frame::data(bytes.split().freeze()))),
             Self::Length(left) => {
                 let step = take(bytes, left);
                 if *left == 0 {
@@ -65,9 +65,9 @@ impl Download {
                 let step = chunk.next(bytes)?;
                 // Nothing comes after trailers.
                 if match &step {
-                    Step::Frame(frame) => frame.is_trailers(),
-                    Step::More => false,
-                    Step::Ended => true,
+                    DownloadStep::Frame(frame) => frame.is_trailers(),
+                    DownloadStep::More => false,
+                    DownloadStep::Ended => true,
                 } {
                     *self = Self::Ended;
                 }
@@ -79,7 +79,7 @@ impl Download {
     /// Whether the first chunk begins as it should, as far as it has come: none, if more of its first line has
     /// to come. Nothing is taken off the bytes.
     pub(super) fn begins_well(self, bytes: &[u8]) -> Result<Option<()>, Broken> {
-        if self != Self::Chunks(Chunk::Size) {
+        if self != Self::Chunks(ChunkPosition::Size) {
             return Ok(Some(()));
         }
         let Some(end) = line_end(bytes)? else {
@@ -97,13 +97,13 @@ impl Download {
     }
 }
 
-impl Chunk {
-    fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+impl ChunkPosition {
+    fn next(&mut self, bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         loop {
             match self {
                 Self::Size => {
                     let Some(end) = line_end(bytes)? else {
-                        return Ok(Step::More);
+                        return Ok(DownloadStep::More);
                     };
                     let size = size(&bytes[..end])?;
                     bytes.advance(end + 2);
@@ -122,7 +122,9 @@ impl Chunk {
                 Self::DataEnd => {
                     match bytes.get(..2) {
                         Some(b"\r\n") => bytes.advance(2),
-                        None if bytes.is_empty() || bytes[0] == b'\r' => return Ok(Step::More),
+                        None if bytes.is_empty() || bytes[0] == b'\r' => {
+                            return Ok(DownloadStep::More);
+                        }
                         _ => return Err(Broken::Malformed("a chunk is longer than it says")),
                     }
                     *self = Self::Size;
@@ -134,14 +136,14 @@ impl Chunk {
 }
 
 /// Takes as much as there is and belongs to the body.
-fn take(bytes: &mut BytesMut, left: &mut u64) -> Step {
+fn take(bytes: &mut BytesMut, left: &mut u64) -> DownloadStep {
     if bytes.is_empty() {
-        return Step::More;
+        return DownloadStep::More;
     }
     let count = usize::try_from(*left).unwrap_or(usize::MAX);
     let data = bytes.split_to(count.min(bytes.len()));
     *left -= data.len() as u64;
-    Step::Frame(Frame::data(data.freeze()))
+    DownloadStep::Frame(Frame::data(data.freeze()))
 }
 
 /// Where the line ends that the bytes begin with.
@@ -166,11 +168,11 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
     u64::from_str_radix(digits, 16).map_err(|_| BAD)
 }
 
-fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
+fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
     const BAD: Broken = Broken::Malformed("the trailers cannot be read");
     if bytes.starts_with(b"\r\n") {
         bytes.advance(2);
-        return Ok(Step::Ended);
+        return Ok(DownloadStep::Ended);
     }
     let mut found = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     match httparse::parse_headers(bytes, &mut found) {
@@ -182,9 +184,9 @@ fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
                 trailers.append(name, value);
             }
             bytes.advance(length);
-            Ok(Step::Frame(Frame::trailers(trailers)))
+            Ok(DownloadStep::Frame(Frame::trailers(trailers)))
         }
-        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(Step::More),
+        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(DownloadStep::More),
         _ => Err(BAD),
     }
 }
@@ -203,18 +205,18 @@ mod tests {
         let mut pieces = text.chunks(piece);
         loop {
             match download.next(&mut bytes)? {
-                Step::Frame(frame) => match frame.into_data() {
+                DownloadStep::Frame(frame) => match frame.into_data() {
                     Ok(data) => said.push_str(str::from_utf8(&data).unwrap()),
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap();
                         write!(said, "{trailers:?}").unwrap();
                     }
                 },
-                Step::More => match pieces.next() {
+                DownloadStep::More => match pieces.next() {
                     Some(piece) => bytes.extend_from_slice(piece),
                     None => return Err(Broken::Closed),
                 },
-                Step::Ended => {
+                DownloadStep::Ended => {
                     for piece in pieces {
                         bytes.extend_from_slice(piece);
                     }
@@ -227,12 +229,16 @@ mod tests {
 
     fn chunked(text: &str) -> Result<(String, String), Broken> {
         let whole = read(
-            Download::Chunks(Chunk::Size),
+            Download::Chunks(ChunkPosition::Size),
             text.as_bytes(),
             text.len().max(1),
         );
         for piece in 1..text.len() {
-            let in_pieces = read(Download::Chunks(Chunk::Size), text.as_bytes(), piece);
+            let in_pieces = read(
+                Download::Chunks(ChunkPosition::Size),
+                text.as_bytes(),
+                piece,
+            );
             assert_eq!(
                 format!("{whole:?}"),
                 format!("{in_pieces:?}"),
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_first_chunk_is_judged_by_its_first_line() {
-        let chunks = Download::Chunks(Chunk::Size);
+        let chunks = Download::Chunks(ChunkPosition::Size);
         for (text, judged) in [
             ("", Some(None)),
             ("5;a", Some(None)),

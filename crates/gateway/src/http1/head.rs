@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, requ
 use smallvec::SmallVec;
 
 use super::Broken;
-use super::download::{Chunk, Download};
-use super::upload::Framing;
+use super::download::{ChunkPosition, Download};
+use super::upload::BodyFraming;
 use crate::forwarded::ForwardedHeaders;
 
 /// The longest head of an answer, and the most headers.
@@ -28,7 +28,7 @@ pub(super) fn write(
     head: &request::Parts,
     host: Option<&HeaderValue>,
     forwarded: Option<&ForwardedHeaders>,
-    framing: Option<Framing>,
+    framing: Option<BodyFraming>,
 ) {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     text.extend_from_slice(head.method.as_str().as_bytes());
@@ -50,8 +50,8 @@ pub(super) fn write(
     let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH)
         || head.headers.contains_key(CONTENT_LENGTH);
     match framing {
-        Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        Some(Framing::Length(length)) => {
+        Some(BodyFraming::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Some(BodyFraming::Length(length)) => {
             text.extend_from_slice(b"content-length: ");
             text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             text.extend_from_slice(b"\r\n");
@@ -125,7 +125,7 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
     if head.headers.contains_key(TRANSFER_ENCODING) {
         // Which codings, and whether there is a length too, is looked at before anything of the body is used.
         return match head.version {
-            Version::HTTP_11 => Ok(Download::Chunks(Chunk::Size)),
+            Version::HTTP_11 => Ok(Download::Chunks(ChunkPosition::Size)),
             _ => Err(Broken::Malformed("HTTP/1.0 has no chunks")),
         };
     }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(get("").unwrap(), Download::UntilClose);
         assert_eq!(get("content-length: 0\r\n").unwrap(), Download::Ended);
         assert_eq!(get("content-length: 7\r\n").unwrap(), Download::Length(7));
-        let chunks = Download::Chunks(Chunk::Size);
+        let chunks = Download::Chunks(ChunkPosition::Size);
         assert_eq!(get("transfer-encoding: chunked\r\n").unwrap(), chunks);
         for bad in ["", "+1", "-1", "1, 1", "0x1", "18446744073709551616", "1a"] {
             assert!(get(&format!("content-length: {bad}\r\n")).is_err(), "{bad}");

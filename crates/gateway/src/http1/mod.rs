@@ -28,8 +28,8 @@ use tokio::task::unconstrained;
 use super::capacity::OpenConnection;
 use super::forwarded::ForwardedHeaders;
 use super::request_body::{BrokenBody, RequestBody};
-use download::{Download, Step};
-use upload::{Framing, Out, Upload};
+use download::{Download, DownloadStep};
+use upload::{BodyFraming, Out, Upload};
 
 /// How much is read at once: more for servers that send much, and the least that is worth a call. With what
 /// hyper holds back for the client, the most is what a client costs that takes nothing of its answer.
@@ -134,7 +134,7 @@ impl Http1 {
     ) {
         let framing = match &body {
             RequestBody::None => None,
-            RequestBody::Client { .. } => Some(Framing::of(&head.headers)),
+            RequestBody::Client { .. } => Some(BodyFraming::of(&head.headers)),
         };
         self.out.begin();
         head::write(&mut self.out.text, head, host, forwarded, framing);
@@ -220,9 +220,9 @@ impl Http1 {
         }
         loop {
             match self.download.next(&mut self.bytes)? {
-                Step::Frame(frame) => return Poll::Ready(Some(Ok(frame))),
-                Step::Ended => return Poll::Ready(None),
-                Step::More => {}
+                DownloadStep::Frame(frame) => return Poll::Ready(Some(Ok(frame))),
+                DownloadStep::Ended => return Poll::Ready(None),
+                DownloadStep::More => {}
             }
             if ready!(self.poll_read(cx))? == 0 {
                 let is_end = self.download == Download::UntilClose;

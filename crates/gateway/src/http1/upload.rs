@@ -16,14 +16,14 @@ use crate::request_body::{BrokenBody, RequestBody};
 
 /// How the length of a request's body is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     /// By its head: so many bytes are to come.
     Length(u64),
     /// By chunks.
     Chunks,
 }
 
-impl Framing {
+impl BodyFraming {
     /// That of a body which goes with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let length = headers.get(CONTENT_LENGTH).and_then(read_length);
@@ -34,7 +34,7 @@ impl Framing {
 /// A body that is being sent.
 pub(super) struct Upload {
     body: RequestBody,
-    framing: Framing,
+    framing: BodyFraming,
     /// The trailers that its head has announced.
     announced: Vec<HeaderName>,
     /// What was taken off it while nothing has left yet.
@@ -42,7 +42,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(body: RequestBody, framing: Framing, headers: &HeaderMap) -> Self {
+    pub(super) fn new(body: RequestBody, framing: BodyFraming, headers: &HeaderMap) -> Self {
         let values = headers.get_all(TRAILER).iter();
         let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
@@ -83,12 +83,12 @@ impl Upload {
             return Ok(());
         }
         match &mut self.framing {
-            Framing::Length(left) => {
+            BodyFraming::Length(left) => {
                 let rest = left.checked_sub(data.len() as u64);
                 *left = rest.ok_or(Broken::Body(BrokenBody::Length))?;
                 out.data = data;
             }
-            Framing::Chunks => {
+            BodyFraming::Chunks => {
                 out.text
                     .extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
                 out.data = data;
@@ -100,9 +100,9 @@ impl Upload {
 
     fn end(&mut self, out: &mut Out, trailers: Option<&HeaderMap>) -> Result<bool, Broken> {
         match self.framing {
-            Framing::Length(0) => Ok(true),
-            Framing::Length(_) => Err(Broken::Body(BrokenBody::Length)),
-            Framing::Chunks => {
+            BodyFraming::Length(0) => Ok(true),
+            BodyFraming::Length(_) => Err(Broken::Body(BrokenBody::Length)),
+            BodyFraming::Chunks => {
                 out.text.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.into_iter().flatten() {
                     if self.announced.contains(name) {

@@ -16,7 +16,7 @@ use tidegate::Attributes;
 
 use tidegate_identity::Identity;
 use tidegate_listen::client_tls;
-use tidegate_server::{Config, Outside};
+use tidegate_server::{Config, Overrides};
 
 const SECRET: &str = "a secret that is long enough for everybody";
 
@@ -40,7 +40,7 @@ impl Place {
         let yaml = yaml.replace('@', &format!("{}/", self.0.path().display()));
         self.write("tidegate.yaml", &yaml);
         let file = self.0.path().join("tidegate.yaml");
-        let outside = Outside {
+        let outside = Overrides {
             environment: &|name| (name == "JWT_SECRET").then(|| SECRET.to_owned()),
             variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],

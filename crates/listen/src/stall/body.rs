@@ -21,11 +21,11 @@ struct NotTaken;
 
 /// A body that is let go if it is not polled for too long.
 pub struct TakenBody<B> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<BodyState<B>>,
     watching: AbortHandle,
 }
 
-struct Shared<B> {
+struct BodyState<B> {
     /// Until it is let go.
     body: Mutex<Option<Pin<Box<B>>>>,
     polls: Moves,
@@ -36,7 +36,7 @@ struct Shared<B> {
 impl<B: Body + Send + 'static> TakenBody<B> {
     /// Lets a body go of which nothing is taken for so long.
     pub fn new(body: B, timeout: Duration) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BodyState {
             body: Mutex::new(Some(Box::pin(body))),
             polls: Moves::default(),
             is_pending: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! Timeouts: what happens when nothing moves for too long.
 //!
 //! [`Deadline`] is the timer of all of them, and [`Stall`] watches whatever is polled: reads, writes, frames of a
-//! body. [`TakenBody`] watches a client that takes nothing, [`copy_both_ways`] a tunnel, [`Pace`] a client that
+//! body. [`TakenBody`] watches a client that takes nothing, [`copy_both_ways`] a tunnel, [`BodyPace`] a client that
 //! sends slowly, [`ConnectionTimeouts`] a connection between requests, and [`Linger`] ends one.
 
 mod body;
@@ -12,10 +12,10 @@ mod pace;
 mod tunnel;
 
 pub use body::TakenBody;
-pub use connection::{ConnectionTimeouts, Phase, TimeoutAction};
+pub use connection::{ConnectionPhase, ConnectionTimeouts, TimeoutAction};
 pub use deadline::Deadline;
 pub use linger::Linger;
-pub use pace::{BodyRate, Pace};
+pub use pace::{BodyPace, BodyRate};
 pub use tunnel::copy_both_ways;
 
 use std::io;

@@ -21,7 +21,7 @@ pub struct BodyRate {
 
 /// Measures one body. Its time is taken only while nothing comes.
 #[derive(Debug)]
-pub struct Pace {
+pub struct BodyPace {
     /// How many bytes must come in a window.
     least: u64,
     window: Duration,
@@ -34,7 +34,7 @@ pub struct Pace {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Pace {
+impl BodyPace {
     /// Measures by this rate.
     pub fn new(rate: BodyRate) -> Self {
         Self {
@@ -85,21 +85,21 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(30);
 
-    fn pace() -> Pace {
-        Pace::new(BodyRate {
+    fn pace() -> BodyPace {
+        BodyPace::new(BodyRate {
             bytes_per_second: 256,
             window: WINDOW,
         })
     }
 
-    async fn slow_after(pace: &mut Pace) -> Duration {
+    async fn slow_after(pace: &mut BodyPace) -> Duration {
         let start = now();
         poll_fn(|cx| pace.poll_wait(cx)).await;
         start.elapsed()
     }
 
     /// Waits for so long. Whether the client is too slow by then.
-    async fn is_slow(pace: &mut Pace, seconds: u64) -> bool {
+    async fn is_slow(pace: &mut BodyPace, seconds: u64) -> bool {
         timeout(Duration::from_secs(seconds), slow_after(pace))
             .await
             .is_ok()

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tidegate::Limiter;
 use tidegate::rules::FrontEnd;
 
-use crate::telemetry::Labels;
+use tidegate_listen::Labels;
 
 /// How many refusals are logged.
 const LOGGED: &str = "1/second burst 10";

@@ -9,7 +9,7 @@ use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
-use super::read::{Taken, listen_address, number, parsed, span, tls_files};
+use super::read::{TakenField, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
 
@@ -102,7 +102,7 @@ fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
+fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
     let Some((spot, node)) = taken else {
         return Vec::new();
     };

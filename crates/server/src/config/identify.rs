@@ -9,7 +9,7 @@ use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
-use super::Outside;
+use super::Overrides;
 use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
@@ -31,7 +31,7 @@ pub(super) fn underscore_headers(
 pub(super) fn read(
     fields: &Fields<'_>,
     trusted_proxies: &TrustedProxies,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> IdentifySettings {
@@ -50,7 +50,7 @@ pub(super) fn read(
     }
     let jwt = fields.take("jwt");
     let has_jwt = jwt.is_some();
-    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, outside, problems));
+    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, overrides, problems));
     let Some((spot, node)) = fields.take("identify") else {
         for key in ["jwt", "clients_file"] {
             if fields.key(key).is_some() {
@@ -66,7 +66,7 @@ pub(super) fn read(
         let message = "say where an attribute comes from, such as `api_key: {header: x-api-key}`, or leave this out";
         problems.error(&node.place, &spot, message);
     }
-    let known = Known {
+    let known = AvailableSources {
         has_jwt,
         has_clients: settings.clients_file.is_some(),
         has_key: entries.iter().any(|entry| entry.key == "api_key"),
@@ -98,13 +98,13 @@ pub(super) fn read(
 }
 
 /// What a source can go by.
-struct Known {
+struct AvailableSources {
     has_jwt: bool,
     has_clients: bool,
     has_key: bool,
 }
 
-impl Known {
+impl AvailableSources {
     /// Whether it is enough for a source of this attribute.
     fn suffices(&self, source: &AttributeSource, name: &str) -> Result<(), &'static str> {
         match source {

@@ -104,7 +104,7 @@ pub struct Token {
     /// The file that it was read from, if it was, and is read from again when that changes.
     pub file: Option<PathBuf>,
     /// What it opens.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<TokenScope>,
 }
 
 /// Without the secret.
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Token {
 
 /// What a token opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum TokenScope {
     /// Reading rules and their history.
     Read,
     /// Changing rules, and resetting what was used.
@@ -128,7 +128,7 @@ pub enum Scope {
     Check,
 }
 
-impl Scope {
+impl TokenScope {
     /// The word in configuration and messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -158,7 +158,7 @@ pub struct LogSettings {
 }
 
 /// Where settings come from beside the file: the environment, as a function, and flags.
-pub struct Outside<'a> {
+pub struct Overrides<'a> {
     /// The value of an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// The names of all environment variables, to find those that are misspelt.
@@ -174,17 +174,17 @@ pub struct ConfigError(pub String);
 
 impl Config {
     /// Reads the file, if there is one, and what stands above it.
-    pub fn load(outside: &Outside<'_>) -> Result<Self, ConfigError> {
-        let named = |key| outside.flags.iter().find(|(flag, _)| *flag == key);
+    pub fn load(overrides: &Overrides<'_>) -> Result<Self, ConfigError> {
+        let named = |key| overrides.flags.iter().find(|(flag, _)| *flag == key);
         let file = named("config")
             .map(|(_, path)| path.clone())
-            .or_else(|| (outside.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
+            .or_else(|| (overrides.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
         let source = match file {
             Some(path) => source_of(Path::new(&path))?,
             None => document::Source::new("configuration", ""),
         };
         let mut problems = Problems::new();
-        let config = read::config(&source, outside, &mut problems);
+        let config = read::config(&source, overrides, &mut problems);
         match config {
             Some(config) if !problems.has_errors() => Ok(config),
             _ => {

@@ -8,8 +8,8 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
-use super::read::{Taken, parsed, span};
-use super::{Outside, secret, settings};
+use super::read::{TakenField, parsed, span};
+use super::{Overrides, secret, settings};
 
 /// The shortest time that Redis can be given.
 const LEAST_DEADLINE: Micros = Micros::new(1_000);
@@ -22,7 +22,7 @@ const SHARED_ONLY: [&str; 3] = ["namespace", "instances", "secret_attributes"];
 
 pub(super) fn read(
     fields: &mut Fields<'_>,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<RedisSettings> {
@@ -50,7 +50,7 @@ pub(super) fn read(
     let url = spot.parsed(node, url, problems);
     let namespace = parsed(fields.take("namespace"), namespace, problems);
     let user = name(fields.take("redis_user"), problems);
-    let password = secret::read(fields, "redis_password_file", outside, problems);
+    let password = secret::read(fields, "redis_password_file", overrides, problems);
     let tls = if is_tls {
         tls(fields, problems)
     } else {
@@ -64,7 +64,7 @@ pub(super) fn read(
     let (sentinel_user, sentinel_password) = if is_sentinel {
         let [user, password] = OF_SENTINELS;
         let user = name(fields.take(user), problems);
-        (user, secret::read(fields, password, outside, problems))
+        (user, secret::read(fields, password, overrides, problems))
     } else {
         let message = "this means nothing without sentinels, `redis+sentinel://`; leave it out";
         for key in OF_SENTINELS {
@@ -107,7 +107,7 @@ fn url(text: &str) -> Result<RedisUrl, String> {
     })
 }
 
-fn name(taken: Taken<'_>, problems: &mut Problems) -> Option<String> {
+fn name(taken: TakenField<'_>, problems: &mut Problems) -> Option<String> {
     let (spot, node) = taken?;
     spot.text(node, problems).map(str::to_owned)
 }

@@ -11,12 +11,12 @@ use tidegate::document::{Form, Key, Kind, Schema};
 pub struct Setting {
     /// Its key in the YAML file.
     pub key: Key,
-    given: Given,
+    given: SettingSource,
 }
 
 /// Where a setting may be given.
 #[derive(Debug, Clone, Copy)]
-enum Given {
+enum SettingSource {
     /// Only in the file.
     File,
     /// Also in the environment.
@@ -32,13 +32,13 @@ impl Setting {
             Kind::Map([only]) => only.name,
             _ => self.key.name,
         };
-        let has_variable = !matches!(self.given, Given::File);
+        let has_variable = !matches!(self.given, SettingSource::File);
         has_variable.then(|| format!("TIDEGATE_{}", name.to_uppercase()))
     }
 
     /// The flag of `tidegate serve`, without `--`, and what its value is called.
     pub fn flag(&self) -> Option<(String, &'static str)> {
-        let Given::Flag(value) = self.given else {
+        let SettingSource::Flag(value) = self.given else {
             return None;
         };
         Some((self.key.name.replace('_', "-"), value))
@@ -73,17 +73,17 @@ const NAMES: Kind = Kind::OneOrMore(0, &Kind::Text(""));
 const CONNECTIONS: Kind = Kind::Whole(1, 1 << 30);
 
 const fn file(key: Key) -> Setting {
-    let given = Given::File;
+    let given = SettingSource::File;
     Setting { key, given }
 }
 
 const fn variable(key: Key) -> Setting {
-    let given = Given::Variable;
+    let given = SettingSource::Variable;
     Setting { key, given }
 }
 
 const fn flag(value: &'static str, key: Key) -> Setting {
-    let given = Given::Flag(value);
+    let given = SettingSource::Flag(value);
     Setting { key, given }
 }
 

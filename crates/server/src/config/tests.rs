@@ -16,7 +16,7 @@ fn load(
         let found = variables.iter().find(|(known, _)| *known == name)?;
         Some(found.1.to_owned())
     };
-    let outside = Outside {
+    let overrides = Overrides {
         environment: &environment,
         variables: variables
             .iter()
@@ -24,7 +24,7 @@ fn load(
             .collect(),
         flags: all,
     };
-    Config::load(&outside).map_err(|error| error.to_string())
+    Config::load(&overrides).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -12,8 +12,8 @@ use rustix::fs::Access;
 use super::error::DataDirError;
 use super::locked::{LockedDir, make, sync};
 use super::name::{LAST_NUMBER, Name};
-use super::scan::{self, Found, Warning};
-use super::version::{self, NewVersion, Row, Version};
+use super::scan::{self, ScannedVersions, Warning};
+use super::version::{self, NewVersion, Row, RulesVersion};
 
 /// How many versions are kept when nothing else is said.
 const DEFAULT_KEEP: usize = 100;
@@ -61,7 +61,7 @@ pub struct DataDir {
 /// What readers see. Never held while waiting for the disk.
 #[derive(Debug)]
 struct Shown {
-    current: Option<Arc<Version>>,
+    current: Option<Arc<RulesVersion>>,
     rows: Vec<Row>,
 }
 
@@ -86,7 +86,7 @@ impl DataDir {
             .map_err(|error| DataDirError::new("read and write", &folder, error.into()))?;
         let is_writable =
             directory.is_writable() && rustix::fs::access(&folder, Access::WRITE_OK).is_ok();
-        let Found {
+        let ScannedVersions {
             current,
             rows,
             last,
@@ -128,7 +128,7 @@ impl DataDir {
     }
 
     /// The newest version; nothing if none was ever written.
-    pub fn current(&self) -> Option<Arc<Version>> {
+    pub fn current(&self) -> Option<Arc<RulesVersion>> {
         self.shown.read().current.clone()
     }
 
@@ -138,7 +138,7 @@ impl DataDir {
     }
 
     /// Reads a version of the [history](Self::history) from the disk; nothing if it is not kept.
-    pub fn read(&self, version: u64) -> Result<Option<Version>, DataDirError> {
+    pub fn read(&self, version: u64) -> Result<Option<RulesVersion>, DataDirError> {
         let is_kept = |shown: &Shown| shown.rows.iter().any(|row| row.version == version);
         if is_kept(&self.shown.read()) {
             scan::read(&self.folder, version)
@@ -153,7 +153,7 @@ impl DataDir {
     /// written, so it is what a restart will find. After an error the current version is the one
     /// before, here and on the disk, with one exception: if the disk fails after the new file has got
     /// its name, and then fails to remove it, the next start may find the new version.
-    pub fn write(&self, new: &NewVersion) -> Result<Arc<Version>, DataDirError> {
+    pub fn write(&self, new: &NewVersion) -> Result<Arc<RulesVersion>, DataDirError> {
         if !self.is_writable {
             return Err(DataDirError::read_only(&self.folder));
         }

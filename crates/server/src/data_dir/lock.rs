@@ -14,11 +14,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held while it lives. The system lets go of it, too, however the process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct DirectoryLock {
     file: File,
 }
 
-impl Lock {
+impl DirectoryLock {
     /// Takes the lock of the directory, or tells who has it.
     pub(super) fn take(directory: &Path) -> Result<Self, DataDirError> {
         let path = directory.join("lock");
@@ -70,7 +70,7 @@ fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-impl Drop for Lock {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Closing the file would not do if a child process was just being started: until it runs
         // its program, it has the file open, too.

@@ -11,9 +11,7 @@ use rustix::fs::{Access, OFlags};
 use tidegate_identity::KeptFiles;
 
 use super::error::DataDirError;
-use super::lock::Lock;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use super::lock::DirectoryLock;
 
 /// How large a small file may be to be read.
 const MAX_BYTES: u64 = 64 << 20;
@@ -41,14 +39,14 @@ pub struct LockedDir {
     /// Held while a small file is written: temporary files have one name each.
     writing: Mutex<()>,
     /// Released last. None for a directory without a lock file in which none can be made.
-    _lock: Option<Lock>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl LockedDir {
     /// Opens the directory, or makes it, and takes its lock.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         make(path)?;
-        let lock = Lock::take(path)?;
+        let lock = DirectoryLock::take(path)?;
         let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read and write", path, error.into()))?;
@@ -60,10 +58,10 @@ impl LockedDir {
         let wanted = Access::READ_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read", path, error.into()))?;
-        Ok(Self::new(path, false, Lock::take_to_read(path)?))
+        Ok(Self::new(path, false, DirectoryLock::take_to_read(path)?))
     }
 
-    fn new(path: &Path, is_writable: bool, lock: Option<Lock>) -> Self {
+    fn new(path: &Path, is_writable: bool, lock: Option<DirectoryLock>) -> Self {
         Self {
             path: path.to_path_buf(),
             is_writable,
@@ -204,11 +202,18 @@ impl LockedDir {
 }
 
 impl KeptFiles for LockedDir {
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, BoxError> {
+    fn read(
+        &self,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.read(name)?)
     }
 
-    fn write(&self, name: &str, text: &[u8]) -> Result<(), BoxError> {
+    fn write(
+        &self,
+        name: &str,
+        text: &[u8],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.write(name, text)?)
     }
 

@@ -34,4 +34,4 @@ pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
 pub(crate) use version::checksum;
-pub use version::{BadVersion, NewVersion, Row, Version};
+pub use version::{BadVersion, NewVersion, Row, RulesVersion};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::error::DataDirError;
 use super::name::Name;
-use super::version::{self, BadVersion, Row, Version};
+use super::version::{self, BadVersion, Row, RulesVersion};
 
 /// A file that was found in the place of a version and is not one. It is never removed.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl fmt::Display for Warning {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ScannedVersions {
     /// The newest version, if there is one.
-    pub(super) current: Option<Arc<Version>>,
+    pub(super) current: Option<Arc<RulesVersion>>,
     /// All versions, newest first.
     pub(super) rows: Vec<Row>,
     /// The largest number that was ever given to a version, good or not; zero if none was.
@@ -55,9 +55,9 @@ pub(super) struct Found {
 ///
 /// A file that cannot be read at all is an error and not a warning: to go on with older rules is
 /// right only if the newer ones are lost.
-pub(super) fn scan(folder: &Path) -> Result<Found, DataDirError> {
+pub(super) fn scan(folder: &Path) -> Result<ScannedVersions, DataDirError> {
     let cannot_list = |error| DataDirError::new("list", folder, error);
-    let mut found = Found::default();
+    let mut found = ScannedVersions::default();
     let mut numbers = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(cannot_list)? {
         let name = entry.map_err(cannot_list)?.file_name();
@@ -91,7 +91,7 @@ pub(super) fn scan(folder: &Path) -> Result<Found, DataDirError> {
 }
 
 /// Reads a version; nothing if there is no file for it.
-pub(super) fn read(folder: &Path, number: u64) -> Result<Option<Version>, DataDirError> {
+pub(super) fn read(folder: &Path, number: u64) -> Result<Option<RulesVersion>, DataDirError> {
     let path = Name::Version(number).within(folder);
     let text = match read_file(&path) {
         Ok(Some(text)) => text,

@@ -6,7 +6,7 @@ use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
 use super::status::{Code, Status};
-use crate::access::{Asked, Refused, bearer};
+use crate::access::{AccessRefusal, Credentials, bearer};
 use crate::server::Server;
 
 /// Whether a decision may be asked for. Without any token, everybody may.
@@ -16,7 +16,7 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
     }
     let given = parts.headers.get(AUTHORIZATION);
     let peer = parts.extensions.get::<Peer>();
-    let asked = Asked {
+    let asked = Credentials {
         front_end: FrontEnd::Grpc,
         peer: peer.map(|Peer(peer)| peer.ip()),
         secret: given.and_then(|value| bearer(value.as_bytes())),
@@ -25,14 +25,14 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
         .access
         .may_check_with(&asked)
         .map_err(|refused| match refused {
-            Refused::None => Status::new(
+            AccessRefusal::None => Status::new(
                 Code::Unauthenticated,
                 "this server wants a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
             ),
-            Refused::Unknown => Status::new(
+            AccessRefusal::Unknown => Status::new(
                 Code::Unauthenticated,
                 "nobody knows this token; check it for typing errors and spaces",
             ),
-            Refused::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
+            AccessRefusal::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
         })
 }

@@ -8,7 +8,7 @@ use tidegate::{Micros, Outcome, Window};
 
 use super::metadata;
 use super::proto::rate_limit::{
-    Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitRequest,
+    CurrentLimit, DescriptorStatus, HeaderValue, LimitCode, RateLimitDescriptor, RateLimitRequest,
     RateLimitResponse, Unit,
 };
 
@@ -18,14 +18,14 @@ const DEGRADED: &str = "x-tidegate-degraded";
 const REASON: &str = "x-tidegate-reason";
 
 /// A decision to be told.
-pub(super) struct Answer<'a, 'p> {
+pub(super) struct RateLimitAnswer<'a, 'p> {
     pub(super) asked: &'a RateLimitRequest,
     pub(super) rules: &'a RuleSet,
     pub(super) parts: &'a [Part<'p>],
     pub(super) decisions: &'a Decisions,
 }
 
-impl Answer<'_, '_> {
+impl RateLimitAnswer<'_, '_> {
     pub(super) fn message(&self, settings: HeaderSettings) -> RateLimitResponse {
         let asked = self.parts.iter().zip(&self.asked.descriptors);
         let decided = self.decisions.iter().zip(asked);
@@ -95,18 +95,18 @@ fn header(key: &'static str, value: bytes::Bytes) -> HeaderValue {
 
 fn code(is_allowed: bool) -> i32 {
     let code = if is_allowed {
-        Code::Ok
+        LimitCode::Ok
     } else {
-        Code::OverLimit
+        LimitCode::OverLimit
     };
     code.into()
 }
 
 /// The limit as it is written, by the caller or in the rules: so many in a unit of time, if there is a
 /// unit for it.
-fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> RateLimit {
+fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> CurrentLimit {
     if let Some(brought) = asked.limit {
-        return RateLimit {
+        return CurrentLimit {
             requests_per_unit: brought.requests_per_unit,
             unit: brought.unit,
             name: decided.rule.limit_name().to_owned(),
@@ -126,7 +126,7 @@ fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> RateL
         (Window::Year, Unit::Year),
     ];
     let unit = units.iter().find(|(known, _)| Some(*known) == window);
-    RateLimit {
+    CurrentLimit {
         requests_per_unit: u32::try_from(count).unwrap_or(u32::MAX),
         unit: unit.map_or(Unit::Unknown, |(_, unit)| *unit).into(),
         name: decided.rule.limit_name().to_owned(),

@@ -38,7 +38,7 @@ pub(super) async fn answer(
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
     let decisions = deciding.wait().await.into_decisions();
-    let answer = answers::Answer {
+    let answer = answers::RateLimitAnswer {
         asked: &asked,
         rules: &rules,
         parts: &parts,

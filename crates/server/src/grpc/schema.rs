@@ -66,7 +66,7 @@ mod tests {
 
     use super::super::proto::health::{HealthCheckRequest, HealthCheckResponse};
     use super::super::proto::rate_limit::{
-        DescriptorStatus, Entry, HeaderValue, Quota, RateLimit, RateLimitDescriptor,
+        CurrentLimit, DescriptorEntry, DescriptorStatus, HeaderValue, Quota, RateLimitDescriptor,
         RateLimitOverride, RateLimitRequest, RateLimitResponse, UInt64Value,
     };
     use super::*;
@@ -102,7 +102,7 @@ mod tests {
             value: "b".into(),
             raw_value: "c".into(),
         };
-        let limit = RateLimit {
+        let limit = CurrentLimit {
             requests_per_unit: 1,
             unit: 1,
             name: "name".to_owned(),
@@ -123,7 +123,7 @@ mod tests {
             dynamic_metadata: Some(prost_types::Struct::default()),
             quota: Some(quota.clone()),
         };
-        let entry = Entry {
+        let entry = DescriptorEntry {
             key: "a".to_owned(),
             value: "b".into(),
         };

@@ -22,7 +22,7 @@ use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unm
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -42,16 +42,16 @@ pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
 struct Allowed;
 
 impl Service<Request<()>> for Allowed {
-    type Response = Reply;
+    type Response = HttpReply;
     type Error = Infallible;
-    type Future = Ready<Result<Reply, Infallible>>;
+    type Future = Ready<Result<HttpReply, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        let mut reply = Reply::default();
+        let mut reply = HttpReply::default();
         // The work is done elsewhere: how fast this is says nothing about it.
         reply.extensions_mut().insert(Unmeasured);
         ready(Ok(reply))
@@ -92,7 +92,7 @@ impl Authorize {
         server: &Server,
         parts: Parts,
         body: Incoming,
-    ) -> Result<Reply, Problem> {
+    ) -> Result<HttpReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
         super::need_rules(server)?;
         let reply = match self.decide(server, parts).await {
@@ -103,7 +103,7 @@ impl Authorize {
         Ok(as_asked(reply, deny_status))
     }
 
-    async fn decide(&self, server: &Server, parts: Parts) -> Result<Reply, Problem> {
+    async fn decide(&self, server: &Server, parts: Parts) -> Result<HttpReply, HttpProblem> {
         let header = server.identity.forwarded_header();
         let original = match peer(&parts) {
             Some(peer) if server.identity.trusts(peer) => {
@@ -124,7 +124,7 @@ impl Authorize {
 
 /// The answer with the status that the proxy understands. What is denied or refused says in a header what
 /// the client should get.
-fn as_asked(mut reply: Reply, deny_status: StatusCode) -> Reply {
+fn as_asked(mut reply: HttpReply, deny_status: StatusCode) -> HttpReply {
     let meant = match reply.status() {
         StatusCode::TOO_MANY_REQUESTS => "429",
         StatusCode::BAD_REQUEST => "400",
@@ -161,13 +161,13 @@ fn describe<'r>(
 }
 
 /// Refuses what servers do not agree on, and what would escape a rule.
-fn check(server: &Server, original: &Original) -> Result<(), Problem> {
+fn check(server: &Server, original: &Original) -> Result<(), HttpProblem> {
     let path = original.path.as_deref().unwrap_or_default();
     if server.encoded_slashes.is_none() && has_hidden_slash(path) {
-        return Err(Problem::hidden_slash());
+        return Err(HttpProblem::hidden_slash());
     }
     if original.host.is_none() && server.gate.rules().reads_host() {
-        return Err(Problem::bad_request(
+        return Err(HttpProblem::bad_request(
             "the request has no host, and there is a rule that asks for it; the proxy must send `X-Forwarded-Host`",
         ));
     }
@@ -180,7 +180,7 @@ fn peer(request: &Parts) -> Option<IpAddr> {
 }
 
 /// The status that a proxy wants to get for a request that is denied.
-fn deny_status(query: &str) -> Result<StatusCode, Problem> {
+fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
     let given = identity::parameter(query, "deny_status");
     match given
         .map(|status| status.map(AttributeValue::into_form))
@@ -190,7 +190,7 @@ fn deny_status(query: &str) -> Result<StatusCode, Problem> {
         Ok(None | Some("429")) => Ok(StatusCode::TOO_MANY_REQUESTS),
         Ok(Some("401")) => Ok(StatusCode::UNAUTHORIZED),
         Ok(Some("403")) => Ok(StatusCode::FORBIDDEN),
-        _ => Err(Problem::bad_request(
+        _ => Err(HttpProblem::bad_request(
             "`deny_status` must be 401, 403 or 429, once",
         )),
     }

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidegate::document::Node;
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 /// How large the body of one check may be, or of a call that names something.
 pub(crate) const SMALL: usize = 1 << 20;
@@ -21,10 +21,10 @@ pub(crate) const LARGE: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The whole body, of `most` bytes at the most.
-pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, HttpProblem> {
     let too_large = || {
         let detail = format!("the body may have {most} bytes at the most");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     if body.size_hint().lower() > most as u64 {
         return Err(too_large());
@@ -32,7 +32,7 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> 
     match tokio::time::timeout(PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Problem::bad_request(format!(
+        Ok(Err(error)) => Err(HttpProblem::bad_request(format!(
             "the body could not be read: {error}"
         ))),
         Err(_) => {
@@ -40,16 +40,16 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> 
                 "the body did not come within {} seconds",
                 PATIENCE.as_secs()
             );
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
+            Err(HttpProblem::new(StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
 }
 
 /// What a body says, as a JSON object of a known form.
-pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpProblem> {
     if let Some(found) = other_than_object(body) {
         let detail = format!("the body must be a JSON object, not {found}");
-        return Err(Problem::bad_request(detail));
+        return Err(HttpProblem::bad_request(detail));
     }
     serde_json::from_slice(body).map_err(|error| not_json(&error, body))
 }
@@ -58,18 +58,18 @@ pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem
 pub(super) fn parse_part<'b, T: Deserialize<'b>>(
     part: &'b RawValue,
     name: impl Fn() -> String,
-) -> Result<T, Problem> {
+) -> Result<T, HttpProblem> {
     if let Some(found) = other_than_object(part.get().as_bytes()) {
         let detail = format!("{} must be a JSON object, not {found}", name());
-        return Err(Problem::bad_request(detail));
+        return Err(HttpProblem::bad_request(detail));
     }
     serde_json::from_str(part.get()).map_err(|error| {
-        Problem::bad_request(format!("{} is not as it should be: {error}", name()))
+        HttpProblem::bad_request(format!("{} is not as it should be: {error}", name()))
     })
 }
 
 /// Reads the body of a call that needs none. One that comes is an object all the same.
-pub(super) async fn read_unused(body: Incoming) -> Result<(), Problem> {
+pub(super) async fn read_unused(body: Incoming) -> Result<(), HttpProblem> {
     let body = read(body, SMALL).await?;
     if body.trim_ascii().is_empty() {
         return Ok(());
@@ -93,17 +93,17 @@ fn other_than_object(json: &[u8]) -> Option<&'static str> {
 }
 
 /// A body as a document, for rules.
-pub(crate) fn document(body: &[u8]) -> Result<Node, Problem> {
+pub(crate) fn document(body: &[u8]) -> Result<Node, HttpProblem> {
     parse(body)
 }
 
-fn not_json(error: &serde_json::Error, body: &[u8]) -> Problem {
+fn not_json(error: &serde_json::Error, body: &[u8]) -> HttpProblem {
     if body.is_empty() {
-        return Problem::bad_request("the body is empty; send a JSON object");
+        return HttpProblem::bad_request("the body is empty; send a JSON object");
     }
     let detail = match error.classify() {
         serde_json::error::Category::Data => format!("the body is not as it should be: {error}"),
         _ => format!("the body is not readable as JSON: {error}"),
     };
-    Problem::bad_request(detail)
+    HttpProblem::bad_request(detail)
 }

@@ -4,10 +4,10 @@ use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::problem::Reply;
+use crate::problem::HttpReply;
 
 /// The reply to a read, or 304 in its place if the caller has what its tag names already.
-pub(super) fn unless_known(headers: &HeaderMap, reply: Reply) -> Reply {
+pub(super) fn unless_known(headers: &HeaderMap, reply: HttpReply) -> HttpReply {
     let tag = reply.headers().get(ETAG);
     let is_known = |tag: &&HeaderValue| tag.to_str().is_ok_and(|tag| has_one_of(headers, tag));
     let Some(tag) = tag.filter(is_known) else {

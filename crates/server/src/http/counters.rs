@@ -8,8 +8,8 @@ use tidegate::gate::ResetCounter;
 use tidegate::{Attributes, LeaseId};
 
 use super::body;
-use super::question::Reset;
-use crate::problem::{Problem, Reply};
+use super::question::ResetRequest;
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 
 /// `POST /v1/reset`: forgets what a client has used, and says what that was.
@@ -17,10 +17,10 @@ pub(super) async fn reset(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
-    let reset: Reset<'_> = body::parse(&body)?;
+    let reset: ResetRequest<'_> = body::parse(&body)?;
     let attributes = match server.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
         None => &reset.attributes.0,
@@ -67,7 +67,7 @@ pub(super) async fn release(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;
@@ -83,7 +83,7 @@ pub(super) async fn renew(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;
@@ -93,13 +93,13 @@ pub(super) async fn renew(
     Err(unknown(id))
 }
 
-fn lease(id: &str) -> Result<LeaseId, Problem> {
+fn lease(id: &str) -> Result<LeaseId, HttpProblem> {
     id.parse().map_err(|_| unknown(id))
 }
 
-fn unknown(id: &str) -> Problem {
+fn unknown(id: &str) -> HttpProblem {
     let id: String = id.chars().take(64).collect();
-    Problem::not_found(format!(
+    HttpProblem::not_found(format!(
         "there is no lease `{id}`; it was released, or it has ended"
     ))
 }

@@ -29,9 +29,9 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
-use route::Call;
+use route::ApiCall;
 
 /// What answers requests.
 pub(crate) struct Api {
@@ -52,7 +52,10 @@ impl Api {
 }
 
 /// Answers one request.
-pub(crate) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+pub(crate) async fn answer(
+    api: Arc<Api>,
+    request: Request<Incoming>,
+) -> Result<HttpReply, Infallible> {
     let (parts, body) = request.into_parts();
     let reply = match dispatch(&api, parts, body).await {
         Ok(reply) => reply,
@@ -65,43 +68,43 @@ async fn dispatch(
     api: &Api,
     parts: http::request::Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let call = route::find(&parts.method, parts.uri.path())?;
-    if call == Call::Authorize {
+    if call == ApiCall::Authorize {
         return api.authorize.answer(&api.server, parts, body).await;
     }
     let (server, parts) = (&api.server, &parts);
     match call {
         // Answered above, as it takes the whole of its parts.
-        Call::Authorize => Err(Problem::not_found("there is no such call")),
-        Call::Check => check::check(server, parts, body).await,
-        Call::CheckBatch => check::batch(server, parts, body).await,
-        Call::ListRules => rules::list(server, parts),
-        Call::ReplaceRules => rules::replace(server, parts, body).await,
-        Call::CreateRule => rules::create(server, parts, body).await,
-        Call::GetRule(id) => rules::get(server, parts, id),
-        Call::PutRule(id) => rules::put(server, parts, id, body).await,
-        Call::DeleteRule(id) => rules::delete(server, parts, id).await,
-        Call::History => rules::history(server, parts).await,
-        Call::RollBack => rules::roll_back(server, parts, body).await,
-        Call::Reset => counters::reset(server, parts, body).await,
-        Call::Feedback => feedback::feedback(server, parts, body).await,
-        Call::ReleaseLease(id) => counters::release(server, parts, id, body).await,
-        Call::RenewLease(id) => counters::renew(server, parts, id, body).await,
-        Call::Health => Ok(probes::health()),
-        Call::Readiness => Ok(probes::readiness(server).await),
-        Call::Metrics => Ok(probes::metrics(server, parts)),
-        Call::OpenApi => Ok(probes::openapi(&api.openapi)),
+        ApiCall::Authorize => Err(HttpProblem::not_found("there is no such call")),
+        ApiCall::Check => check::check(server, parts, body).await,
+        ApiCall::CheckBatch => check::batch(server, parts, body).await,
+        ApiCall::ListRules => rules::list(server, parts),
+        ApiCall::ReplaceRules => rules::replace(server, parts, body).await,
+        ApiCall::CreateRule => rules::create(server, parts, body).await,
+        ApiCall::GetRule(id) => rules::get(server, parts, id),
+        ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
+        ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
+        ApiCall::History => rules::history(server, parts).await,
+        ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::Reset => counters::reset(server, parts, body).await,
+        ApiCall::Feedback => feedback::feedback(server, parts, body).await,
+        ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,
+        ApiCall::RenewLease(id) => counters::renew(server, parts, id, body).await,
+        ApiCall::Health => Ok(probes::health()),
+        ApiCall::Readiness => Ok(probes::readiness(server).await),
+        ApiCall::Metrics => Ok(probes::metrics(server, parts)),
+        ApiCall::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }
 
 /// Refuses a request that cannot be decided because the rules are not known.
-fn need_rules(server: &Server) -> Result<(), Problem> {
+fn need_rules(server: &Server) -> Result<(), HttpProblem> {
     let needed = server.book.need_rules();
-    needed.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
+    needed.map_err(|problem| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpReply {
     let mut reply = Response::new(Full::from(body.into()));
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static("application/json");
@@ -109,7 +112,7 @@ fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-fn no_content() -> Reply {
+fn no_content() -> HttpReply {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = StatusCode::NO_CONTENT;
     reply

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use tidegate::address;
 use tidegate_tower::ForwardedHeader;
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
@@ -31,7 +31,7 @@ pub(super) struct Original {
 impl Original {
     /// What the headers of a trusted proxy say. `Forwarded` is not read where proxies write the other
     /// header.
-    pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, Problem> {
+    pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, HttpProblem> {
         let mut original = Self::default();
         for name in METHOD {
             for value in values(headers, name)? {
@@ -41,7 +41,7 @@ impl Original {
         for value in values(headers, HOST)? {
             if value.contains(',') {
                 let problem = format!("`{HOST}` names several hosts; the proxy must name one");
-                return Err(Problem::bad_request(problem));
+                return Err(HttpProblem::bad_request(problem));
             }
             agree(&mut original.host, value, HOST)?;
         }
@@ -60,7 +60,7 @@ impl Original {
         Ok(original)
     }
 
-    fn take_uris(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn take_uris(&mut self, headers: &HeaderMap) -> Result<(), HttpProblem> {
         let mut target = None;
         for name in URI {
             for value in values(headers, name)? {
@@ -105,21 +105,21 @@ fn split_host(uri: &str) -> (Option<&str>, &str) {
 }
 
 /// The values of a header that are not empty.
-fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Vec<&'h str>, Problem> {
+fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Vec<&'h str>, HttpProblem> {
     let values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let values = values.filter(|value| !value.is_empty());
     values.map(text).collect()
 }
 
-fn text(value: &[u8]) -> Result<&str, Problem> {
+fn text(value: &[u8]) -> Result<&str, HttpProblem> {
     str::from_utf8(value)
-        .map_err(|_| Problem::bad_request("a header about the original request is not text"))
+        .map_err(|_| HttpProblem::bad_request("a header about the original request is not text"))
 }
 
 /// Takes what a header says, unless another one has said something else.
-fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), Problem> {
+fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), HttpProblem> {
     match known {
-        Some(known) if known != value => Err(Problem::bad_request(format!(
+        Some(known) if known != value => Err(HttpProblem::bad_request(format!(
             "`{name}` contradicts another header about the same thing; the proxy must write one of them and remove the others"
         ))),
         _ => {
@@ -137,7 +137,7 @@ mod tests {
     /// Headers of a proxy.
     type Said = &'static [(&'static str, &'static str)];
 
-    fn of(list: &[(&'static str, &str)]) -> Result<Original, Problem> {
+    fn of(list: &[(&'static str, &str)]) -> Result<Original, HttpProblem> {
         let mut headers = HeaderMap::new();
         for (name, value) in list {
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();

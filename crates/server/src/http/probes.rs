@@ -9,12 +9,12 @@ use serde_json::json;
 use tidegate_redis::Health;
 
 use crate::metrics_page::metrics_page;
-use crate::problem::Reply;
+use crate::problem::HttpReply;
 use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
-pub(super) fn health() -> Reply {
+pub(super) fn health() -> HttpReply {
     super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
 }
 
@@ -23,7 +23,7 @@ pub(super) fn health() -> Reply {
 /// A server without its store is still of use if every rule goes on without it: if all servers were
 /// taken out of service together, an outage of Redis would be one of everything behind them. The same holds for
 /// a Cluster that has lost a master: the others decide their keys exactly.
-pub(super) async fn readiness(server: &Server) -> Reply {
+pub(super) async fn readiness(server: &Server) -> HttpReply {
     let store = server.store_health().await;
     let rules = server.gate.rules();
     let status = if server.is_draining() {
@@ -66,7 +66,7 @@ pub(super) async fn readiness(server: &Server) -> Reply {
 }
 
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` to those who ask for it, else in the older form.
-pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
+pub(super) fn metrics(server: &Server, parts: &Parts) -> HttpReply {
     let accepted = parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
     let open_metrics = metrics_page(server);
@@ -84,6 +84,6 @@ pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(description: &Bytes) -> Reply {
+pub(super) fn openapi(description: &Bytes) -> HttpReply {
     super::json(StatusCode::OK, description.clone())
 }

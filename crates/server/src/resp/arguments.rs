@@ -45,7 +45,7 @@ pub(super) struct Arguments {
 
 /// One command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Command<'a> {
+pub(super) struct RespCommand<'a> {
     bytes: &'a [u8],
     ranges: &'a [(usize, usize)],
 }
@@ -64,9 +64,9 @@ impl Arguments {
     }
 
     /// The command that was read from the beginning of these bytes.
-    pub(super) fn of<'a>(&'a self, bytes: &'a [u8]) -> Command<'a> {
+    pub(super) fn of<'a>(&'a self, bytes: &'a [u8]) -> RespCommand<'a> {
         let bytes = if self.is_line { &self.unquoted } else { bytes };
-        Command {
+        RespCommand {
             bytes,
             ranges: &self.ranges,
         }
@@ -129,7 +129,7 @@ impl Arguments {
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> RespCommand<'a> {
     /// How many arguments there are, the name included.
     pub(super) fn len(self) -> usize {
         self.ranges.len()

@@ -3,12 +3,12 @@
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
 /// Reads what is known of the request that is asked about. Borrows nothing: the bytes of the command
 /// may be gone before it is answered.
-pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> {
+pub(super) fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, String> {
     let given = command.len().saturating_sub(1);
     if !given.is_multiple_of(2) {
         return Err(
@@ -32,7 +32,7 @@ pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> 
     Ok(attributes)
 }
 
-fn text(command: Command<'_>, place: usize) -> Result<String, String> {
+fn text(command: RespCommand<'_>, place: usize) -> Result<String, String> {
     let bytes = command.get(place);
     String::from_utf8(bytes.to_vec()).map_err(|_| {
         let given = super::quoted(bytes);

@@ -1,10 +1,10 @@
 //! What clients and their tools want to know about the commands of a server.
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
 /// A command, as `COMMAND` tells of it.
-struct Known {
+struct CommandInfo {
     name: &'static str,
     /// How many arguments, the name included; less than zero: at least so many.
     arity: i64,
@@ -13,8 +13,8 @@ struct Known {
     summary: &'static str,
 }
 
-const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) -> Known {
-    Known {
+const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) -> CommandInfo {
+    CommandInfo {
         name,
         arity,
         key,
@@ -24,7 +24,7 @@ const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) 
 
 /// All of them.
 #[rustfmt::skip]
-const COMMANDS: [Known; 12] = [
+const COMMANDS: [CommandInfo; 12] = [
     known("cl.throttle",    -5, 1,  "Charges a limit that the call itself names, as redis-cell does."),
     known("tg.check",       -1, 0,  "Decides a request by the rules, and charges it."),
     known("ping",           -1, 0,  "Answers PONG, or what it was given."),
@@ -50,8 +50,8 @@ pub(super) const INFO: &str = concat!(
 /// The answer to `HELLO`.
 pub(super) fn hello(id: u64, replies: &mut Replies) {
     let version = match replies.protocol {
-        super::replies::Protocol::Resp2 => 2,
-        super::replies::Protocol::Resp3 => 3,
+        super::replies::RespVersion::Resp2 => 2,
+        super::replies::RespVersion::Resp3 => 3,
     };
     replies.map(7);
     replies.bulk(b"server");
@@ -71,7 +71,7 @@ pub(super) fn hello(id: u64, replies: &mut Replies) {
 }
 
 /// `COMMAND`, and its `COUNT`, `LIST`, `INFO` and `DOCS`.
-pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
+pub(super) fn command(command: RespCommand<'_>, replies: &mut Replies) {
     let word = command.get(1).to_ascii_uppercase();
     match &word[..] {
         b"" if command.len() == 1 => {
@@ -103,7 +103,7 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
             }
         }
         b"DOCS" => {
-            let asked: Vec<&Known> = if command.len() > 2 {
+            let asked: Vec<&CommandInfo> = if command.len() > 2 {
                 command.from(2).filter_map(find).collect()
             } else {
                 COMMANDS.iter().collect()
@@ -117,12 +117,12 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
     }
 }
 
-fn find(name: &[u8]) -> Option<&'static Known> {
-    let is_it = |known: &&Known| name.eq_ignore_ascii_case(known.name.as_bytes());
+fn find(name: &[u8]) -> Option<&'static CommandInfo> {
+    let is_it = |known: &&CommandInfo| name.eq_ignore_ascii_case(known.name.as_bytes());
     COMMANDS.iter().find(is_it)
 }
 
-fn describe(known: &Known, replies: &mut Replies) {
+fn describe(known: &CommandInfo, replies: &mut Replies) {
     replies.array(10);
     replies.bulk(known.name.as_bytes());
     replies.integer(known.arity);
@@ -137,7 +137,7 @@ fn describe(known: &Known, replies: &mut Replies) {
     }
 }
 
-fn document(known: &Known, replies: &mut Replies) {
+fn document(known: &CommandInfo, replies: &mut Replies) {
     replies.bulk(known.name.as_bytes());
     replies.map(3);
     replies.bulk(b"summary");
@@ -149,7 +149,7 @@ fn document(known: &Known, replies: &mut Replies) {
 }
 
 /// What is said of a command that there is not.
-pub(super) fn unknown(command: Command<'_>) -> String {
+pub(super) fn unknown(command: RespCommand<'_>) -> String {
     let name = super::quoted(command.get(0));
     format!(
         "unknown command '{name}'; this is a rate limiter that speaks the protocol of Redis: there are CL.THROTTLE and TG.CHECK"

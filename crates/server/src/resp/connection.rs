@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_listen::clock::now;
-use tidegate_listen::stall::{ConnectionTimeouts, Linger, Phase, TimeoutAction};
+use tidegate_listen::stall::{ConnectionPhase, ConnectionTimeouts, Linger, TimeoutAction};
 use tidegate_listen::{Drain, ListenSettings, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_hours(1);
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub(super) enum RespConnectionError {
     #[error("the TLS handshake failed: {0}")]
     Handshake(#[source] io::Error),
     #[error("the client took too long")]
@@ -64,7 +64,7 @@ struct Connection<'d, T> {
 }
 
 /// What happened while a connection waited.
-enum Event {
+enum ConnectionEvent {
     Read,
     Closed,
     TimedOut,
@@ -83,14 +83,14 @@ impl RespConnections {
     }
 
     /// Serves one connection to its end.
-    pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), ConnectionError> {
+    pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), RespConnectionError> {
         let Some(acceptor) = &self.tls else {
             return Connection::new(stream, self).serve().await;
         };
         let handshake = timeout(self.handshake_timeout, acceptor.accept(stream)).await;
         let stream = handshake
-            .map_err(|_| ConnectionError::Slow)?
-            .map_err(ConnectionError::Handshake)?;
+            .map_err(|_| RespConnectionError::Slow)?
+            .map_err(RespConnectionError::Handshake)?;
         Connection::new(stream, self).serve().await
     }
 }
@@ -109,7 +109,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
     }
 
-    async fn serve(mut self) -> Result<(), ConnectionError> {
+    async fn serve(mut self) -> Result<(), RespConnectionError> {
         let listener = self.listener;
         let mut timer = pin!(sleep(PATIENCE));
         let mut timeouts = ConnectionTimeouts::new(&ListenSettings {
@@ -124,18 +124,18 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             let waiting = poll_fn(|cx| {
                 // Before anything is read: there are clients that never stop sending.
                 if is_draining && timer.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Ok(Event::TimedOut));
+                    return Poll::Ready(Ok(ConnectionEvent::TimedOut));
                 }
                 if !is_draining && listener.drain.has_begun() {
                     is_draining = true;
-                    return Poll::Ready(Ok(Event::DrainBegun));
+                    return Poll::Ready(Ok(ConnectionEvent::DrainBegun));
                 }
                 if let Poll::Ready(read) = self.poll_read(cx) {
                     let event = |length| {
                         if length == 0 {
-                            Event::Closed
+                            ConnectionEvent::Closed
                         } else {
-                            Event::Read
+                            ConnectionEvent::Read
                         }
                     };
                     return Poll::Ready(read.map(event));
@@ -146,17 +146,20 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     has_listened = true;
                     if begun.as_mut().poll(cx).is_ready() {
                         is_draining = true;
-                        return Poll::Ready(Ok(Event::DrainBegun));
+                        return Poll::Ready(Ok(ConnectionEvent::DrainBegun));
                     }
                 }
                 if !is_draining && let Some(wait) = timeouts.paused(self.phase(), now) {
                     timer.set(sleep(wait));
                 }
-                timer.as_mut().poll(cx).map(|()| Ok(Event::TimedOut))
+                timer
+                    .as_mut()
+                    .poll(cx)
+                    .map(|()| Ok(ConnectionEvent::TimedOut))
             });
             match waiting.await? {
-                Event::Closed => return Ok(()),
-                Event::Read => {
+                ConnectionEvent::Closed => return Ok(()),
+                ConnectionEvent::Read => {
                     let next = self.answer().await?;
                     self.send().await?;
                     if next == Next::End {
@@ -164,23 +167,23 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     }
                 }
                 // What is sent until then is still answered.
-                Event::DrainBegun => timer.set(sleep(listener.last_call)),
-                Event::TimedOut if is_draining => return self.end().await,
-                Event::TimedOut => match timeouts.ended(self.phase(), now()) {
+                ConnectionEvent::DrainBegun => timer.set(sleep(listener.last_call)),
+                ConnectionEvent::TimedOut if is_draining => return self.end().await,
+                ConnectionEvent::TimedOut => match timeouts.ended(self.phase(), now()) {
                     TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
                     TimeoutAction::Leave(_) | TimeoutAction::Cut => {
-                        return Err(ConnectionError::Slow);
+                        return Err(RespConnectionError::Slow);
                     }
                 },
             }
         }
     }
 
-    fn phase(&self) -> Phase {
+    fn phase(&self) -> ConnectionPhase {
         match (self.bytes.is_empty(), self.commands) {
-            (true, 0) => Phase::Fresh,
-            (true, commands) => Phase::Idle(commands),
-            (false, commands) => Phase::Head(commands),
+            (true, 0) => ConnectionPhase::Fresh,
+            (true, commands) => ConnectionPhase::Idle(commands),
+            (false, commands) => ConnectionPhase::Head(commands),
         }
     }
 
@@ -202,7 +205,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     }
 
     /// Answers all commands that are there.
-    async fn answer(&mut self) -> Result<Next, ConnectionError> {
+    async fn answer(&mut self) -> Result<Next, RespConnectionError> {
         loop {
             let rest = &self.bytes[self.start..];
             let length = match self.arguments.read(rest) {
@@ -244,7 +247,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     }
 
     /// Says that nothing more will come, and reads on for a moment, so that the last reply arrives.
-    async fn end(mut self) -> Result<(), ConnectionError> {
+    async fn end(mut self) -> Result<(), RespConnectionError> {
         self.io.shutdown().await?;
         let mut linger = Linger::default();
         poll_fn(|cx| linger.poll(&mut self.io, cx, true)).await;
@@ -252,14 +255,14 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     }
 
     /// Sends the replies, in one write.
-    async fn send(&mut self) -> Result<(), ConnectionError> {
+    async fn send(&mut self) -> Result<(), RespConnectionError> {
         if self.replies.len() == 0 {
             return Ok(());
         }
         let sending = self.io.write_all(self.replies.bytes());
         timeout(PATIENCE, sending)
             .await
-            .map_err(|_| ConnectionError::Slow)??;
+            .map_err(|_| RespConnectionError::Slow)??;
         self.io.flush().await?;
         self.replies.clear(READ);
         self.session.tell();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 /// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Protocol {
+pub(super) enum RespVersion {
     #[default]
     Resp2,
     Resp3,
@@ -14,7 +14,7 @@ pub(super) enum Protocol {
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
-    pub(super) protocol: Protocol,
+    pub(super) protocol: RespVersion,
 }
 
 impl Replies {
@@ -65,15 +65,15 @@ impl Replies {
 
     pub(super) fn null(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
-            Protocol::Resp2 => b"$-1\r\n",
-            Protocol::Resp3 => b"_\r\n",
+            RespVersion::Resp2 => b"$-1\r\n",
+            RespVersion::Resp3 => b"_\r\n",
         });
     }
 
     pub(super) fn boolean(&mut self, value: bool) {
         match self.protocol {
-            Protocol::Resp2 => self.integer(i64::from(value)),
-            Protocol::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
+            RespVersion::Resp2 => self.integer(i64::from(value)),
+            RespVersion::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
         }
     }
 
@@ -82,8 +82,8 @@ impl Replies {
         let mut text = Vec::with_capacity(24);
         crate::seconds::write_seconds(&mut text, micros);
         match self.protocol {
-            Protocol::Resp2 => self.bulk(&text),
-            Protocol::Resp3 => {
+            RespVersion::Resp2 => self.bulk(&text),
+            RespVersion::Resp3 => {
                 self.bytes.push(b',');
                 self.bytes.extend_from_slice(&text);
                 self.end();
@@ -99,8 +99,8 @@ impl Replies {
     /// The start of so many names and values: an array of twice as many where there are no maps.
     pub(super) fn map(&mut self, count: usize) {
         match self.protocol {
-            Protocol::Resp2 => self.count(b'*', count * 2),
-            Protocol::Resp3 => self.count(b'%', count),
+            RespVersion::Resp2 => self.count(b'*', count * 2),
+            RespVersion::Resp3 => self.count(b'%', count),
         }
     }
 
@@ -140,7 +140,7 @@ impl Replies {
 mod tests {
     use super::*;
 
-    fn written(protocol: Protocol, write: impl Fn(&mut Replies)) -> String {
+    fn written(protocol: RespVersion, write: impl Fn(&mut Replies)) -> String {
         let mut replies = Replies {
             protocol,
             ..Replies::default()
@@ -174,8 +174,8 @@ mod tests {
             (|r| r.map(3), "*6\r\n", "%3\r\n"),
         ];
         for (write, second, third) in table {
-            assert_eq!(written(Protocol::Resp2, write), second);
-            assert_eq!(written(Protocol::Resp3, write), third);
+            assert_eq!(written(RespVersion::Resp2, write), second);
+            assert_eq!(written(RespVersion::Resp3, write), third);
         }
     }
 }

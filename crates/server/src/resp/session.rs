@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::rules::FrontEnd;
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::commands;
 use super::questions::Questions;
-use super::replies::{Protocol, Replies};
-use crate::access::{Asked, Refused, TokenRefusal};
+use super::replies::{Replies, RespVersion};
+use crate::access::{AccessRefusal, Credentials, TokenRefusal};
 use crate::server::Server;
 
 /// What becomes of a connection after a command.
@@ -55,13 +55,13 @@ impl Session {
     }
 
     /// Whether a command may join the questions that wait to be asked.
-    pub(super) fn joins(&self, command: Command<'_>) -> bool {
+    pub(super) fn joins(&self, command: RespCommand<'_>) -> bool {
         self.may_ask && !self.questions.are_many() && is_question(command)
     }
 
     /// Does what a command says, and answers it or has it wait to be asked.
     #[inline]
-    pub(super) fn answer(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+    pub(super) fn answer(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         if self.may_ask && command.is(0, "CL.THROTTLE") {
             self.questions.throttle(command, &self.server, replies);
             return Next::Command;
@@ -72,7 +72,7 @@ impl Session {
         self.answer_other(command, replies)
     }
 
-    fn answer_other(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+    fn answer_other(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         let name = command.get(0).to_ascii_uppercase();
         match &name[..] {
             b"AUTH" => self.auth(command, replies),
@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// `AUTH [user] token`. The token is enough to tell who it is.
-    fn auth(&mut self, command: Command<'_>, replies: &mut Replies) {
+    fn auth(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let secret = match command.len() {
             2 => command.get(1),
             3 => command.get(2),
@@ -137,18 +137,18 @@ impl Session {
             );
             return false;
         }
-        let asked = Asked {
+        let asked = Credentials {
             front_end: FrontEnd::Resp,
             peer: None,
             secret: Some(secret),
         };
         match self.server.access.may_check_with(&asked) {
             Ok(()) => self.may_ask = true,
-            Err(Refused::None | Refused::Unknown) => {
+            Err(AccessRefusal::None | AccessRefusal::Unknown) => {
                 self.may_ask = false;
                 replies.error("WRONGPASS", "nobody knows this token");
             }
-            Err(Refused::OutOfScope(problem)) => {
+            Err(AccessRefusal::OutOfScope(problem)) => {
                 self.may_ask = false;
                 replies.error("NOPERM", &problem);
             }
@@ -157,11 +157,11 @@ impl Session {
     }
 
     /// `HELLO [version [AUTH user token] [SETNAME name]]`.
-    fn hello(&mut self, command: Command<'_>, replies: &mut Replies) {
+    fn hello(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let protocol = match (command.len(), command.get(1)) {
             (1, _) => replies.protocol,
-            (_, b"2") => Protocol::Resp2,
-            (_, b"3") => Protocol::Resp3,
+            (_, b"2") => RespVersion::Resp2,
+            (_, b"3") => RespVersion::Resp3,
             _ => {
                 return replies.error("NOPROTO", "unsupported protocol version; there are 2 and 3");
             }
@@ -196,7 +196,7 @@ impl Session {
         commands::hello(self.id, replies);
     }
 
-    fn client(&mut self, command: Command<'_>, replies: &mut Replies) {
+    fn client(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let word = command.get(1).to_ascii_uppercase();
         match (&word[..], command.len()) {
             (b"SETNAME", 3) => {
@@ -232,16 +232,16 @@ impl Session {
     fn reset(&mut self, replies: &mut Replies) {
         self.may_ask = !self.server.access.wants_tokens();
         self.name = Vec::new();
-        replies.protocol = Protocol::Resp2;
+        replies.protocol = RespVersion::Resp2;
         replies.simple("RESET");
     }
 }
 
-fn is_question(command: Command<'_>) -> bool {
+fn is_question(command: RespCommand<'_>) -> bool {
     command.is(0, "CL.THROTTLE") || command.is(0, "TG.CHECK")
 }
 
-fn wrong_number(command: Command<'_>, replies: &mut Replies) {
+fn wrong_number(command: RespCommand<'_>, replies: &mut Replies) {
     let name = super::quoted(command.get(0)).to_ascii_lowercase();
     let problem = format!("wrong number of arguments for '{name}' command");
     replies.error("ERR", &problem);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use tidegate::gate::Charged;
 use tidegate::{Limit, Micros};
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
 /// How many limits a connection remembers: most clients use one or two.
@@ -22,7 +22,7 @@ pub(super) struct Throttle<'a> {
 
 /// Limits that were made of the numbers of earlier commands.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ThrottleLimits {
     known: [Option<(Numbers, Limit)>; REMEMBERED],
     next: usize,
 }
@@ -36,8 +36,8 @@ const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 /// Reads a command.
 #[inline]
 pub(super) fn read<'a>(
-    command: Command<'a>,
-    limits: &'a mut Limits,
+    command: RespCommand<'a>,
+    limits: &'a mut ThrottleLimits,
 ) -> Result<Throttle<'a>, String> {
     if !(5..=6).contains(&command.len()) {
         return Err(
@@ -111,7 +111,7 @@ fn key(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 #[inline]
-fn integer(command: Command<'_>, place: usize) -> Result<i64, String> {
+fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, String> {
     let given = command.get(place);
     parse(given).ok_or_else(|| no_integer(given, place))
 }
@@ -145,7 +145,7 @@ fn parse(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -number } else { number })
 }
 
-impl Limits {
+impl ThrottleLimits {
     /// The limit with these numbers.
     fn get(&mut self, numbers: Numbers) -> Result<&Limit, String> {
         let is_it = |known: &Option<(Numbers, Limit)>| {
@@ -217,7 +217,7 @@ mod tests {
             let error = limit_of(numbers).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        let mut limits = Limits::default();
+        let mut limits = ThrottleLimits::default();
         for round in 0..3 {
             for count in 1..=9 {
                 let limit = limits.get([15, count, 60]).unwrap();

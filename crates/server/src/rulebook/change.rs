@@ -16,7 +16,7 @@ const NOT_HERE: &str = "shared rules are not changed on one server alone";
 
 /// What is to be changed.
 #[derive(Debug)]
-pub enum Change {
+pub enum RuleChange {
     /// All rules become these.
     ReplaceAll(Box<RuleSet>),
     /// One is added.
@@ -29,7 +29,7 @@ pub enum Change {
     RollBack(u64),
 }
 
-impl Change {
+impl RuleChange {
     /// Whether it says what all rules are to be, whatever they were.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::ReplaceAll(_) | Self::RollBack(_))
@@ -52,7 +52,7 @@ pub struct Expected {
 pub struct Changed {
     /// The version in force now.
     pub version: u64,
-    /// Whether a rule was added by [`Change::Put`] or [`Change::Create`].
+    /// Whether a rule was added by [`RuleChange::Put`] or [`RuleChange::Create`].
     pub is_created: bool,
     /// What is different, in words.
     pub changes: Vec<String>,
@@ -125,7 +125,7 @@ impl RuleBook {
         gate: &Gate<S>,
         by: &str,
         expected: &Expected,
-        change: Change,
+        change: RuleChange,
     ) -> Result<Changed, ChangeError> {
         let data_dir = match &self.origin {
             Origin::DataDir(data_dir) => data_dir,
@@ -140,7 +140,7 @@ impl RuleBook {
         let current = gate.rules();
         expected.check(self.version(), &current, &change)?;
         let earlier = match change {
-            Change::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
+            RuleChange::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
             _ => None,
         };
         let wanted = self.wanted(&current, &change, earlier.as_deref())?;
@@ -167,23 +167,23 @@ impl RuleBook {
     pub(super) fn wanted(
         &self,
         current: &RuleSet,
-        change: &Change,
+        change: &RuleChange,
         earlier: Option<&Value>,
-    ) -> Result<Wanted, ChangeError> {
+    ) -> Result<PlannedChange, ChangeError> {
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
         let place = |id: &str| current.iter().position(|rule| rule.id() == id);
         let mut because = None;
         match change {
-            Change::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
-            Change::Create(rule) => {
+            RuleChange::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
+            RuleChange::Create(rule) => {
                 if place(rule.id()).is_some() {
                     return Err(ChangeError::Duplicate(rule.id().to_owned()));
                 }
                 is_created = true;
                 rules.push(Arc::clone(rule));
             }
-            Change::Put(rule) => {
+            RuleChange::Put(rule) => {
                 if let Some(at) = place(rule.id()) {
                     rules[at] = Arc::clone(rule);
                 } else {
@@ -191,11 +191,11 @@ impl RuleBook {
                     rules.push(Arc::clone(rule));
                 }
             }
-            Change::Delete(id) => match place(id) {
+            RuleChange::Delete(id) => match place(id) {
                 Some(at) => drop(rules.remove(at)),
                 None => return Err(ChangeError::NoSuchRule(id.clone())),
             },
-            Change::RollBack(version) => {
+            RuleChange::RollBack(version) => {
                 let earlier = earlier.ok_or(ChangeError::NoSuchVersion(*version))?;
                 let (set, problems) = read_list(earlier, &self.settings);
                 rules = set
@@ -209,7 +209,7 @@ impl RuleBook {
         let rules = RuleSet::new(rules);
         let mut changes = between(current, &rules);
         changes.splice(0..0, because);
-        Ok(Wanted {
+        Ok(PlannedChange {
             rules,
             is_created,
             changes,
@@ -218,14 +218,14 @@ impl RuleBook {
 }
 
 /// What the rules are to become.
-pub(super) struct Wanted {
+pub(super) struct PlannedChange {
     pub(super) rules: RuleSet,
     is_created: bool,
     /// What is different then, in words; nothing if there is nothing to do.
     pub(super) changes: Vec<String>,
 }
 
-impl Wanted {
+impl PlannedChange {
     pub(super) fn with_version(self, version: u64) -> Changed {
         self.split(version).1
     }
@@ -246,12 +246,12 @@ impl Expected {
         &self,
         version: u64,
         current: &RuleSet,
-        change: &Change,
+        change: &RuleChange,
     ) -> Result<(), ChangeError> {
         let id = match change {
-            Change::ReplaceAll(_) | Change::RollBack(_) => None,
-            Change::Create(rule) | Change::Put(rule) => Some(rule.id()),
-            Change::Delete(id) => Some(id.as_str()),
+            RuleChange::ReplaceAll(_) | RuleChange::RollBack(_) => None,
+            RuleChange::Create(rule) | RuleChange::Put(rule) => Some(rule.id()),
+            RuleChange::Delete(id) => Some(id.as_str()),
         };
         let name = id.map_or_else(
             || "the set of rules".to_owned(),

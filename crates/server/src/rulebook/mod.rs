@@ -9,7 +9,7 @@ mod file;
 mod report;
 mod shared;
 
-pub use change::{Change, ChangeError, Changed, Expected};
+pub use change::{ChangeError, Changed, Expected, RuleChange};
 pub use file::LoadError;
 pub(crate) use report::NO_RULES;
 pub use shared::{FollowError, Followed};
@@ -48,7 +48,7 @@ enum Origin {
         rows: Mutex<Vec<Row>>,
     },
     DataDir(DataDir),
-    Shared(shared::Shared),
+    Shared(shared::SharedRules),
 }
 
 /// Why the server has no rules to start with.
@@ -365,13 +365,13 @@ mod tests {
         let node: Node =
             serde_json::from_value(json!({"id": "a", "per": [], "limit": "1/s"})).unwrap();
         let (rule, _) = RuleSet::rule_from_node(&node, book.settings());
-        let create = Change::Create(Arc::new(rule.unwrap()));
+        let create = RuleChange::Create(Arc::new(rule.unwrap()));
         let expected = Expected::default();
         book.change(&gate, "admin", &expected, create).unwrap();
-        let delete = Change::Delete("diff".to_owned());
+        let delete = RuleChange::Delete("diff".to_owned());
         book.change(&gate, "admin", &expected, delete).unwrap();
         // It is in an earlier version, too.
-        book.change(&gate, "admin", &expected, Change::RollBack(1))
+        book.change(&gate, "admin", &expected, RuleChange::RollBack(1))
             .unwrap();
         assert!(gate.rules().get("diff").is_some());
 

@@ -15,7 +15,7 @@ use tidegate::{Gate, Store, StoreError, Timestamp};
 use tidegate_redis::{NewRules, RedisStore, Written};
 use tokio::sync::Mutex;
 
-use super::change::{Change, ChangeError, Changed, Expected, between};
+use super::change::{ChangeError, Changed, Expected, RuleChange, between};
 use super::{Origin, RuleBook, now, read_list};
 use crate::data_dir::{DataDir, NewVersion, Row};
 
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 8;
 const NAMED: usize = 5;
 
 /// Where the rules are, and where this server keeps the last ones for a start without Redis.
-pub(super) struct Shared {
+pub(super) struct SharedRules {
     store: RedisStore,
     data_dir: Arc<DataDir>,
     /// How many versions are kept in Redis.
@@ -130,7 +130,7 @@ impl RuleBook {
             }
         };
         let version = kept.and_then(|kept| kept.shared).unwrap_or(0);
-        let shared = Shared {
+        let shared = SharedRules {
             store,
             data_dir: Arc::new(data_dir),
             history,
@@ -154,7 +154,7 @@ impl RuleBook {
     /// The same by whoever may change the rules just now.
     async fn follow_alone<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Followed, FollowError> {
         self.reloads.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl RuleBook {
         followed
     }
 
-    fn told(&self, shared: &Shared, error: &FollowError) -> String {
+    fn told(&self, shared: &SharedRules, error: &FollowError) -> String {
         let what = match error {
             FollowError::Store(error) => {
                 let problem = shared.store.problem();
@@ -193,7 +193,7 @@ impl RuleBook {
     /// Puts the rules of Redis in force. Nothing if it has none.
     async fn adopt<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Option<Followed>, FollowError> {
         let version = shared.store.rules_version().await?;
@@ -229,7 +229,7 @@ impl RuleBook {
     /// Writes the rules in force to a Redis that has none.
     async fn write_back<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Followed, FollowError> {
         if let Some(damage) = shared.damage.as_ref().filter(|_| !self.has_rules()) {
@@ -274,7 +274,7 @@ impl RuleBook {
         gate: &Gate<S>,
         by: &str,
         expected: &Expected,
-        change: Change,
+        change: RuleChange,
     ) -> Result<Changed, ChangeError> {
         let Origin::Shared(shared) = &self.origin else {
             return self.change(gate, by, expected, change);
@@ -295,7 +295,7 @@ impl RuleBook {
             let current = gate.rules();
             expected.check(after, &current, &change)?;
             let earlier = match change {
-                Change::RollBack(version) => shared.read(version).await?,
+                RuleChange::RollBack(version) => shared.read(version).await?,
                 _ => None,
             };
             let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
@@ -350,7 +350,7 @@ fn unusable(problems: &Problems) -> Vec<String> {
     named
 }
 
-impl Shared {
+impl SharedRules {
     /// Writes rules that follow version `after`.
     async fn write(
         &self,

@@ -39,17 +39,17 @@ pub fn start(settings: &LogSettings) {
 /// Logs who is denied by which rule: never more than a few a second, never a key itself.
 pub(crate) struct DenialLog {
     sample: Option<Limiter>,
-    hasher: KeyHasher,
+    hasher: LogKeyHasher,
 }
 
 /// Hashes keys: under the configured secret, so that who knows it can find a client in the log, or
 /// under one that nobody knows and that is new at each start.
-enum KeyHasher {
+enum LogKeyHasher {
     Configured(Box<Hmac<Sha256>>),
     Random(RandomState),
 }
 
-impl KeyHasher {
+impl LogKeyHasher {
     fn new(secret: Option<&Secret>) -> Self {
         // A secret of any length will do; the type does not know that.
         let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.bytes()).ok());
@@ -79,7 +79,7 @@ impl DenialLog {
     pub(crate) fn new(key_secret: Option<&Secret>) -> Self {
         Self {
             sample: Limiter::new(DENIALS).ok(),
-            hasher: KeyHasher::new(key_secret),
+            hasher: LogKeyHasher::new(key_secret),
         }
     }
 
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn who_knows_the_secret_can_find_a_client_and_others_cannot() {
         let secret = Secret::from("key");
-        let known = || KeyHasher::new(Some(&secret));
+        let known = || LogKeyHasher::new(Some(&secret));
         let fox = "The quick brown fox jumps over the lazy dog";
         assert_eq!(known().hash(fox), "f7bc83f430538424");
-        let random = || KeyHasher::new(None).hash(fox);
+        let random = || LogKeyHasher::new(None).hash(fox);
         assert_ne!(random(), random());
     }
 }

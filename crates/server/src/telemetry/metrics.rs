@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::gate::Unreconciled;
 use tidegate::rules::FrontEnd;
-use tidegate_listen::Timing;
+use tidegate_listen::{Labels, Timing};
 
 use super::throttled::{Throttled, ThrottledCounts};
 /// Bounds of the buckets for what takes microseconds when all is well, in seconds.
@@ -31,8 +31,6 @@ pub(crate) const BOUNDS: [f64; 14] = [
     0.05,
     0.25,
 ];
-
-pub(crate) type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What is measured as it happens.
 pub(crate) struct Metrics {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tidegate::rules::RuleSet;
 
-use super::metrics::Labels;
+use tidegate_listen::Labels;
 
 pub(super) fn register(registry: &mut Registry, rules: &RuleSet) {
     let limits = Family::<Labels<1>, Gauge>::default();

@@ -7,8 +7,9 @@ use prometheus_client::registry::Registry;
 use tidegate::Reason;
 use tidegate::rules::{FrontEnd, Mode, Rule, RuleSet, Verdict};
 
-use super::metrics::{Labels, gauge};
+use super::metrics::gauge;
 use super::rule_limits;
+use tidegate_listen::Labels;
 
 /// With more rules than this a series exists from its first event on, because a scrape would be mostly zeros.
 const MOST_AT_ZERO: usize = 1_000;

@@ -47,7 +47,7 @@ impl ThrottledCounts {
 
     /// With `is_on` also what has not happened yet.
     pub(super) fn register(&self, registry: &mut Registry, is_on: bool) {
-        let throttles = Family::<super::metrics::Labels<1>, Counter>::default();
+        let throttles = Family::<tidegate_listen::Labels<1>, Counter>::default();
         for (verdict, count) in ["allowed", "denied", "failed"]
             .into_iter()
             .zip(&self.counts)

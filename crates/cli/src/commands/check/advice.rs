@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::output::plain;
 
 /// How alike two names must be to be taken for each other, from 0 to 1.
 const ALIKE: f32 = 0.7;
 
 /// What to say when no rule applied. Only that, if the rules may not be read.
-pub(super) fn no_rule(client: &Client, given: &[(String, String)]) -> String {
+pub(super) fn no_rule(client: &ApiClient, given: &[(String, String)]) -> String {
     let rules = client
         .get("/v1/rules")
         .and_then(|reply| reply.accept(&[200]))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::changes::{Changes, merged};
 use super::file::{self, FileArgs};
 use super::remote::{Remote, id_of};
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
 
@@ -28,7 +28,7 @@ pub(super) struct ApplyArgs {
     dry_run: bool,
 }
 
-pub(super) fn run(args: &ApplyArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let (rules, _) = file::rules(&args.file, json)?;
     for _ in 0..=MAX_RETRIES {
         let remote = Remote::read(client)?;

@@ -4,14 +4,14 @@ use serde_json::Value;
 use tidegate::rules::{Grant, Rule, RuleSettings};
 
 use super::remote::{Remote, id_of, understood};
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
-use crate::output::{self, Table, counted};
+use crate::output::{self, TextTable, counted};
 
 /// How much of what a rule matches is shown, in characters.
 const MAX_MATCH: usize = 60;
 
-pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let reply = client.get("/v1/rules")?.accept(&[200])?;
     let remote = Remote::of(&reply)?;
     if json {
@@ -25,7 +25,7 @@ pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
 }
 
 fn table(rules: &[Value]) -> String {
-    let mut table = Table::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
+    let mut table = TextTable::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
     for rule in rules {
         let read = understood(rule, &RuleSettings::default());
         let canonical = read.as_ref().map(Rule::to_json);

@@ -16,7 +16,7 @@ mod validate;
 use clap::{Args, Subcommand};
 
 use crate::arguments::ServerArgs;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::{self, Answer};
 
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
     if let RulesCommand::Validate(validate) = &args.command {
         return validate::run(validate, json);
     }
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     match &args.command {
         RulesCommand::List => list::run(&client, json),
         RulesCommand::Get(get) => get::run(get, &client, json),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate::document::Node;
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
 
-use crate::client::{Client, Reply};
+use crate::client::{ApiClient, Reply};
 use crate::output::{self, plain};
 
 /// The rules of a server at one moment.
@@ -15,7 +15,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn read(client: &Client) -> anyhow::Result<Self> {
+    pub(super) fn read(client: &ApiClient) -> anyhow::Result<Self> {
         let reply = client.get("/v1/rules")?.accept(&[200])?;
         Self::of(&reply)
     }
@@ -29,7 +29,11 @@ impl Remote {
     }
 
     /// Puts these rules in the place of all that were there. Nothing if they have changed since.
-    pub(super) fn replace(&self, client: &Client, rules: &[Value]) -> anyhow::Result<Option<Self>> {
+    pub(super) fn replace(
+        &self,
+        client: &ApiClient,
+        rules: &[Value],
+    ) -> anyhow::Result<Option<Self>> {
         let body = json!({ "rules": rules });
         let reply = client.put("/v1/rules", &body, self.etag.as_deref())?;
         let reply = reply.accept(&[200, 412])?;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::remote::Remote;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, counted};
 
@@ -15,7 +15,7 @@ pub(super) struct RollbackArgs {
     version: u64,
 }
 
-pub(super) fn run(args: &RollbackArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &RollbackArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let body = json!({"version": args.version});
     let reply = client.post("/v1/rules/rollback", &body)?.accept(&[200])?;
     let remote = Remote::of(&reply)?;

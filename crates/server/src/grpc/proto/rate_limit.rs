@@ -18,7 +18,7 @@ pub(crate) struct RateLimitRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DescriptorEntry>,
     #[prost(message, optional, tag = "2")]
     pub(crate) limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
@@ -29,7 +29,7 @@ pub(crate) struct RateLimitDescriptor {
 
 /// The value is text, and comes from a client: what is none must not spoil the call.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Entry {
+pub(crate) struct DescriptorEntry {
     #[prost(string, tag = "1")]
     pub(crate) key: String,
     #[prost(bytes = "bytes", tag = "2")]
@@ -53,7 +53,7 @@ pub(crate) struct UInt64Value {
 /// What Envoy is told.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitResponse {
-    #[prost(enumeration = "Code", tag = "1")]
+    #[prost(enumeration = "LimitCode", tag = "1")]
     pub(crate) overall_code: i32,
     #[prost(message, repeated, tag = "2")]
     pub(crate) statuses: Vec<DescriptorStatus>,
@@ -71,10 +71,10 @@ pub(crate) struct RateLimitResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DescriptorStatus {
-    #[prost(enumeration = "Code", tag = "1")]
+    #[prost(enumeration = "LimitCode", tag = "1")]
     pub(crate) code: i32,
     #[prost(message, optional, tag = "2")]
-    pub(crate) current_limit: Option<RateLimit>,
+    pub(crate) current_limit: Option<CurrentLimit>,
     #[prost(uint32, tag = "3")]
     pub(crate) limit_remaining: u32,
     #[prost(message, optional, tag = "4")]
@@ -84,7 +84,7 @@ pub(crate) struct DescriptorStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RateLimit {
+pub(crate) struct CurrentLimit {
     #[prost(uint32, tag = "1")]
     pub(crate) requests_per_unit: u32,
     #[prost(enumeration = "Unit", tag = "2")]
@@ -117,7 +117,7 @@ pub(crate) struct HeaderValue {
 /// What is decided. Envoy lets pass what is unknown, so it is never said here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(crate) enum Code {
+pub(crate) enum LimitCode {
     Unknown = 0,
     Ok = 1,
     OverLimit = 2,

@@ -1,6 +1,6 @@
 //! Decisions by rules.
 
-use super::super::proto::rate_limit::{RateLimit, RateLimitOverride, Unit};
+use super::super::proto::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
 use super::{adding, calling, descriptor, header, is_ok, request, start};
 
 const RULES: &str = "
@@ -61,7 +61,7 @@ async fn a_status_says_everything_about_its_limit() {
         .collect();
     let limit = |name: &str, requests_per_unit, unit: Unit| {
         let (name, unit) = (name.to_owned(), unit.into());
-        Some(RateLimit {
+        Some(CurrentLimit {
             requests_per_unit,
             unit,
             name,

@@ -1,6 +1,6 @@
 //! Decisions by a configuration of envoyproxy/ratelimit.
 
-use super::super::proto::rate_limit::{RateLimit, RateLimitOverride, Unit};
+use super::super::proto::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
 use super::{adding, calling, header, request, start};
 
 const RULES: &str = "
@@ -115,7 +115,7 @@ descriptors:
         .ask(request(&["closed=x", "watched=x"]))
         .await
         .unwrap();
-    let limit = |unit: Unit, name: &str| RateLimit {
+    let limit = |unit: Unit, name: &str| CurrentLimit {
         requests_per_unit: 0,
         unit: unit.into(),
         name: name.to_owned(),

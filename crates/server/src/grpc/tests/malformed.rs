@@ -6,7 +6,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tonic::Code;
 
 use super::super::message::LARGEST;
-use super::super::proto::rate_limit::{Entry, RateLimitOverride, RateLimitRequest};
+use super::super::proto::rate_limit::{DescriptorEntry, RateLimitOverride, RateLimitRequest};
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 use tidegate::MAX_VALUE;
 
@@ -131,7 +131,7 @@ async fn what_a_client_writes_switches_no_limit_off() {
         let mut client = server.client().await;
         let asked = || {
             let mut asked = request(&["remote_address=203.0.113.7", "user=a"]);
-            asked.descriptors[1].entries[0] = Entry {
+            asked.descriptors[1].entries[0] = DescriptorEntry {
                 key: key.to_owned(),
                 value: value.to_vec().into(),
             };

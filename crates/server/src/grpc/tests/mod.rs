@@ -19,9 +19,10 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::proto::rate_limit::{
-    Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, UInt64Value,
+    DescriptorEntry, LimitCode, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    UInt64Value,
 };
-use crate::{Config, Handle, Listeners, Outside, Service};
+use crate::{Config, Handle, Listeners, Overrides, Service};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -48,7 +49,7 @@ async fn start_in(folder: tempfile::TempDir, rules: Option<&str>, settings: &str
         flags.push(("rules", path("rules.yaml")));
     }
     let environment = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
-    let config = Config::load(&Outside {
+    let config = Config::load(&Overrides {
         environment: &environment,
         variables: Vec::new(),
         flags,
@@ -139,7 +140,7 @@ fn request(descriptors: &[&str]) -> RateLimitRequest {
 fn descriptor(text: &str) -> RateLimitDescriptor {
     let entry = |pair: &str| {
         let (key, value) = pair.split_once('=').unwrap();
-        Entry {
+        DescriptorEntry {
             key: key.to_owned(),
             value: value.to_owned().into(),
         }
@@ -166,8 +167,8 @@ fn calling(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
 }
 
 fn is_ok(code: i32) -> bool {
-    assert_ne!(code, i32::from(Code::Unknown), "Envoy lets it pass");
-    code == i32::from(Code::Ok)
+    assert_ne!(code, i32::from(LimitCode::Unknown), "Envoy lets it pass");
+    code == i32::from(LimitCode::Ok)
 }
 
 /// The value of a header that Envoy is to add.

@@ -7,13 +7,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{Config, Outside};
+use crate::config::{Config, Overrides};
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 
 struct Client {
     io: DuplexStream,
-    served: JoinHandle<Result<(), ConnectionError>>,
+    served: JoinHandle<Result<(), RespConnectionError>>,
     drain: Drain,
     start: Instant,
 }
@@ -22,7 +22,7 @@ fn connect() -> Client {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
     std::fs::write(&file, "rules: []\n").unwrap();
-    let outside = Outside {
+    let outside = Overrides {
         environment: &|_| None,
         variables: Vec::new(),
         flags: Vec::new(),
