@@ -34,7 +34,7 @@ pub(crate) struct Access {
 }
 
 /// Who asks, and the secret that it shows.
-pub(crate) struct Credentials<'a> {
+pub(crate) struct PresentedToken<'a> {
     pub(crate) front_end: FrontEnd,
     /// The address, where it is known.
     pub(crate) peer: Option<IpAddr>,
@@ -159,7 +159,7 @@ impl Access {
             .get(AUTHORIZATION)
             .map(http::HeaderValue::as_bytes);
         let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
-        let asked = Credentials {
+        let asked = PresentedToken {
             front_end: FrontEnd::Http,
             peer,
             secret: given.and_then(bearer),
@@ -188,7 +188,7 @@ impl Access {
     }
 
     /// Whether a caller may check with the secret that it has shown, if it has.
-    pub(crate) fn may_check_with(&self, asked: &Credentials<'_>) -> Result<(), AccessRefusal> {
+    pub(crate) fn may_check_with(&self, asked: &PresentedToken<'_>) -> Result<(), AccessRefusal> {
         let tokens = self.tokens.load();
         self.opens(asked, &tokens, &[TokenScope::Check]).map(drop)
     }
@@ -196,7 +196,7 @@ impl Access {
     /// The token with this secret, if it has one of the scopes. What is refused is counted.
     fn opens<'t>(
         &self,
-        asked: &Credentials<'_>,
+        asked: &PresentedToken<'_>,
         tokens: &'t [Token],
         scopes: &[TokenScope],
     ) -> Result<&'t Token, AccessRefusal> {

@@ -63,13 +63,13 @@ pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
 mod tests {
     use tidegate::rules::FrontEnd;
 
-    use crate::access::Credentials;
+    use crate::access::PresentedToken;
     use crate::config::{Token, TokenScope};
 
     use super::*;
 
     fn opens(access: &Access, secret: &str) -> bool {
-        let asked = Credentials {
+        let asked = PresentedToken {
             front_end: FrontEnd::Http,
             peer: None,
             secret: Some(secret.as_bytes()),

@@ -6,7 +6,7 @@ use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
 use super::status::{Code, Status};
-use crate::access::{AccessRefusal, Credentials, bearer};
+use crate::access::{AccessRefusal, PresentedToken, bearer};
 use crate::server::Server;
 
 /// Whether a decision may be asked for. Without any token, everybody may.
@@ -16,7 +16,7 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
     }
     let given = parts.headers.get(AUTHORIZATION);
     let peer = parts.extensions.get::<Peer>();
-    let asked = Credentials {
+    let asked = PresentedToken {
         front_end: FrontEnd::Grpc,
         peer: peer.map(|Peer(peer)| peer.ip()),
         secret: given.and_then(|value| bearer(value.as_bytes())),

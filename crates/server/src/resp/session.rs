@@ -9,7 +9,7 @@ use super::arguments::RespCommand;
 use super::commands;
 use super::questions::Questions;
 use super::replies::{Replies, RespVersion};
-use crate::access::{AccessRefusal, Credentials, TokenRefusal};
+use crate::access::{AccessRefusal, PresentedToken, TokenRefusal};
 use crate::server::Server;
 
 /// What becomes of a connection after a command.
@@ -137,7 +137,7 @@ impl Session {
             );
             return false;
         }
-        let asked = Credentials {
+        let asked = PresentedToken {
             front_end: FrontEnd::Resp,
             peer: None,
             secret: Some(secret),

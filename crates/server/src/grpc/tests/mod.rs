@@ -1,7 +1,7 @@
 //! A whole server in this process, asked by the client of tonic.
 
 mod access;
-mod beside;
+mod health_and_reflection;
 mod decisions;
 mod descriptors;
 mod failure;
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// Whether it may go on, and for each descriptor whether and what is left.
-    async fn told(&mut self, request: RateLimitRequest) -> (bool, Vec<(bool, u32)>) {
+    async fn decide(&mut self, request: RateLimitRequest) -> (bool, Vec<(bool, u32)>) {
         let answer = self.ask(request).await.unwrap();
         let one = |status: &super::proto::rate_limit::DescriptorStatus| {
             (is_ok(status.code), status.limit_remaining)
