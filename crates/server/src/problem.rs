@@ -15,12 +15,12 @@ use crate::rulebook::ChangeError;
 /// A reply of this front end.
 pub(crate) type HttpReply = Response<Full<Bytes>>;
 
-/// Why a call was not answered as asked, with what a person can do about it.
+/// Why a call failed, and what the caller can do about it.
 #[derive(Debug)]
 pub(crate) struct HttpProblem {
     status: StatusCode,
     detail: String,
-    /// What is wrong with rules, field by field.
+    /// The problems of rules, field by field.
     problems: Option<Value>,
     header: Option<Box<(http::HeaderName, HeaderValue)>>,
 }
@@ -35,12 +35,12 @@ impl HttpProblem {
         }
     }
 
-    /// The request cannot be understood.
+    /// The request is malformed.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The path has an encoded slash or a backslash, and they are not kept.
+    /// The path has an encoded slash or a backslash, and `encoded_slashes` refuses them.
     pub(crate) fn hidden_slash() -> Self {
         Self::bad_request(PathError::HiddenSlash.to_string())
     }
@@ -64,7 +64,7 @@ impl HttpProblem {
         }
     }
 
-    /// A call that there is, with another method.
+    /// The path exists, with another method.
     pub(crate) fn method_not_allowed(
         method: &http::Method,
         path: &str,
@@ -74,17 +74,17 @@ impl HttpProblem {
             header: Some(Box::new((ALLOW, HeaderValue::from_static(allowed)))),
             ..Self::new(
                 StatusCode::METHOD_NOT_ALLOWED,
-                format!("`{path}` does not answer to {method}; use {allowed}"),
+                format!("`{path}` does not support {method}; use {allowed}"),
             )
         }
     }
 
-    /// Rules that cannot be used: what is wrong with which field.
+    /// Invalid rules, with their problems by field.
     pub(crate) fn invalid_rules(problems: &Problems) -> Self {
         Self::invalid(&problems.errors().cloned().collect::<Vec<_>>())
     }
 
-    /// A rule that was sent alone and cannot be used: its fields are in no list.
+    /// An invalid rule that was sent alone: its fields are in no list.
     pub(crate) fn invalid_rule(problems: &Problems) -> Self {
         let alone = |problem: &document::Problem| {
             let field = problem.field.strip_prefix("rules[0]");
@@ -109,7 +109,7 @@ impl HttpProblem {
         }
     }
 
-    /// The same problem, in a part of what was sent.
+    /// The same problem, in a part of the body.
     pub(crate) fn in_part(self, part: &str) -> Self {
         Self {
             detail: format!("{part}: {}", self.detail),
@@ -196,7 +196,7 @@ impl From<tidegate::StoreError> for HttpProblem {
     }
 }
 
-/// The error with what is behind it.
+/// The error with its sources.
 fn with_source(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,5 +1,5 @@
-//! Tokens that are kept in files: read again when a file changes, and when the program says so, so that they can
-//! be exchanged without a restart. What cannot be used leaves the last value, which is never logged.
+//! Tokens that are read from files: reloaded when a file changes and on reload, so that they can be rotated
+//! without a restart. An unusable file keeps the last value. Values are never logged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::config::token_in_file;
 use crate::server::Server;
 use crate::watch::FileWatch;
 
-/// Watches for the files of tokens. Make them before the files are read for the last time before requests come.
+/// Watches for the files of tokens. Create them before the last read of the files before requests arrive.
 pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, FileWatch)> {
     let mut files: Vec<PathBuf> = access
         .token_files()
@@ -24,7 +24,7 @@ pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, FileWatch)> {
         .collect()
 }
 
-/// Reads the tokens of a file again when it changes.
+/// Reloads the tokens of a file when it changes.
 pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, FileWatch)>) {
     let following = watches.into_iter().map(|(file, mut watch)| {
         let server = Arc::clone(&server);
@@ -40,7 +40,7 @@ pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, FileWatch
     futures_util::future::join_all(following).await;
 }
 
-/// Reads the tokens again whose file `is_meant`. Waits for the disk.
+/// Reloads the tokens whose file `is_meant`. Waits for the disk.
 pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
     for (name, file) in access.token_files() {
         if !is_meant(&file) {

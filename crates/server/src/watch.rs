@@ -1,8 +1,7 @@
-//! Notices that a file should be read again.
+//! Watches a file for changes.
 //!
-//! By looking at it every quarter of a second, through symbolic links: notifications of the system
-//! miss what Kubernetes does to mounted files, and network file systems. What is in the file is left
-//! to the reader.
+//! It polls the file's metadata every quarter of a second, through symbolic links: notifications of the system
+//! miss Kubernetes' changes to mounted files, and network file systems. The contents are left to the reader.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,43 +10,42 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// The time from one look to the next.
+/// The time between polls.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How many looks in a row may differ before a change is reported all the same: the first, and one
-/// second more.
+/// How many polls in a row may differ before a change is reported anyway: the first, and one second more.
 const MAX_LOOKS: u32 = 5;
 
-/// How many looks in a row must have seen the same before a file [has rested](FileWatch::has_rested): one and
-/// a half seconds.
+/// How many polls in a row must agree before a file [has rested](FileWatch::has_rested): one and a half
+/// seconds.
 const REST_LOOKS: u32 = 6;
 
 /// Watches one path.
 ///
-/// Make it before the first reading of the file, and no change can fall in between. A change is
-/// reported when two looks agree, so that a file is rarely read while it is being written, but at
-/// most one second after it was noticed. That a file has gone, or is back, is a change.
+/// Create it before the first read of the file, so that no change falls in between. A change is reported when
+/// two polls agree, so that a file is rarely read while it is being written, but at most one second after
+/// it was noticed. Removal and return of the file are changes.
 ///
-/// A file that is rewritten in place with the same length is told by its times. Where those are kept
-/// in whole seconds, the second of two such changes within one second can be missed.
+/// A file that is rewritten in place with the same length is recognised by its times. Where those have a
+/// resolution of one second, the second of two such changes within one second can be missed.
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
-    /// What was there when the reader was last sent to read.
+    /// The stamp at the last report.
     reported: Option<FileStamp>,
-    /// What the last look saw.
+    /// The stamp at the last poll.
     seen: Option<FileStamp>,
-    /// How many looks in a row have seen something that is not reported.
+    /// How many polls in a row have seen a stamp that is not reported.
     looks: u32,
-    /// How many looks in a row have seen the same as the one before.
+    /// How many polls in a row have seen the same stamp.
     rest: u32,
-    /// Whether what was reported is to be reported again, because its reader did not use it.
+    /// Whether to report again, because the reader did not use the file.
     is_unread: bool,
-    /// Begun by the first wait, because it needs the runtime.
+    /// Started by the first wait, because it needs the runtime.
     interval: Option<Interval>,
 }
 
-/// What tells a file, and a state of it, from every other.
+/// Identifies a file and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
@@ -75,8 +73,7 @@ impl FileWatch {
 
     /// Waits until the file should be read again.
     ///
-    /// Needs a Tokio runtime with its timer. Nothing is lost if the future is dropped and another
-    /// one made.
+    /// Needs a Tokio runtime with its timer. Dropping the future loses nothing.
     pub async fn changed(&mut self) {
         loop {
             if let Some(seen) = self.look_in_turn().await
@@ -87,10 +84,10 @@ impl FileWatch {
         }
     }
 
-    /// Waits until the file that was reported has not changed for 1.5 seconds. False as soon as it
-    /// changes before; then it is reported again once it should be read.
+    /// Waits until the reported file has not changed for 1.5 seconds. Returns false as soon as it changes before
+    /// that; the change is then reported.
     ///
-    /// May be dropped as [`changed`](Self::changed).
+    /// Can be dropped like [`changed`](Self::changed).
     pub async fn rested(&mut self) -> bool {
         loop {
             if self.has_rested() {
@@ -112,8 +109,7 @@ impl FileWatch {
         self.rest >= REST_LOOKS
     }
 
-    /// Looks without waiting for its turn: whether the file has rested counts from a change that is seen
-    /// now.
+    /// Polls now, so that [`has_rested`](Self::has_rested) counts from a change seen now.
     pub async fn look_now(&mut self) {
         let path = self.path.clone();
         if let Ok(seen) = tokio::task::spawn_blocking(move || look(&path)).await
@@ -123,15 +119,15 @@ impl FileWatch {
         }
     }
 
-    /// What is there at the next turn; nothing if it cannot be known.
+    /// The stamp at the next poll; `None` if the poll failed.
     async fn look_in_turn(&mut self) -> Option<Option<FileStamp>> {
         self.interval.get_or_insert_with(begin).tick().await;
         let path = self.path.clone();
-        // A network file system may keep the answer for long, and the thread with it.
+        // A network file system may block for long, and the thread with it.
         tokio::task::spawn_blocking(move || look(&path)).await.ok()
     }
 
-    /// Notes what a look has seen. Whether it is the same as before.
+    /// Records a poll. Returns whether the stamp is the same as before.
     fn note(&mut self, now: Option<FileStamp>) -> bool {
         let is_same = now == self.seen;
         self.rest = if is_same {
@@ -143,8 +139,8 @@ impl FileWatch {
         is_same
     }
 
-    /// Looks once, and tells whether the file should be read again. For callers with a timer of
-    /// their own; [`changed`](Self::changed) does this every 250 ms.
+    /// Polls once, and returns whether the file should be read again. For callers with their own timer;
+    /// [`changed`](Self::changed) does this every 250 ms.
     pub fn poll(&mut self) -> bool {
         let seen = look(&self.path);
         self.step(seen)
@@ -173,13 +169,13 @@ fn begin() -> Interval {
     interval
 }
 
-/// What is at `path` now. What cannot be looked at counts as gone; its reader will say why.
+/// The stamp of `path` now. A file that cannot be inspected counts as gone; its reader will report why.
 fn look(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     if !found.is_file() {
         return Some(FileStamp::from(&found));
     }
-    // NFS answers from memory, up to a minute late, but asks its server when a file is opened.
+    // NFS caches metadata for up to a minute, but asks its server when a file is opened.
     let fresh = File::open(path).and_then(|file| file.metadata());
     Some(FileStamp::from(&fresh.unwrap_or(found)))
 }

@@ -1,5 +1,5 @@
-//! The settings of who a client is: `identify` and `clients_file`, and `jwt`, which has a file of its own.
-//! Files are named here and read when the server is opened.
+//! The settings that identify clients: `identify` and `clients_file`; `jwt` has a file of its own. Files are
+//! named here and read when the server is opened.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
 
-/// What happens to headers that some servers take for others that are read.
+/// What happens to headers that some servers treat as the same as a header that is read.
 pub(super) fn underscore_headers(
     fields: &Fields<'_>,
     problems: &mut Problems,
@@ -80,7 +80,7 @@ pub(super) fn read(
             settings.ip = addresses(sources, &spot, problems);
             if *trusted_proxies == TrustedProxies::default() {
                 notes.push(
-                    "`identify.ip` has no effect without `trusted_proxies`, the only ones who are believed about addresses".to_owned(),
+                    "`identify.ip` has no effect without `trusted_proxies`: only trusted proxies may name a client's address".to_owned(),
                 );
             }
         } else {
@@ -97,7 +97,7 @@ pub(super) fn read(
     settings
 }
 
-/// What a source can go by.
+/// The settings that a source may depend on.
 struct AvailableSources {
     has_jwt: bool,
     has_clients: bool,
@@ -105,7 +105,7 @@ struct AvailableSources {
 }
 
 impl AvailableSources {
-    /// Whether it is enough for a source of this attribute.
+    /// Checks that the settings suffice for a source of this attribute.
     fn suffices(&self, source: &AttributeSource, name: &str) -> Result<(), &'static str> {
         match source {
             AttributeSource::Jwt(_) if !self.has_jwt => {
@@ -140,7 +140,7 @@ fn note_what_is_not_used(settings: &IdentifySettings, notes: &mut Vec<String>) {
     }
 }
 
-/// Whether an attribute may be told by `identify`.
+/// Checks that `identify` may set an attribute.
 fn identifiable(name: &str) -> Result<(), String> {
     if matches!(name, "method" | "path" | "host") || name.starts_with("header.") {
         return Err(format!(

@@ -14,7 +14,7 @@ use super::read::{TakenField, parsed, span};
 use super::redis::certificates;
 use super::settings::JWT;
 
-/// How much clocks may differ, unless it is said.
+/// How much clocks may differ by default.
 const LEEWAY: Micros = Micros::from_seconds(30);
 const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
 
@@ -100,7 +100,7 @@ fn list<T>(
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {
     text.parse().map_err(|_| {
-        format!("`{text}` is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
+        format!("`{text}` is not an algorithm; expected one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
     })
 }
 

@@ -1,4 +1,4 @@
-//! Turns what was written into a configuration, and says everything that is wrong with it.
+//! Turns the document into a configuration, and reports all of its problems.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ pub(super) fn config(
     })
 }
 
-/// The document with what the environment and the flags say in the place of what it says.
+/// The document, with the values of the environment and the flags in place of its own.
 fn with_overrides(
     written: Node,
     overrides: &Overrides<'_>,
@@ -148,7 +148,7 @@ fn with_overrides(
         entries.retain(|entry| entry.key != key);
         entries.push(Entry {
             key: key.to_owned(),
-            value: outside_value(&setting.key.kind, &name, &value),
+            value: override_value(&setting.key.kind, &name, &value),
             key_place: Place::Setting(name),
         });
     }
@@ -175,8 +175,9 @@ fn named_variables(node: &Node) -> Vec<String> {
     }
 }
 
-/// Lists are written with commas outside of a file, and of a map its one value.
-fn outside_value(kind: &Kind, name: &str, value: &str) -> Node {
+/// The value of a variable or flag as a node: lists are separated by commas, and a map is given by its one
+/// value.
+fn override_value(kind: &Kind, name: &str, value: &str) -> Node {
     let place = Place::Setting(name.to_owned());
     let value = match kind {
         Kind::Map([only]) => Value::Map(vec![Entry {
@@ -237,7 +238,9 @@ fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
         "allow" => Ok(OnStoreFailure::Allow),
         "deny" => Ok(OnStoreFailure::Deny),
         "local" => Ok(OnStoreFailure::Local),
-        _ => Err(format!("`{text}` is none of `local`, `allow` and `deny`")),
+        _ => Err(format!(
+            "`{text}` is unknown; expected one of `local`, `allow`, `deny`"
+        )),
     }
 }
 
@@ -305,7 +308,8 @@ fn headers(
 fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
     let taken = fields.take("tls_client_ca");
     if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
-        let message = "clients show certificates only over TLS; give `tls_cert` and `tls_key` too";
+        let message =
+            "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
         problems.error(&node.place, spot, message);
     }
     path(taken, problems)
@@ -349,8 +353,8 @@ fn log(fields: &Fields<'_>, problems: &mut Problems) -> LogSettings {
     }
 }
 
-/// A level, or directives that each name a target and a level. A word that is neither would be taken for a
-/// target and silence everything else.
+/// A level, or directives that each name a target and a level. Any other word would be read as a target and
+/// silence everything else.
 fn log_level(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
     let refused = |part: &str| {

@@ -1,4 +1,4 @@
-//! Secrets: from a file that a setting names, or from the environment; never from the YAML itself.
+//! Secrets: from a file that a setting names, or from the environment; never from the YAML file.
 
 use tidegate::document::{Fields, Problems};
 use tidegate_identity::Secret;
@@ -6,8 +6,8 @@ use tidegate_identity::Secret;
 use super::Overrides;
 use super::read::parsed;
 
-/// The secret that a setting such as `key_secret_file` names, or the variable `TIDEGATE_KEY_SECRET`
-/// holds. The variable beats the file.
+/// The secret in the file that a setting such as `key_secret_file` names, or in the variable
+/// `TIDEGATE_KEY_SECRET`. The variable takes precedence.
 pub(super) fn read(
     fields: &Fields<'_>,
     key: &str,

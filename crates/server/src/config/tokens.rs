@@ -1,4 +1,4 @@
-//! The setting `tokens`: who may do what, and where each token is kept.
+//! The setting `tokens`: names, scopes, and where each token is read from.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ fn read_token(
     let items = scopes_spot.items(scopes, problems);
     if items.is_empty() {
         let message =
-            "a token without scopes opens nothing; give one or more of `read`, `write`, `check`";
+            "a token without scopes allows nothing; give one or more of `read`, `write`, `check`";
         problems.error(&scopes.place, &scopes_spot, message);
     }
     let scopes: Vec<TokenScope> = items
@@ -117,7 +117,7 @@ fn read_token(
     })
 }
 
-/// The token in a file, without the space around it.
+/// The token in a file, trimmed.
 pub(crate) fn token_in_file(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;

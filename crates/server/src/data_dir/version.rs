@@ -1,7 +1,7 @@
 //! One version of the rules, and the text of the file that keeps it.
 //!
 //! The text is JSON that begins with a checksum of every byte after it. The checksum is against
-//! accidents; whoever can write to the data directory can write rules.
+//! accidents only; a process that can write to the data directory can write rules.
 
 use std::hash::Hasher as _;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! `/v1/authorize`: whether the request of somebody else may go on, for proxies that ask before they
-//! forward. The middleware decides and answers; here stands what is special about being asked by a
-//! proxy. What the proxy says about the request is read in `original.rs`.
+//! `/v1/authorize`: forward-auth, for proxies that ask before they forward a request. The middleware decides and
+//! answers; this file has what is special about proxies. `original.rs` reads what the proxy says about
+//! the request.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -28,16 +28,16 @@ use crate::store::AnyStore;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
 
-/// How much of a body that nobody asked for is taken off the connection, so that it can be kept.
+/// How much of an unused body is read off the connection, so that the connection can be kept.
 const MOST_DISCARDED: usize = 64 * 1024;
-/// And for how long.
+/// For how long an unused body is read.
 const DISCARDING: Duration = Duration::from_secs(1);
 
-/// Decides requests of others.
+/// Decides requests on behalf of proxies.
 #[derive(Clone)]
 pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
 
-/// The service behind the limits: whoever gets here may go on.
+/// The service behind the limits: a request that gets here is allowed.
 #[derive(Clone)]
 struct Allowed;
 
@@ -52,7 +52,7 @@ impl Service<Request<()>> for Allowed {
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
         let mut reply = HttpReply::default();
-        // The work is done elsewhere: how fast this is says nothing about it.
+        // The request is served elsewhere: the latency of this answer is not that of the service.
         reply.extensions_mut().insert(Unmeasured);
         ready(Ok(reply))
     }
@@ -65,13 +65,13 @@ impl Authorize {
         let limits = limits
             .forwarded_header(server.identity.forwarded_header())
             .reads_headers(server.identity.headers())
-            // The proxy passes on what is only dropped here.
+            // Dropping the header here would not drop it at the proxy.
             .underscore_headers(UnderscoreHeaders::Refuse)
             .headers(server.headers)
             .front_end(FrontEnd::Authorize)
-            // A proxy goes by the status, whatever its client speaks.
+            // A proxy reads the status, whatever protocol its client speaks.
             .protocol(Protocol::Http)
-            // Of proxies that are not trusted no host is known; for the others it is looked at below.
+            // Untrusted proxies provide no host; that of trusted ones is checked below.
             .allow_missing_host()
             .leave_leases()
             .client_address(move |request| {
@@ -85,8 +85,7 @@ impl Authorize {
         Self(limits.layer(Allowed))
     }
 
-    /// Answers a proxy: 200, 429 or what it wants instead, 400 for a request that could mean two things,
-    /// 503 if it cannot be decided.
+    /// Answers a proxy: 200, 429 or its `deny_status`, 400 for an ambiguous request, 503 if it cannot be decided.
     pub(crate) async fn answer(
         &self,
         server: &Server,
@@ -122,8 +121,8 @@ impl Authorize {
     }
 }
 
-/// The answer with the status that the proxy understands. What is denied or refused says in a header what
-/// the client should get.
+/// The answer with a status that the proxy understands. If denied or refused, a header has the status for the
+/// client.
 fn as_asked(mut reply: HttpReply, deny_status: StatusCode) -> HttpReply {
     let meant = match reply.status() {
         StatusCode::TOO_MANY_REQUESTS => "429",
@@ -138,7 +137,7 @@ fn as_asked(mut reply: HttpReply, deny_status: StatusCode) -> HttpReply {
     reply
 }
 
-/// What is known of the request that a proxy asks about, in place of what is known of its question.
+/// Replaces the proxy's own request by the one that it asks about.
 fn describe<'r>(
     server: &Server,
     question: &'r Parts,
@@ -151,7 +150,7 @@ fn describe<'r>(
     };
     attributes.set("method", of(|original| &original.method))?;
     attributes.set("host", of(|original| &original.host))?;
-    // The proxy sends the path on as it came.
+    // The proxy forwards the path unchanged.
     let slashes = server.encoded_slashes.unwrap_or_default();
     attributes.set_raw_path(of(|original| &original.path), slashes)?;
     let query = original.and_then(|original| original.query.as_deref());
@@ -160,7 +159,7 @@ fn describe<'r>(
         .describe(&question.headers, query, attributes)
 }
 
-/// Refuses what servers do not agree on, and what would escape a rule.
+/// Refuses requests that servers read differently, and those that would escape a rule.
 fn check(server: &Server, original: &Original) -> Result<(), HttpProblem> {
     let path = original.path.as_deref().unwrap_or_default();
     if server.encoded_slashes.is_none() && has_hidden_slash(path) {
@@ -168,7 +167,7 @@ fn check(server: &Server, original: &Original) -> Result<(), HttpProblem> {
     }
     if original.host.is_none() && server.gate.rules().reads_host() {
         return Err(HttpProblem::bad_request(
-            "the request has no host, and there is a rule that asks for it; the proxy must send `X-Forwarded-Host`",
+            "the request has no host, and a rule matches on it; the proxy must send `X-Forwarded-Host`",
         ));
     }
     Ok(())
@@ -179,7 +178,7 @@ fn peer(request: &Parts) -> Option<IpAddr> {
     Some(peer.ip())
 }
 
-/// The status that a proxy wants to get for a request that is denied.
+/// The status that a proxy wants for a denied request.
 fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
     let given = identity::parameter(query, "deny_status");
     match given
@@ -196,8 +195,7 @@ fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
     }
 }
 
-/// Takes a body off the connection that nobody has a use for, if that is soon done. What is longer is
-/// left, and ends the connection.
+/// Reads an unused body off the connection, if it is short. A longer one is left, which ends the connection.
 async fn discard(body: Incoming) {
     let is_small = body.size_hint().lower() <= MOST_DISCARDED as u64;
     if is_small && !body.is_end_stream() {

@@ -19,7 +19,7 @@ use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
-/// After how many checks of a batch others get their turn.
+/// After how many checks of a batch the task yields.
 const YIELD_EVERY: usize = 16;
 
 pub(super) async fn check(
@@ -53,7 +53,7 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> HttpReply {
     reply
 }
 
-/// Every check is read before the first is decided, so that one that is malformed costs nobody anything.
+/// Every check is read before the first is decided, so that a malformed batch charges nothing.
 pub(super) async fn batch(
     server: &Server,
     parts: &Parts,
@@ -65,7 +65,7 @@ pub(super) async fn batch(
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {
         return Err(HttpProblem::bad_request(format!(
-            "a batch may have {MAX_BATCH} checks at the most, this has {}; split it",
+            "a batch may have at most {MAX_BATCH} checks, this has {}; split it",
             batch.checks.len()
         )));
     }
@@ -81,7 +81,7 @@ pub(super) async fn batch(
         return Err(HttpProblem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!(
-                "the conditions of the rules could take {steps} steps for this batch, and {MAX_CONDITION_STEPS} are the most; nothing was charged; send fewer checks at a time"
+                "the conditions of the rules could take {steps} steps for this batch, more than {MAX_CONDITION_STEPS}; nothing was charged; send fewer checks at a time"
             ),
         ));
     }
@@ -110,7 +110,7 @@ mod tests {
     use tidegate::store::{Outcomes, Request, Scope, Store};
     use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
 
-    /// A store that is away.
+    /// An unreachable store.
     struct Away;
 
     fn away<T>() -> Result<T, StoreError> {

@@ -1,4 +1,4 @@
-//! Calls about what was used: reset, and leases.
+//! Calls that change counters: reset and leases.
 
 use http::StatusCode;
 use http::request::Parts;
@@ -12,7 +12,7 @@ use super::question::ResetRequest;
 use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 
-/// `POST /v1/reset`: forgets what a client has used, and says what that was.
+/// `POST /v1/reset`: clears the usage of a client, and returns what it was.
 pub(super) async fn reset(
     server: &Server,
     parts: &Parts,
@@ -40,7 +40,7 @@ pub(super) async fn reset(
     Ok(super::json(StatusCode::OK, written(&done, attributes)))
 }
 
-/// What was reset, as JSON. Values are those that the caller sent, in the form in which they are counted.
+/// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted.
 fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
     let entry = |counter: &ResetCounter| {
         let values = counter.rule.key_values(attributes).into_iter();
@@ -61,7 +61,7 @@ fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String 
     body.to_string()
 }
 
-/// `DELETE /v1/leases/{id}`: the request that held it is done.
+/// `DELETE /v1/leases/{id}`: releases a lease.
 pub(super) async fn release(
     server: &Server,
     parts: &Parts,
@@ -77,7 +77,7 @@ pub(super) async fn release(
     Err(unknown(id))
 }
 
-/// `PUT /v1/leases/{id}`: the request that holds it goes on.
+/// `PUT /v1/leases/{id}`: renews a lease.
 pub(super) async fn renew(
     server: &Server,
     parts: &Parts,

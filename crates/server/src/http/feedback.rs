@@ -1,4 +1,4 @@
-//! `POST /v1/feedback`: how requests went that were decided over HTTP, for limits that follow the load.
+//! `POST /v1/feedback`: results of requests that were decided over HTTP, for adaptive limits.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ struct Body<'b> {
     dropped: Option<bool>,
 }
 
-/// How one request went.
+/// The result of one request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Report<'b> {
@@ -100,7 +100,7 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), HttpProblem> {
     }
     if list.len() > MAX_REPORTS {
         return Err(HttpProblem::bad_request(format!(
-            "`feedback` may have {MAX_REPORTS} reports at the most, this has {}; split it",
+            "`feedback` may have at most {MAX_REPORTS} reports, this has {}; split it",
             list.len()
         )));
     }
@@ -134,13 +134,13 @@ impl Report<'_> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "in range, as was just seen"
+    reason = "in range, as checked above"
 )]
 fn micros(seconds: f64) -> Micros {
     Micros::new((seconds * 1_000_000.0).round() as u64)
 }
 
-/// The problem, with which report it is about.
+/// The problem, with the index of its report.
 fn in_list(problem: HttpProblem, is_list: bool, index: usize) -> HttpProblem {
     if is_list {
         problem.in_part(&format!("feedback[{index}]"))
@@ -179,7 +179,7 @@ mod tests {
             (r#"{"rule": "a", "latncy": 1}"#,                         Err("unknown field `latncy`")),
             (r#"{"rule": "a", "feedback": []}"#,                      Err("not both")),
             (r#"{"feedback": [["a", 1]]}"#,                           Err("feedback[0] must be a JSON object")),
-            (r#"{"feedback": [{"rule": "a", "latency": 1}, {}]}"#,    Err("feedback[1] is not as it should be: missing field `rule`")),
+            (r#"{"feedback": [{"rule": "a", "latency": 1}, {}]}"#,    Err("feedback[1] is invalid: missing field `rule`")),
             (r#"[null, "a", 1, false]"#,                              Err("must be a JSON object")),
             (r#"{"feedback": {}}"#,                                   Err("expected a sequence")),
         ];

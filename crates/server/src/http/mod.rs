@@ -1,7 +1,7 @@
 //! The HTTP front end: one function from a request to its reply.
 //!
-//! `route.rs` says which call it is, a file for each group of calls answers it, `crate::problem` turns what
-//! went wrong into a reply. Deciding is left to the gate.
+//! `route.rs` finds the call, a file for each group of calls answers it, `crate::problem` turns errors into
+//! replies. The gate decides.
 
 mod answer;
 mod authorize;
@@ -33,11 +33,11 @@ use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 use route::ApiCall;
 
-/// What answers requests.
+/// The HTTP API.
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
-    /// What the API is, for those who ask it.
+    /// The OpenAPI description.
     openapi: Bytes,
 }
 
@@ -75,7 +75,7 @@ async fn dispatch(
     }
     let (server, parts) = (&api.server, &parts);
     match call {
-        // Answered above, as it takes the whole of its parts.
+        // Answered above, because it takes its parts by value.
         ApiCall::Authorize => Err(HttpProblem::not_found("there is no such call")),
         ApiCall::Check => check::check(server, parts, body).await,
         ApiCall::CheckBatch => check::batch(server, parts, body).await,

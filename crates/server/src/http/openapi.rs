@@ -1,12 +1,12 @@
-//! The description of the API, as far as it is true for this server: `openapi.json`, and what rules may be from
-//! the tables of their keys.
+//! The description of the API as it applies to this server: `openapi.json`, with the schemas of rules from the
+//! tables of their keys.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("openapi.json");
 
-/// The description. Only servers that trust timestamps have a use for `timestamp`.
+/// The description. It has `timestamp` only for servers that trust timestamps.
 pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     let Ok(mut document) = serde_json::from_str::<Value>(DOCUMENT) else {
         debug_assert!(false, "openapi.json must be JSON");
@@ -54,7 +54,7 @@ mod tests {
         ApiCall::OpenApi,
     ];
 
-    /// What the description calls it. Whoever adds a call adds it above and to the description.
+    /// The operation id. A new call needs a row above and in the description.
     fn operation(call: ApiCall<'_>) -> &'static str {
         match call {
             ApiCall::Authorize => "authorize",

@@ -1,8 +1,8 @@
-//! The request that a proxy asks about, as its headers tell it. Only of trusted proxies: who may ask here,
-//! may say what he likes.
+//! The request that a proxy asks about, from its headers. Read only from trusted proxies; they can claim
+//! anything.
 //!
-//! A proxy writes one header for each thing and passes on what its client sent for the others. So where
-//! two of them differ nobody knows which is the client's, and the request is refused.
+//! A proxy writes one header for each fact and passes on what its client sent for the others. If two of them
+//! differ, either may be the client's, and the request is refused.
 
 use std::sync::Once;
 
@@ -19,7 +19,7 @@ const HOST: &str = "x-forwarded-host";
 
 static NO_URI: Once = Once::new();
 
-/// What a proxy was asked for.
+/// The original request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Original {
     pub(super) method: Option<String>,
@@ -29,8 +29,7 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// What the headers of a trusted proxy say. `Forwarded` is not read where proxies write the other
-    /// header.
+    /// Reads the headers of a trusted proxy. `Forwarded` is not read if proxies write the other header.
     pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, HttpProblem> {
         let mut original = Self::default();
         for name in METHOD {
@@ -83,7 +82,7 @@ impl Original {
             Some((path, query)) => (path, Some(query)),
             None => (target.as_str(), None),
         };
-        // Proxies forward a fragment, and most servers cut it off.
+        // Proxies forward a fragment, and most servers drop it.
         let query = query.and_then(|query| query.split('#').next());
         let query = query.map(str::to_owned);
         self.path = Some(path.to_owned());
@@ -92,7 +91,7 @@ impl Original {
     }
 }
 
-/// The host of a whole URL, if it is one, and all that comes after it.
+/// The host of an absolute URL, if it is one, and the rest.
 fn split_host(uri: &str) -> (Option<&str>, &str) {
     let rest = match uri.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => rest,
@@ -116,7 +115,7 @@ fn text(value: &[u8]) -> Result<&str, HttpProblem> {
         .map_err(|_| HttpProblem::bad_request("a header about the original request is not text"))
 }
 
-/// Takes what a header says, unless another one has said something else.
+/// Takes the value of a header; an error if an earlier header differs.
 fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), HttpProblem> {
     match known {
         Some(known) if known != value => Err(HttpProblem::bad_request(format!(
@@ -197,7 +196,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is written, it is read or refused.
+        /// Any text is read or refused.
         #[test]
         fn no_header_is_too_strange(name in 0..7_usize, value in proptest::collection::vec(32..=255_u8, 0..40)) {
             let name = [METHOD[0], METHOD[1], URI[0], URI[1], URI[2], HOST, "forwarded"][name];

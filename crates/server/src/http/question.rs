@@ -1,4 +1,4 @@
-//! What a check asks, as JSON: read without copying where it can be.
+//! The bodies of checks and resets, parsed from JSON without copying where possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,7 +50,7 @@ fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 impl<'b> CheckRequest<'b> {
-    /// What is known of the request that is asked about.
+    /// The attributes of the request.
     pub(super) fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, HttpProblem> {
         let attributes = self.attributes.0.with_cost(self.cost);
         let Some(timestamp) = self.timestamp else {
@@ -58,7 +58,7 @@ impl<'b> CheckRequest<'b> {
         };
         if !trust_timestamps {
             return Err(HttpProblem::bad_request(
-                "`timestamp` is only for servers that run with --trust-timestamps; leave it out",
+                "`timestamp` needs a server that runs with --trust-timestamps; leave it out",
             ));
         }
         let at = read_timestamp(timestamp.get()).ok_or_else(|| {
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for JsonAttributes<'de> {
                 let mut attributes = Attributes::new();
                 let mut given = 0;
                 while let Some(JsonText(name)) = map.next_key()? {
-                    // Empty ones are not kept, but they were given.
+                    // Empty values are dropped, but count as attributes.
                     given += 1;
                     if given > MAX_ATTRIBUTES {
                         return Err(A::Error::custom(AttributeError::TooMany));
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for JsonAttributes<'de> {
     }
 }
 
-/// A string that is borrowed if nothing in it is escaped.
+/// A string, borrowed if it has no escapes.
 struct JsonText<'b>(Cow<'b, str>);
 
 impl<'de: 'b, 'b> Deserialize<'de> for JsonText<'b> {
@@ -136,13 +136,13 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
     }
 }
 
-/// Unix seconds, exactly; what is less than a microsecond is cut, whichever form the number has.
+/// Unix seconds, exact; fractions of a microsecond are cut off, whichever notation the number has.
 fn read_timestamp(text: &str) -> Option<Timestamp> {
     let number: f64 = text.parse().ok()?;
     if number < 0.0 {
         return None;
     }
-    // To JSON, minus zero is zero.
+    // In JSON, minus zero is zero.
     let text = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -154,7 +154,7 @@ fn read_timestamp(text: &str) -> Option<Timestamp> {
     if significant.is_empty() {
         return Some(Timestamp::EPOCH);
     }
-    // How many significant digits stand before the point, and how many down to the microsecond.
+    // How many significant digits precede the point, and how many down to the microsecond.
     let leading = i64::try_from(digits.len() - significant.len()).ok()?;
     let point = i64::try_from(whole.len()).ok()? - leading + i64::from(exponent);
     if point > 10 {

@@ -1,4 +1,4 @@
-//! Which call a path is, and which methods it answers to.
+//! Maps a path and a method to a call.
 
 use http::Method;
 
@@ -33,7 +33,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
     let (allowed, call) = match path {
         "/v1/check" => ("POST", post(method, ApiCall::Check)),
         "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
-        // The proxy's own method, which is that of its client or any other.
+        // Any method: a proxy uses its client's, or its own.
         "/v1/authorize" => ("", Some(ApiCall::Authorize)),
         "/v1/rules" => (
             "GET, HEAD, POST, PUT",
@@ -70,7 +70,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                 ("DELETE, PUT", call)
             } else {
                 return Err(HttpProblem::not_found(format!(
-                    "there is no call `{path}`; `/openapi.json` describes those that there are"
+                    "there is no call `{path}`; `/openapi.json` lists the calls"
                 )));
             }
         }

@@ -1,4 +1,4 @@
-//! Rules through the API: read, changed, and taken back.
+//! Rules through the API: read, change and roll back.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn list(server: &Server, parts: &Parts) -> Result<HttpReply, HttpProb
     Ok(unless_known(&parts.headers, whole_set(server)))
 }
 
-/// The version that a body says it was made from, so that what was read can be sent back as it is.
+/// The version that a body is based on, so that a body that was read can be sent back.
 fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
     let Value::Map(entries) = &mut document.value else {
         return Ok(None);
@@ -50,7 +50,7 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
 
 /// All rules, with their version and tag.
 fn whole_set(server: &Server) -> HttpReply {
-    // The version is read first: it may be older than the rules that go with it, never newer.
+    // The version is read first: it may be older than the rules, never newer.
     let version = server.book.version();
     let rules = server.gate.rules().written();
     let tag = etag(&rules);
@@ -155,8 +155,7 @@ pub(super) async fn put(
     Ok(with_header(reply, ETAG, &etag(&written)))
 }
 
-/// The list of rules in a body. Nothing in its place would be a set without rules, and whoever wants
-/// that can say so.
+/// The list of rules in a body. A missing list is an error: it must not remove all rules.
 fn rules_of(document: &Node) -> Result<&[Node], HttpProblem> {
     let Value::Map(entries) = &document.value else {
         return Ok(&[]);
@@ -174,7 +173,7 @@ fn rules_of(document: &Node) -> Result<&[Node], HttpProblem> {
     }
 }
 
-/// How many rules have the id of an earlier one.
+/// How many rules repeat the id of an earlier one.
 fn repeated_ids(rules: &[Node]) -> usize {
     let id_of = |rule: &Node| {
         let Value::Map(entries) = &rule.value else {
@@ -191,7 +190,7 @@ fn repeated_ids(rules: &[Node]) -> usize {
     ids.filter(|id| !seen.insert(id.clone())).count()
 }
 
-/// Gives a rule that does not say its id the one of the path.
+/// Adds the id of the path to a rule without one.
 fn name_if_nameless(document: &mut Node, id: &str) {
     let Value::Map(entries) = &mut document.value else {
         return;
@@ -282,7 +281,7 @@ fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {
     rule.ok_or_else(|| HttpProblem::invalid_rule(&problems))
 }
 
-/// Makes the change, to its end even if the caller has gone.
+/// Makes the change, and finishes it even if the caller disconnects.
 async fn change(
     server: &Arc<Server>,
     expected: Expected,
@@ -297,7 +296,7 @@ async fn change(
             logged(changing.await, &by)
         })
     } else {
-        // On a thread that may wait for the disk.
+        // On a thread that may block.
         tokio::task::spawn_blocking(move || {
             let changed = server.book.change(&server.gate, &by, &expected, change);
             logged(changed, &by)
@@ -307,7 +306,7 @@ async fn change(
         Ok(changed) => Ok(changed?),
         Err(_) => Err(HttpProblem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the change was given up because the server is shutting down; look at the rules before you repeat it",
+            "the change was interrupted because the server is shutting down; read the rules before you repeat it",
         )),
     }
 }
@@ -327,7 +326,7 @@ fn logged(changed: Result<Changed, ChangeError>, by: &str) -> Result<Changed, Ch
     changed
 }
 
-/// What `If-Match` and `If-None-Match` ask for.
+/// The precondition in `If-Match` and `If-None-Match`.
 fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     let mut tags: Option<Vec<String>> = None;
     for value in headers.get_all(IF_MATCH) {

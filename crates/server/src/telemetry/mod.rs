@@ -1,4 +1,4 @@
-//! What the server reports of itself: metrics and logs.
+//! Telemetry: metrics and logs.
 
 mod logs;
 mod metrics;

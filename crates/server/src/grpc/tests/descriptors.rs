@@ -137,7 +137,10 @@ async fn a_limit_that_comes_with_a_call_continues_the_counter_of_the_file() {
     });
     let file = || request(&["user=a"]);
     assert_eq!(client.decide(file()).await, (true, vec![(true, 1)]));
-    assert_eq!(client.decide(brought.clone()).await, (true, vec![(true, 3)]));
+    assert_eq!(
+        client.decide(brought.clone()).await,
+        (true, vec![(true, 3)])
+    );
     assert_eq!(client.decide(file()).await, (false, vec![(false, 0)]));
     assert_eq!(client.decide(brought).await, (true, vec![(true, 2)]));
     server.end().await;
@@ -173,14 +176,21 @@ async fn a_limit_that_comes_with_a_call_replaces_nothing() {
     let server = start(REPLACING).await;
     let mut client = server.client().await;
     let both = || request(&["a=x", "b=x"]);
-    assert_eq!(client.decide(both()).await.1[1], (true, 0), "it is replaced");
+    assert_eq!(
+        client.decide(both()).await.1[1],
+        (true, 0),
+        "it is replaced"
+    );
     let mut brought = both();
     brought.descriptors[0].limit = Some(RateLimitOverride {
         requests_per_unit: u32::MAX,
         unit: Unit::Day.into(),
     });
     assert!(client.decide(brought.clone()).await.0);
-    assert!(!client.decide(brought).await.0, "the other limit is used up");
+    assert!(
+        !client.decide(brought).await.0,
+        "the other limit is used up"
+    );
 }
 
 #[tokio::test]

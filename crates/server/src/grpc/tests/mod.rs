@@ -1,10 +1,10 @@
 //! A whole server in this process, asked by the client of tonic.
 
 mod access;
-mod health_and_reflection;
 mod decisions;
 mod descriptors;
 mod failure;
+mod health_and_reflection;
 mod malformed;
 mod quotas;
 mod secure;
