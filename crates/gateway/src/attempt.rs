@@ -1,5 +1,5 @@
-//! One try to have a request answered by a server: a connection, what is said over it, and whether it may be
-//! tried again when that fails.
+//! One attempt to forward a request: gets a connection, sends the request, reads the answer, and decides whether
+//! a failed attempt may be retried.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::upstream::{ForwardResult, Upstream};
 use crate::upstream_url::UpstreamScheme;
 use crate::worker::{InFlight, Worker};
 
-/// How one try ended.
+/// The result of one attempt.
 pub(crate) enum Tried {
     Answered(Response<AnswerBody>),
-    /// It may be sent again, to another server if there is one.
+    /// It failed and may be retried, on another server if there is one.
     Again(GatewayFailure),
-    /// Nothing of it has left, because the connection was old.
+    /// Nothing was sent, because the pooled connection was stale.
     Stale(GatewayFailure),
     Failed(GatewayFailure),
-    /// There is no connection to be had, which is not the server's fault.
+    /// No connection is available, which is not the server's fault.
     Refused(GatewayFailure),
 }
 
@@ -48,12 +48,12 @@ impl Worker {
 }
 
 impl OutgoingRequest<'_> {
-    /// Whether it may be sent twice: its method does the same twice as once, and it has no body.
+    /// Whether it may be sent twice: its method is idempotent and it has no body.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.progress.is_none() && self.upgrade.is_none()
     }
 
-    /// Sends it to a server, and waits for the head of the answer.
+    /// Sends the request to a server, and waits for the head of the answer.
     pub(crate) async fn attempt(
         &mut self,
         worker: &Arc<Worker>,
@@ -74,7 +74,7 @@ impl OutgoingRequest<'_> {
                     Err(tried) => return tried,
                 }
             }
-            // In a box, because most requests go another way.
+            // Boxed, because most requests do not take this path.
             Connected::Http2(sender) => {
                 match Box::pin(self.ask_http2(sender, upstream, is_new)).await {
                     Ok(answer) => {
@@ -154,7 +154,7 @@ impl OutgoingRequest<'_> {
         };
         let unsent = error.take_message();
         let error = error.into_error();
-        // Something of an answer has come.
+        // Part of an answer has arrived.
         let is_answered = error.is_parse();
         let failure = GatewayFailure::of_http2(error);
         if self.progress.as_ref().is_some_and(|sent| sent.is_slow()) {
@@ -174,7 +174,7 @@ impl OutgoingRequest<'_> {
         })
     }
 
-    /// A connection to a server, and whether it is new.
+    /// Gets a connection to a server, and whether it is new.
     async fn connection(
         &self,
         worker: &Worker,
@@ -191,7 +191,7 @@ impl OutgoingRequest<'_> {
         if !must_be_new && let Some(connection) = worker.pool.take_http1(upstream) {
             return Ok((Connected::Http1(connection), false));
         }
-        // In a box, because what a handshake needs is large, and few requests need it.
+        // Boxed, because the state of a handshake is large, and few requests need one.
         let connection = Box::pin(self.new_connection(worker, upstream)).await?;
         if matches!(connection, Connected::Http2(_)) {
             in_flight.give_connection_back();
@@ -237,11 +237,11 @@ impl OutgoingRequest<'_> {
             Err(_) => GatewayFailure::SlowConnection,
         };
         upstream.health.failed();
-        // Nothing has left yet.
+        // Nothing was sent yet.
         Err(Tried::Again(failure))
     }
 
-    /// Waits for an answer for as long as the route says, counted from the last that the client sent.
+    /// Waits for an answer within the route's timeout, counted from the last bytes that the client sent.
     async fn in_time<T>(
         &self,
         deadline: &mut Deadline,
@@ -275,7 +275,7 @@ impl OutgoingRequest<'_> {
     }
 
     fn answer(&self, mut head: response::Parts, source: BodySource, in_flight: InFlight) -> Tried {
-        // Which version the server speaks is between it and this gateway.
+        // The HTTP version of the server does not concern the client.
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
         if !hop::has_one_length(&head.headers) {
@@ -294,7 +294,7 @@ impl OutgoingRequest<'_> {
         let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
             return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         };
-        // The rest of the request would be taken for the other protocol.
+        // The rest of the request would be read as the other protocol.
         if !connection.has_sent_all() {
             return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         }
@@ -308,7 +308,7 @@ impl OutgoingRequest<'_> {
     }
 }
 
-/// Reports to a server's health when a try to reach it is dropped.
+/// Reports a dropped connection attempt to a server's health.
 struct GivenUp<'u>(Option<&'u Upstream>);
 
 impl GivenUp<'_> {

@@ -1,4 +1,4 @@
-//! The path of a request that was let through: a route, a server, and another one if that fails.
+//! Forwards an admitted request: finds the route, picks a server, and another one if that fails.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,10 +24,10 @@ use crate::route::Route;
 use crate::upstream::{ForwardResult, pick};
 use crate::worker::Worker;
 
-/// Whose turn it is among servers that have the same to do.
+/// Breaks ties between equally loaded servers.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Sends a request on, and answers with what comes back.
+/// Forwards a request, and returns the answer.
 pub(crate) async fn forward(
     worker: Arc<Worker>,
     request: Request<Incoming>,
@@ -44,16 +44,16 @@ pub(crate) async fn forward(
     }))
 }
 
-/// A request that is ready to be sent, and what is known about it.
+/// A request that is ready to be sent.
 pub(crate) struct OutgoingRequest<'l> {
     pub(crate) head: request::Parts,
-    /// What the server gets to know of the client.
+    /// The headers that describe the client.
     pub(crate) forwarded: Option<ForwardedHeaders>,
     pub(crate) body: RequestBody,
     pub(crate) route: &'l Route,
-    /// How far its body has come, if it has one.
+    /// The progress of its body, if it has one.
     pub(crate) progress: Option<Arc<Progress>>,
-    /// The protocol that it asks to change to.
+    /// The protocol that it asks to upgrade to.
     pub(crate) upgrade: Option<HeaderValue>,
     /// Where connections of its client are counted.
     pub(crate) client: ClientCounter,
@@ -77,7 +77,7 @@ impl Worker {
         let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| {
             let identity = &self.gateway.identity;
             let found = identity.client_address(peer.ip(), &head.headers);
-            // What cannot be read was refused before.
+            // An unreadable path was refused before.
             found.unwrap_or_else(|_| peer.ip())
         });
         let client = self.gateway.capacity.counter(address);
@@ -100,7 +100,7 @@ impl Worker {
             hop::put_upgrade(headers, protocol.clone());
         }
         let body = match progress {
-            // gRPC needs HTTP/2; over HTTP/1 the word would be a way around the rate.
+            // gRPC needs HTTP/2; over HTTP/1 the content type would bypass the minimum rate.
             Some(_)
                 if upgrade.is_none()
                     && !(head.version == Version::HTTP_2 && hop::is_grpc(headers)) =>
@@ -134,7 +134,7 @@ impl OutgoingRequest<'_> {
         let mut must_be_new = false;
         let mut last = GatewayFailure::NoneUp;
         loop {
-            // All were tried: again from the beginning.
+            // All servers were tried: start over.
             if !tried.is_empty() && tried.len() >= route.upstreams.len() {
                 tried.clear();
             }

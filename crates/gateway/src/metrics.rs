@@ -13,7 +13,7 @@ use crate::capacity::Shortage;
 use crate::upstream::{ForwardResult, Upstream};
 
 impl Gateway {
-    /// Registers what is known of the servers behind it.
+    /// Registers the metrics of the servers behind it.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let requests = Family::<Labels<2>, Counter>::default();
         let retries = Family::<Labels<1>, Counter>::default();
@@ -33,25 +33,21 @@ impl Gateway {
         }
         registry.register(
             "upstream_requests",
-            "Requests that the gateway sent on, by server and class of status",
+            "Requests that the gateway forwarded, by server and class of status",
             requests,
         );
-        registry.register(
-            "upstream_retries",
-            "Requests that were sent once more",
-            retries,
-        );
+        registry.register("upstream_retries", "Requests that were sent again", retries);
         registry.register("upstream_up", "1 if requests are sent to this server", up);
         registry.register(
             "upstream_in_flight",
-            "Requests that this server has, until the end of their answers",
+            "Requests in flight at this server, until the end of their answers",
             in_flight,
         );
         let connections = Gauge::<i64>::default();
         connections.set(i64::try_from(self.capacity.connections()).unwrap_or(i64::MAX));
         registry.register(
             "upstream_connections",
-            "Connections to servers behind the gateway, with those that wait for a request",
+            "Connections to servers behind the gateway, including idle ones",
             connections,
         );
         let refused = Family::<Labels<1>, Counter>::default();
@@ -62,7 +58,7 @@ impl Gateway {
         }
         registry.register(
             "upstream_connections_refused",
-            "Requests that got 503 because there was no connection to a server to be had",
+            "Requests that got 503 because no connection to a server was available",
             refused,
         );
         registry.register_with_unit(
@@ -74,7 +70,7 @@ impl Gateway {
     }
 }
 
-/// The histograms that are there already, by server.
+/// The existing histograms, by server.
 #[derive(Debug)]
 struct ByUpstream(Vec<(Labels<1>, Timing)>);
 

@@ -1,4 +1,4 @@
-//! A request in the form in which a server gets it.
+//! Rewrites a request for a server.
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Scheme, Uri};
@@ -11,7 +11,7 @@ use crate::route::Route;
 use crate::upstream::Upstream;
 use crate::upstream_url::UpstreamScheme;
 
-/// The same without the prefix of its route.
+/// The URI without the prefix of its route.
 pub(crate) fn without_prefix(
     uri: &Uri,
     prefix: &str,
@@ -21,7 +21,7 @@ pub(crate) fn without_prefix(
     let rest = if let Some(rest) = uri.path().strip_prefix(prefix) {
         rest.to_owned()
     } else {
-        // It is spelled another way in the request.
+        // The request spells the prefix differently.
         let normal = normalise(uri.path(), slashes).unwrap_or_default();
         encode(normal.strip_prefix(prefix).unwrap_or(&normal), slashes).into_owned()
     };
@@ -35,7 +35,7 @@ pub(crate) fn without_prefix(
     Ok(Uri::from(path))
 }
 
-/// The host that a server is asked for, if it is not the one that the request names.
+/// The host to send, if it is not the client's.
 pub(crate) fn other_host<'u>(
     headers: &HeaderMap,
     upstream: &'u Upstream,
@@ -45,7 +45,7 @@ pub(crate) fn other_host<'u>(
     upstream.host.as_ref().filter(|_| is_other)
 }
 
-/// In the form of HTTP/2: the host is part of the URI.
+/// The HTTP/2 form: the host is part of the URI.
 pub(crate) fn for_http2(
     mut request: Request<RequestBody>,
     upstream: &Upstream,

@@ -1,5 +1,5 @@
-//! The first look at a request: what could mean two things is refused, the rest is brought into one form,
-//! in which it is matched and sent on alike.
+//! Screens a request: ambiguous ones are refused, the rest is normalised, and is matched and forwarded in that
+//! form.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,10 +20,10 @@ use tower::Service;
 use crate::failure::GatewayFailure;
 use crate::{Gateway, Ingress, hop, tunnel};
 
-/// The body of an answer: of a server, watched if need be, or of this gateway's own.
+/// The body of an answer: of a server, watched if needed, or of this gateway.
 type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
 
-/// Looks at a request, and lets it on to be decided if there is nothing against it.
+/// Screens a request, and passes it on to be decided.
 pub(crate) async fn admit<S, B>(
     ingress: Arc<Ingress<S>>,
     mut request: Request<Incoming>,
@@ -76,7 +76,7 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayF
     settle_path(gateway, request)
 }
 
-/// From here on the host is in `Host`, once, and the URI is a path.
+/// Normalises the host: from here on it is in `Host`, once, and the URI is a path.
 fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
@@ -88,7 +88,7 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Gat
     let Some(authority) = request.uri().authority() else {
         return match host {
             Some(host) => check_host(host.as_bytes()),
-            // Rules that ask for a host are looked at when the request is decided.
+            // Whether a rule needs a host is checked when the request is decided.
             None if request.version() == Version::HTTP_10 && !gateway.routes.read_host() => Ok(()),
             None => Err(GatewayFailure::bad_request(
                 "the request has no `Host`; send one",
@@ -116,7 +116,7 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Gat
     Ok(())
 }
 
-/// HTTP/2 allows cookies in pieces, and HTTP/1.1 does not.
+/// Joins cookies: HTTP/2 allows several fields, HTTP/1.1 does not.
 fn join_cookies(headers: &mut HeaderMap) {
     let mut pieces = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let (Some(first), Some(second)) = (pieces.next(), pieces.next()) else {
@@ -127,7 +127,7 @@ fn join_cookies(headers: &mut HeaderMap) {
         joined.extend_from_slice(b"; ");
         joined.extend_from_slice(piece);
     }
-    // What was made of values is one.
+    // Joined header values are a valid value.
     if let Ok(joined) = HeaderValue::from_bytes(&joined) {
         headers.insert(COOKIE, joined);
     }
@@ -140,7 +140,7 @@ fn check_host(host: &[u8]) -> Result<(), GatewayFailure> {
     Ok(())
 }
 
-/// From here on there is nothing left to resolve in the path.
+/// Normalises the path: from here on there is nothing left to resolve in it.
 fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let uri = request.uri();
     let path = uri.path();
@@ -158,7 +158,7 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Gat
     let settled =
         forwarded(path, slashes).map_err(|error| GatewayFailure::bad_request(error.to_string()))?;
     let is_as_sent = matches!(settled, Cow::Borrowed(_));
-    // `http://a?x` has a path that is not written.
+    // `http://a?x` has an implicit path.
     if is_as_sent
         && uri
             .path_and_query()
@@ -171,7 +171,7 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Gat
         None => settled.into_owned(),
     };
     let path = PathAndQuery::try_from(whole).map_err(|error| {
-        GatewayFailure::bad_request(format!("the path cannot be sent on: {error}"))
+        GatewayFailure::bad_request(format!("the path cannot be forwarded: {error}"))
     })?;
     *request.uri_mut() = Uri::from(path);
     Ok(())

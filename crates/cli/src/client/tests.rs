@@ -1,4 +1,4 @@
-//! What a server, or whoever answers in its place, makes us say.
+//! The messages for replies of a server, or of another program at its address.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -149,11 +149,12 @@ fn others_than_tidegate_are_recognised() {
 
 #[test]
 fn nobody_there_is_said_plainly() {
-    // A port that was free a moment ago may be another test's by now; this one nobody is given.
+    // A port that was free a moment ago may be another test's by now; this one is never assigned.
     let address = "http://127.0.0.1:1";
     let error = client(address, None).get("/v1/rules").unwrap_err();
-    let expected =
-        format!("nobody answers at {address}; is `tidegate serve` running there? (--server URL)");
+    let expected = format!(
+        "no server answers at {address}; is `tidegate serve` running there? (--server URL)"
+    );
     assert_eq!(error.to_string(), expected);
 }
 

@@ -1,5 +1,4 @@
-//! The body of an answer, taken out of the bytes of a connection. It never waits: the caller reads more and asks
-//! again.
+//! Parses the body of an answer. It never waits: the caller reads more bytes and calls again.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +6,7 @@ use hyper::body::{Frame, SizeHint};
 
 use super::Broken;
 
-/// The longest line with the size of a chunk: servers may write remarks there.
+/// The longest chunk size line; it may have extensions.
 const LONGEST_LINE: usize = 4 * 1024;
 const LONGEST_TRAILERS: usize = 32 * 1024;
 const MOST_TRAILERS: usize = 64;
@@ -15,40 +14,40 @@ const MOST_TRAILERS: usize = 64;
 /// How much of a body is still to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Download {
-    /// Nothing.
+    /// The body has ended.
     Ended,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// What the chunks say.
+    /// Chunks, at this position.
     Chunks(ChunkPosition),
-    /// All until the server closes.
+    /// Everything until the server closes.
     UntilClose,
 }
 
-/// Where in its chunks a body is.
+/// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkPosition {
-    /// Before the line with the size of the next.
+    /// Before a chunk size line.
     Size,
-    /// In one, so many bytes from its end.
+    /// In a chunk, this many bytes before its end.
     Data(u64),
-    /// At its end, before the end of the line.
+    /// At the line end after a chunk.
     DataEnd,
-    /// After the last.
+    /// After the last chunk.
     Trailers,
 }
 
-/// What there is in the bytes that have come.
+/// The next element in the received bytes.
 #[derive(Debug)]
 pub(super) enum DownloadStep {
     Frame(Frame<Bytes>),
-    /// Nothing whole: more has to be read.
+    /// Incomplete: more bytes are needed.
     More,
     Ended,
 }
 
 impl Download {
-    /// Takes the next part of the body off the bytes.
+    /// Takes the next part of the body from the bytes.
     pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         match self {
             Self::Ended => Ok(DownloadStep::Ended),
@@ -76,8 +75,7 @@ impl Download {
         }
     }
 
-    /// Whether the first chunk begins as it should, as far as it has come: none, if more of its first line has
-    /// to come. Nothing is taken off the bytes.
+    /// Checks the first chunk size line without consuming it; `None` if more of the line is needed.
     pub(super) fn begins_well(self, bytes: &[u8]) -> Result<Option<()>, Broken> {
         if self != Self::Chunks(ChunkPosition::Size) {
             return Ok(Some(()));
@@ -125,7 +123,11 @@ impl ChunkPosition {
                         None if bytes.is_empty() || bytes[0] == b'\r' => {
                             return Ok(DownloadStep::More);
                         }
-                        _ => return Err(Broken::Malformed("a chunk is longer than it says")),
+                        _ => {
+                            return Err(Broken::Malformed(
+                                "a chunk is longer than its declared size",
+                            ));
+                        }
                     }
                     *self = Self::Size;
                 }
@@ -135,7 +137,7 @@ impl ChunkPosition {
     }
 }
 
-/// Takes as much as there is and belongs to the body.
+/// Takes the available bytes that belong to the body.
 fn take(bytes: &mut BytesMut, left: &mut u64) -> DownloadStep {
     if bytes.is_empty() {
         return DownloadStep::More;
@@ -146,12 +148,14 @@ fn take(bytes: &mut BytesMut, left: &mut u64) -> DownloadStep {
     DownloadStep::Frame(Frame::data(data.freeze()))
 }
 
-/// Where the line ends that the bytes begin with.
+/// The end of the first line.
 fn line_end(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     let line = &bytes[..bytes.len().min(LONGEST_LINE)];
     match line.iter().position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && line[end - 1] == b'\r' => Ok(Some(end - 1)),
-        Some(_) => Err(Broken::Malformed("a line in a chunked body ends badly")),
+        Some(_) => Err(Broken::Malformed(
+            "a line in a chunked body has an invalid end",
+        )),
         None if bytes.len() < LONGEST_LINE => Ok(None),
         None => Err(Broken::Malformed("a line in a chunked body is too long")),
     }
@@ -169,7 +173,7 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
 }
 
 fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
-    const BAD: Broken = Broken::Malformed("the trailers cannot be read");
+    const BAD: Broken = Broken::Malformed("invalid trailers");
     if bytes.starts_with(b"\r\n") {
         bytes.advance(2);
         return Ok(DownloadStep::Ended);

@@ -1,4 +1,4 @@
-//! What is sent to a server: the head of a request, and its body as it comes.
+//! Sends a request: its head, and its body as it arrives.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,17 +14,17 @@ use super::Broken;
 use super::head::{read_length, write_header};
 use crate::request_body::{BrokenBody, RequestBody};
 
-/// How the length of a request's body is given.
+/// The framing of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFraming {
-    /// By its head: so many bytes are to come.
+    /// Content length: this many bytes are left.
     Length(u64),
-    /// By chunks.
+    /// Chunked.
     Chunks,
 }
 
 impl BodyFraming {
-    /// That of a body which goes with these headers.
+    /// The framing of a body with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let length = headers.get(CONTENT_LENGTH).and_then(read_length);
         length.map_or(Self::Chunks, Self::Length)
@@ -35,9 +35,9 @@ impl BodyFraming {
 pub(super) struct Upload {
     body: RequestBody,
     framing: BodyFraming,
-    /// The trailers that its head has announced.
+    /// The trailers that the head announced.
     announced: Vec<HeaderName>,
-    /// What was taken off it while nothing has left yet.
+    /// The bytes taken from the body while nothing was sent yet.
     untold: Option<Bytes>,
 }
 
@@ -54,7 +54,7 @@ impl Upload {
         }
     }
 
-    /// Puts the next of it into `out`. Whether that was the last.
+    /// Moves the next part into `out`. Returns whether that was the last.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,7 +115,7 @@ impl Upload {
         }
     }
 
-    /// The body as it was, if nothing of it has left.
+    /// The original body, if nothing of it was sent.
     pub(super) fn into_body(mut self) -> RequestBody {
         if let Some(untold) = self.untold {
             self.body.put_back(untold);
@@ -124,23 +124,23 @@ impl Upload {
     }
 }
 
-/// What waits to be written: text, and data behind it.
+/// The write buffer: text, then data.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     pub(super) text: Vec<u8>,
     data: Bytes,
-    /// What comes behind the data.
+    /// The text after the data.
     after_data: &'static [u8],
-    /// How much of the text has left.
+    /// How much of the text was sent.
     written: usize,
-    /// Whether anything of this request has left.
+    /// Whether anything of this request was sent.
     pub(super) has_sent: bool,
-    /// Whether it has been written and not yet flushed.
+    /// Whether bytes were written and not yet flushed.
     is_unflushed: bool,
 }
 
 impl Out {
-    /// Whether all of it has left.
+    /// Whether everything was sent.
     pub(super) fn is_done(&self) -> bool {
         self.is_empty() && !self.is_unflushed
     }
@@ -154,7 +154,7 @@ impl Out {
         self.data.is_empty()
     }
 
-    /// Begins with another request.
+    /// Starts another request.
     pub(super) fn begin(&mut self) {
         self.text.clear();
         self.data = Bytes::new();

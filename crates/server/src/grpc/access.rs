@@ -1,4 +1,4 @@
-//! Who may ask: the same tokens as everywhere, as `authorization` in the metadata of a call.
+//! Access control of gRPC: the same tokens as elsewhere, as `authorization` in the metadata of a call.
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -9,7 +9,7 @@ use super::status::{Code, Status};
 use crate::access::{AccessRefusal, PresentedToken, bearer};
 use crate::server::Server;
 
-/// Whether a decision may be asked for. Without any token, everybody may.
+/// Allows a call. With no token configured, every caller may.
 pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
     if !server.access.wants_tokens() {
         return Ok(());
@@ -27,11 +27,11 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
         .map_err(|refused| match refused {
             AccessRefusal::None => Status::new(
                 Code::Unauthenticated,
-                "this server wants a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
+                "this server requires a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
             ),
             AccessRefusal::Unknown => Status::new(
                 Code::Unauthenticated,
-                "nobody knows this token; check it for typing errors and spaces",
+                "unknown token; check it for typos and spaces",
             ),
             AccessRefusal::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
         })

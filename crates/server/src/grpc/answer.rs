@@ -1,4 +1,4 @@
-//! What Envoy is told of a decision.
+//! The answer to Envoy, built from a decision.
 
 use prost_types::Duration;
 use tidegate::gate::{self, Decision, Decisions, Part};
@@ -12,12 +12,12 @@ use super::proto::rate_limit::{
     RateLimitResponse, Unit,
 };
 
-/// Says that nobody could decide, and that the rule denies then.
+/// The header of a denial because the store could not answer.
 const DEGRADED: &str = "x-tidegate-degraded";
-/// Says why a request is denied.
+/// The header with the reason of a denial.
 const REASON: &str = "x-tidegate-reason";
 
-/// A decision to be told.
+/// A decision, and the call that asked for it.
 pub(super) struct RateLimitAnswer<'a, 'p> {
     pub(super) asked: &'a RateLimitRequest,
     pub(super) rules: &'a RuleSet,
@@ -30,7 +30,7 @@ impl RateLimitAnswer<'_, '_> {
         let asked = self.parts.iter().zip(&self.asked.descriptors);
         let decided = self.decisions.iter().zip(asked);
         let (text, places) = self.decisions.headers(&settings).into_text();
-        // Shared by all of them.
+        // Shared by all headers.
         let text = bytes::Bytes::from(text);
         let mut headers: Vec<HeaderValue> = places
             .map(|(key, place)| header(key, text.slice(place)))
@@ -55,14 +55,14 @@ impl RateLimitAnswer<'_, '_> {
         }
     }
 
-    /// The descriptor's own answer, also where it is a quota and the request goes on by another.
+    /// The descriptor's own status, also if it is a quota and the request is allowed by another.
     fn status(
         &self,
         decision: &Decision,
         part: &Part<'_>,
         asked: &RateLimitDescriptor,
     ) -> DescriptorStatus {
-        // A shadow limit is reported where rules are descriptors, as their users expect it.
+        // With descriptor rules a shadow limit is reported, as in envoyproxy/ratelimit.
         let shadow = || {
             let by_descriptors = self.rules.is_by_descriptors();
             decision.limits().next().filter(|_| by_descriptors)
@@ -102,8 +102,7 @@ fn code(is_allowed: bool) -> i32 {
     code.into()
 }
 
-/// The limit as it is written, by the caller or in the rules: so many in a unit of time, if there is a
-/// unit for it.
+/// The limit as written in the call or in the rules: requests per unit of time, if there is a unit for it.
 fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> CurrentLimit {
     if let Some(brought) = asked.limit {
         return CurrentLimit {
@@ -133,7 +132,7 @@ fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> Curre
     }
 }
 
-/// When to come back, if it is denied; else when all is whole again. Nothing if waiting cannot help.
+/// When to retry, if denied; otherwise when the limit is fully available again. `None` if waiting cannot help.
 fn until_reset(outcome: &Outcome) -> Option<Duration> {
     let wait = if outcome.allowed {
         outcome.reset_at.since(outcome.at)

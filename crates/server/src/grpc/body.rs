@@ -1,4 +1,4 @@
-//! The body of a reply: nothing, one message, or a stream of them, and the trailers that end it.
+//! The body of a reply: nothing, one message, or a stream of messages, and the trailers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ pub(crate) struct GrpcBody {
 enum GrpcBodyState {
     /// One message, framed.
     Message(Bytes),
-    /// Messages as they come, and the status that ends them.
+    /// A stream of messages, and the status that ends it.
     Stream(mpsc::Receiver<Result<Bytes, Status>>),
     Trailers(HeaderMap),
     End,

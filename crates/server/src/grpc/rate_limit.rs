@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`: the whole road of a decision.
+//! `ShouldRateLimit`: from the call to the reply.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn answer(
         let steps = condition_steps(&rules, parts.iter().map(|part| &part.attributes));
         if steps > MAX_CONDITION_STEPS {
             return Err(Status::invalid(format!(
-                "the conditions of the rules could take {steps} steps for these descriptors, and {MAX_CONDITION_STEPS} are the most; send fewer descriptors at a time"
+                "the conditions of the rules could take {steps} steps for these descriptors, more than {MAX_CONDITION_STEPS}; send fewer descriptors at a time"
             )));
         }
     }

@@ -1,6 +1,6 @@
-//! What can be called here, in the form that reflection serves: files of messages, enums and services.
+//! The descriptors that reflection serves: files of messages, enums and services.
 //!
-//! They are compiled from the files in `proto/` next to `src/`, whose README says how.
+//! They are compiled from the files in `proto/` next to `src/`; its README says how.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ pub(super) fn by_name(name: &str) -> Option<&'static FileDescriptorProto> {
     FILES.iter().find(|file| file.name() == name)
 }
 
-/// The file that says what a symbol is: a service, a method, a message or an enum.
+/// The file that defines a symbol: a service, a method, a message or an enum.
 pub(super) fn by_symbol(symbol: &str) -> Option<&'static FileDescriptorProto> {
     FILES.iter().find(|file| {
         let rest = symbol.strip_prefix(file.package());
@@ -28,7 +28,7 @@ pub(super) fn by_symbol(symbol: &str) -> Option<&'static FileDescriptorProto> {
     })
 }
 
-/// Whether a file says what a name in its package is.
+/// Whether a file defines a name in its package.
 fn has(file: &FileDescriptorProto, name: &str) -> bool {
     let (first, rest) = match name.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),

@@ -1,4 +1,4 @@
-//! One connection: bytes in, replies out, one write for all commands that came together.
+//! One connection: bytes in, replies out, one write for all commands that arrived together.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,16 +20,16 @@ use super::replies::Replies;
 use super::session::{Next, Session};
 use crate::server::Server;
 
-/// How much is read at once, and kept for reading while a connection is quiet.
+/// The size of a read, and of the buffer that an idle connection keeps.
 const READ: usize = 8 * 1024;
-/// How many bytes of replies wait before they are sent, though more commands are there.
+/// How many bytes of replies are collected before they are sent, even if more commands wait.
 const REPLIES: usize = 64 * 1024;
-/// How long a client may take over its first command, or to send the rest of one, or to read.
+/// How long a client may take for its first command, for the rest of a command, or to read replies.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may be silent between two commands.
+/// How long a connection may be idle between two commands.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Why a connection ended before its time.
+/// Why a connection was closed early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RespConnectionError {
     #[error("the TLS handshake failed: {0}")]
@@ -40,7 +40,7 @@ pub(super) enum RespConnectionError {
     Io(#[from] io::Error),
 }
 
-/// What all connections of the listener have in common.
+/// The state shared by all connections of the listener.
 pub(super) struct RespConnections {
     server: Arc<Server>,
     drain: Drain,
@@ -56,14 +56,14 @@ struct Connection<'d, T> {
     session: Session,
     arguments: Arguments,
     replies: Replies,
-    /// What was read, from `start` on not yet understood.
+    /// The bytes read; those from `start` on are not parsed yet.
     bytes: Vec<u8>,
     start: usize,
     /// How many commands were answered.
     commands: u64,
 }
 
-/// What happened while a connection waited.
+/// What ended a wait.
 enum ConnectionEvent {
     Read,
     Closed,
@@ -122,7 +122,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         loop {
             self.make_room();
             let waiting = poll_fn(|cx| {
-                // Before anything is read: there are clients that never stop sending.
+                // Checked before reading: some clients never stop sending.
                 if is_draining && timer.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Ok(ConnectionEvent::TimedOut));
                 }
@@ -140,8 +140,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     };
                     return Poll::Ready(read.map(event));
                 }
-                // Once in line for the drain, this task is woken by it: asking again at each turn
-                // would have all connections meet at one lock.
+                // Once registered, this task is woken by the drain: checking at each turn would make all
+                // connections contend for one lock.
                 if !has_listened {
                     has_listened = true;
                     if begun.as_mut().poll(cx).is_ready() {
@@ -166,7 +166,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                         return self.end().await;
                     }
                 }
-                // What is sent until then is still answered.
+                // Commands sent until then are still answered.
                 ConnectionEvent::DrainBegun => timer.set(sleep(listener.last_call)),
                 ConnectionEvent::TimedOut if is_draining => return self.end().await,
                 ConnectionEvent::TimedOut => match timeouts.ended(self.phase(), now()) {
@@ -192,7 +192,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         reading.as_mut().poll(cx)
     }
 
-    /// Forgets what was understood, and the memory of a command that was larger than most.
+    /// Drops parsed bytes, and the memory of an unusually large command.
     fn make_room(&mut self) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -204,7 +204,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         self.bytes.reserve(READ);
     }
 
-    /// Answers all commands that are there.
+    /// Answers all complete commands.
     async fn answer(&mut self) -> Result<Next, RespConnectionError> {
         loop {
             let rest = &self.bytes[self.start..];
@@ -238,7 +238,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         Ok(Next::Command)
     }
 
-    /// Asks the questions that wait.
+    /// Asks the pending questions.
     async fn ask(&mut self) {
         if self.session.questions.are_waiting() {
             let (questions, server) = self.session.asking();
@@ -246,7 +246,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
     }
 
-    /// Says that nothing more will come, and reads on for a moment, so that the last reply arrives.
+    /// Closes the sending side and reads on for a moment, so that the last reply arrives.
     async fn end(mut self) -> Result<(), RespConnectionError> {
         self.io.shutdown().await?;
         let mut linger = Linger::default();

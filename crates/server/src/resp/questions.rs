@@ -1,5 +1,5 @@
-//! Questions that the store is asked: at once where it is in this process, else together with those
-//! that came along with them.
+//! The commands that need a decision: decided immediately with the in-memory store, else collected and asked
+//! together.
 
 use futures_util::future::join_all;
 use tidegate::gate::{Charged, Decision};
@@ -14,19 +14,19 @@ use super::throttle::{self, ThrottleLimits};
 use crate::server::Server;
 use crate::telemetry::Throttled;
 
-/// How many questions are asked together at the most.
+/// The most questions that are asked together.
 const TOGETHER: usize = 128;
 
 /// The questions of one connection.
 pub(super) struct Questions {
-    /// Names the states of `CL.THROTTLE`.
+    /// The scope of the keys of `CL.THROTTLE`.
     scope: Scope,
     limits: ThrottleLimits,
     waiting: Vec<RespQuestion>,
     throttled: Throttled,
 }
 
-/// A question that waits to be asked, or the reply to one that is not asked at all.
+/// A question that waits to be asked, or the error of one that is not.
 #[expect(
     clippy::large_enum_variant,
     reason = "few wait, and only for one round trip"
@@ -121,7 +121,7 @@ impl Questions {
         self.refuse_as("ERR", problem, replies);
     }
 
-    /// In its turn, after the answers to what was asked before.
+    /// Writes an error in its turn, after the answers to earlier questions.
     fn refuse_as(&mut self, code: &str, problem: &str, replies: &mut Replies) {
         if self.waiting.is_empty() {
             replies.error(code, problem);
@@ -131,17 +131,17 @@ impl Questions {
         }
     }
 
-    /// Whether something waits to be asked before anything else can be answered.
+    /// Whether questions wait, so that later commands must wait too.
     pub(super) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether no more should be asked together.
+    /// Whether enough questions wait.
     pub(super) fn are_many(&self) -> bool {
         self.waiting.len() >= TOGETHER
     }
 
-    /// Asks what waits, all of it at once, and writes the answers in the order of the questions.
+    /// Asks all waiting questions together, and writes the answers in their order.
     pub(super) async fn ask(&mut self, server: &Server, replies: &mut Replies) {
         let scope = &self.scope;
         let asking = self.waiting.iter().map(|question| async move {
@@ -178,7 +178,7 @@ impl Questions {
         self.waiting.clear();
     }
 
-    /// Adds what was answered since the last time to what the server has counted.
+    /// Adds the answers since the last call to the metrics of the server.
     pub(super) fn tell(&mut self, server: &Server) {
         server
             .metrics

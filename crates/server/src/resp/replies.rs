@@ -1,8 +1,8 @@
-//! Replies as bytes, in the version of the protocol that a client speaks.
+//! Writes replies, in the protocol version of the client.
 
 use std::io::Write as _;
 
-/// The version of the protocol.
+/// The protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum RespVersion {
     #[default]
@@ -26,7 +26,7 @@ impl Replies {
         self.bytes.len()
     }
 
-    /// Forgets what was sent, and the memory of a batch that was larger than most.
+    /// Drops sent bytes, and the memory of an unusually large batch.
     pub(super) fn clear(&mut self, usual: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(usual);
@@ -36,12 +36,12 @@ impl Replies {
         self.line(b'+', text);
     }
 
-    /// An error: a word in upper case that programs read, and a sentence for people.
+    /// An error: an upper-case code for programs, and a message for people.
     pub(super) fn error(&mut self, code: &str, message: &str) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(code.as_bytes());
         self.bytes.push(b' ');
-        // An error is one line, whatever a client made it quote.
+        // An error must stay one line, even if it quotes a client.
         let line = message.bytes().map(|byte| match byte {
             b'\r' | b'\n' => b' ',
             byte => byte,
@@ -77,7 +77,7 @@ impl Replies {
         }
     }
 
-    /// A number of seconds, with up to six decimals: text where the protocol knows whole numbers only.
+    /// Seconds with up to six decimals: text in RESP2, which has only whole numbers.
     pub(super) fn seconds(&mut self, micros: u64) {
         let mut text = Vec::with_capacity(24);
         crate::seconds::write_seconds(&mut text, micros);
@@ -91,12 +91,12 @@ impl Replies {
         }
     }
 
-    /// The start of an array of so many values.
+    /// The start of an array of `count` values.
     pub(super) fn array(&mut self, count: usize) {
         self.count(b'*', count);
     }
 
-    /// The start of so many names and values: an array of twice as many where there are no maps.
+    /// The start of a map of `count` pairs: in RESP2 an array of twice as many values.
     pub(super) fn map(&mut self, count: usize) {
         match self.protocol {
             RespVersion::Resp2 => self.count(b'*', count * 2),

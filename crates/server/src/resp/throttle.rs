@@ -9,10 +9,10 @@ use tidegate::{Limit, Micros};
 use super::arguments::RespCommand;
 use super::replies::Replies;
 
-/// How many limits a connection remembers: most clients use one or two.
+/// How many limits a connection caches: most clients use one or two.
 const REMEMBERED: usize = 4;
 
-/// What a command asks.
+/// A parsed command.
 #[derive(Debug)]
 pub(super) struct Throttle<'a> {
     pub(super) key: Cow<'a, str>,
@@ -20,7 +20,7 @@ pub(super) struct Throttle<'a> {
     pub(super) cost: u64,
 }
 
-/// Limits that were made of the numbers of earlier commands.
+/// A cache of limits, by the numbers of earlier commands.
 #[derive(Debug, Default)]
 pub(super) struct ThrottleLimits {
     known: [Option<(Numbers, Limit)>; REMEMBERED],
@@ -84,7 +84,7 @@ pub(super) fn write(charged: &Charged, replies: &mut Replies) {
     replies.integer(seconds(outcome.reset_at.since(outcome.at)));
 }
 
-/// Rounded up.
+/// Whole seconds, rounded up.
 fn seconds(span: Micros) -> i64 {
     whole(span.get().div_ceil(Micros::SECOND.get()))
 }
@@ -93,8 +93,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A key as text. One that is not text is written out in hexadecimal, behind a byte that no other key
-/// begins with.
+/// A key as text. One that is not UTF-8 is written in hexadecimal, after a byte that no other key begins with.
 fn key(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.starts_with('\0') => Cow::Borrowed(text),
@@ -120,10 +119,10 @@ fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, String> {
 fn no_integer(given: &[u8], place: usize) -> String {
     let given = super::quoted(given);
     let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
-    format!("{name} must be a whole number, and is `{given}`")
+    format!("{name} must be a whole number, not `{given}`")
 }
 
-/// A whole number as Redis reads one: digits, after a minus if it has one.
+/// A whole number as Redis reads one: digits, with an optional minus.
 #[inline]
 fn parse(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
@@ -160,7 +159,7 @@ impl ThrottleLimits {
             self.known[place] = Some((numbers, limit));
             place
         };
-        // It was found or put there just now.
+        // It was found or inserted above.
         let known = self.known[place].as_ref().map(|(_, limit)| limit);
         known.ok_or_else(|| "the limit cannot be used".to_owned())
     }

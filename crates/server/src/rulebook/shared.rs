@@ -280,7 +280,7 @@ impl RuleBook {
         };
         let _changing = shared.changing.lock().await;
         for _ in 0..ATTEMPTS {
-            let (after, is_mended) = match self.follow_alone(shared, gate).await {
+            let (after, is_replacing) = match self.follow_alone(shared, gate).await {
                 Ok(_) => (self.version(), false),
                 // A change that replaces all rules does not depend on those before.
                 Err(FollowError::Unusable { version, .. })
@@ -298,7 +298,7 @@ impl RuleBook {
                 _ => None,
             };
             let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
-            if is_mended {
+            if is_replacing {
                 let because = format!("replaced version {after}, which could not be used");
                 wanted.changes.insert(0, because);
             }

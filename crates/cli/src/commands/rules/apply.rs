@@ -1,4 +1,4 @@
-//! `tidegate rules apply`: brings the rules of a file to the server, all at once or not at all.
+//! `tidegate rules apply`: applies the rules of a file to the server, atomically.
 
 use anyhow::bail;
 use clap::Args;
@@ -11,7 +11,7 @@ use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
 
-/// How often to begin again when someone else has changed the rules meanwhile.
+/// How often to retry when the rules were changed meanwhile.
 const MAX_RETRIES: usize = 5;
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(super) struct ApplyArgs {
     #[arg(long)]
     prune: bool,
 
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
 }
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::R
         }
     }
     bail!(
-        "the rules at {} were changed by others each time that we tried; nothing was applied, try again",
+        "the rules at {} were changed by others during each attempt; nothing was applied, try again",
         client.server()
     )
 }

@@ -80,7 +80,7 @@ fn rendered(changes: &Changes, server: &str, file: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// One rule's difference. A rule that is new or gone is shown whole.
+/// The difference of one rule. A new or removed rule is shown whole.
 fn push_rule(what: &str, before: Option<&Value>, after: Option<&Value>, lines: &mut Vec<String>) {
     let id = before.or(after).map(id_of).unwrap_or_default();
     let heading = format!("rule {} {what}", plain(id));

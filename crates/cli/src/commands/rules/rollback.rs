@@ -1,4 +1,4 @@
-//! `tidegate rules rollback`: goes back to an earlier version, as a new one.
+//! `tidegate rules rollback`: returns to an earlier version, as a new one.
 
 use clap::Args;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::output::{self, counted};
 
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
-    /// The version to go back to, as `rules history` shows it
+    /// The version to return to, as `rules history` shows it
     #[arg(value_name = "VERSION")]
     version: u64,
 }

@@ -1,9 +1,9 @@
-//! Messages of `envoy.service.ratelimit.v3`, and those that they are made of.
+//! Messages of `envoy.service.ratelimit.v3`, and their parts.
 
 use prost::{Enumeration, Message};
 use prost_types::{Duration, Struct, Timestamp};
 
-/// What Envoy asks.
+/// The request of Envoy.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitRequest {
     #[prost(string, tag = "1")]
@@ -14,7 +14,7 @@ pub(crate) struct RateLimitRequest {
     pub(crate) hits_addend: u32,
 }
 
-/// What is known of a request, in one of the ways in which it is to be limited.
+/// One set of entries by which a request is limited.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
@@ -27,7 +27,7 @@ pub(crate) struct RateLimitDescriptor {
     pub(crate) is_negative_hits: bool,
 }
 
-/// The value is text, and comes from a client: what is none must not spoil the call.
+/// The value is declared `bytes`: a client's value that is not UTF-8 must not fail the whole call.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DescriptorEntry {
     #[prost(string, tag = "1")]
@@ -50,7 +50,7 @@ pub(crate) struct UInt64Value {
     pub(crate) value: u64,
 }
 
-/// What Envoy is told.
+/// The response to Envoy.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitResponse {
     #[prost(enumeration = "LimitCode", tag = "1")]
@@ -103,7 +103,7 @@ pub(crate) struct Quota {
     pub(crate) id: String,
 }
 
-/// Both are texts. On the wire there is no difference to bytes, of which names need not be copied.
+/// Both are strings. On the wire they are the same as bytes, which need no copy of static names.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct HeaderValue {
     #[prost(bytes = "bytes", tag = "1")]
@@ -114,7 +114,7 @@ pub(crate) struct HeaderValue {
     pub(crate) raw_value: bytes::Bytes,
 }
 
-/// What is decided. Envoy lets pass what is unknown, so it is never said here.
+/// The decision. `Unknown` is never sent: Envoy lets such requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub(crate) enum LimitCode {
