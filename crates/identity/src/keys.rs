@@ -1,5 +1,5 @@
-//! The keys that tokens are verified with. What a key is says which algorithms it may be used with,
-//! whatever a token claims.
+//! The keys that verify tokens. The type of a key decides which algorithms it may be used with, whatever a token
+//! claims.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::IdentityError;
 use crate::{JwtKey, JwtSettings};
 
-/// What an HMAC key should have at least, in bytes.
+/// The least recommended length of an HMAC key, in bytes.
 const GOOD_SECRET: usize = 32;
 
-/// What is wrong with keys none of which may be used.
+/// The error if no key is usable.
 const NONE_FITS: &str = "no key in it can be used with any of `jwt.algorithms`";
 
 /// The keys of a server.
@@ -29,7 +29,7 @@ pub(crate) struct VerifyingKey {
 }
 
 impl Keys {
-    /// Reads the key of a setting, or those of its file.
+    /// Reads the key of a setting, or the keys in its file.
     pub(crate) fn read(settings: &JwtSettings) -> Result<Self, IdentityError> {
         let found = match &settings.key {
             JwtKey::Secret(secret) => vec![of_secret(secret.bytes())],
@@ -47,7 +47,7 @@ impl Keys {
             JwtKey::JwksFile(file) => {
                 of_set(&read(file)?).map_err(|problem| IdentityError::key(file, problem))?
             }
-            // They come later.
+            // They are fetched later.
             JwtKey::JwksUrl { .. } => Vec::new(),
         };
         let keys = Self::fitting(settings, found);
@@ -57,8 +57,7 @@ impl Keys {
         }
     }
 
-    /// Those of a set that was fetched, of which there is at least one. What anybody can fetch is no secret, so
-    /// only public keys count.
+    /// The keys of a fetched set, at least one. Only public keys count: a fetched secret is not secret.
     pub(crate) fn of_fetched(settings: &JwtSettings, set: &[u8]) -> Result<Self, String> {
         let mut found = of_set(set)?;
         found.retain(|(_, key, _)| key.family() != AlgorithmFamily::Hmac);
@@ -69,12 +68,12 @@ impl Keys {
         Ok(keys)
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Those of them that may be used by the settings.
+    /// The keys that the settings allow.
     fn fitting(settings: &JwtSettings, found: Vec<ParsedKey>) -> Self {
         let fits = |algorithm: &Algorithm| {
             settings.algorithms.is_empty() || settings.algorithms.contains(algorithm)
@@ -94,8 +93,8 @@ impl Keys {
         Self(keys)
     }
 
-    /// Those that a token may be signed with that names this one, or none. A key without a name may be
-    /// meant by any.
+    /// The keys that may have signed a token that names this key, or none. A key without a name matches any
+    /// token.
     pub(crate) fn named<'k>(
         &'k self,
         id: Option<&'k str>,
@@ -122,7 +121,7 @@ fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
 fn of_secret(secret: &[u8]) -> ParsedKey {
     if secret.len() < GOOD_SECRET {
         tracing::warn!(
-            "the secret of tokens has less than {GOOD_SECRET} bytes: who has a token could find it by trying; take a longer one"
+            "the secret of tokens has less than {GOOD_SECRET} bytes: anyone with a token could guess it by trying; use a longer one"
         );
     }
     let algorithms = AlgorithmFamily::Hmac.algorithms().to_vec();
@@ -151,7 +150,7 @@ fn of_pem(pem: &[u8]) -> Result<ParsedKey, String> {
     Ok((None, key, algorithms))
 }
 
-/// The keys of a JSON Web Key Set that can be used. Others may be in it, too.
+/// The usable keys of a JSON Web Key Set. Others are ignored.
 fn of_set(text: &[u8]) -> Result<Vec<ParsedKey>, String> {
     let form = "it is not a JSON Web Key Set, `{\"keys\": [...]}`";
     let set: Value = serde_json::from_slice(text).map_err(|error| format!("{form}: {error}"))?;

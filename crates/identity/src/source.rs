@@ -1,5 +1,4 @@
-//! Finds in a request what it says about its client, decoded as services decode it. Nothing here is
-//! verified.
+//! Reads values about the client from a request, decoded as services decode them. Nothing here is verified.
 
 use std::borrow::Cow;
 
@@ -12,14 +11,14 @@ use crate::AttributeSource;
 use crate::cookies;
 use crate::spelling::{decoded, is_parameter};
 
-/// A request says several things where one was looked for.
+/// A request has several different values for one attribute.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Several;
 
-/// What was found, if it is one thing.
+/// The value, if there is one.
 pub type FoundValue<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
-/// What a request says in a header, its query or a cookie.
+/// The value in a header, the query or a cookie.
 pub(crate) fn find<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
@@ -33,8 +32,8 @@ pub(crate) fn find<'r>(
     }
 }
 
-/// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
-/// are not text are no token.
+/// The token of a request, without the scheme `Bearer`, which `Authorization` must have. Bytes that are not
+/// UTF-8 are not a token.
 pub(crate) fn find_token<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
@@ -44,7 +43,7 @@ pub(crate) fn find_token<'r>(
     };
     let value = value.into_form();
     Ok(match source {
-        // What is not a bearer's still has its scheme in front of it.
+        // Other credentials still have their scheme.
         AttributeSource::Header(name) if name == AUTHORIZATION => {
             Some(value).filter(|value| !value.contains(' '))
         }
@@ -61,7 +60,7 @@ fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> FoundValue<'r> {
     let values = headers.get_all(name).iter();
     let values = values.map(|value| trimmed(value.as_bytes()));
     if name == AUTHORIZATION {
-        // The bearer's token alone, so that it is the same as in another header.
+        // Without the scheme, so that it equals the same token in another header.
         return one(values.map(|value| {
             let form = match plain(value) {
                 Cow::Borrowed(value) => credentials_in(value),
@@ -110,7 +109,7 @@ pub fn parameter<'r>(query: &'r str, wanted: &str) -> FoundValue<'r> {
     one(values)
 }
 
-/// The one value that all are.
+/// The common value of all, if they agree.
 fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> FoundValue<'r> {
     let Some(first) = values.next() else {
         return Ok(None);
@@ -237,7 +236,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a client writes, it is read as something.
+        /// Any value of a client is read.
         #[test]
         fn nothing_is_too_strange(value in proptest::collection::vec(32..=255_u8, 0..40), query in ".{0,40}") {
             let mut headers = HeaderMap::new();

@@ -1,5 +1,5 @@
-//! Believes what a token says if it is signed, meant for us and not over. A token that is refused is
-//! counted, and its request is one without a token.
+//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted, and its request is
+//! treated as one without a token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::keys::Keys;
 use crate::remote_keys::RemoteKeys;
 use crate::{AttributeSource, JwtKey, JwtSettings};
 
-/// The longest token that is looked at, in bytes.
+/// The longest accepted token, in bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// How many keys are tried for a token that does not name its own.
+/// How many keys are tried for a token that names none.
 const MOST_TRIED: usize = 4;
 
 /// Verifies tokens.
@@ -31,7 +31,7 @@ pub(crate) struct Tokens {
     refusals: Refusals,
 }
 
-/// Why a token is not believed.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JwtRefusal {
     Malformed,
@@ -106,7 +106,7 @@ impl Refusals {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every reason that has occurred.
+    /// The count of every reason that has occurred.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = JwtRefusal::ALL.into_iter().zip(&self.0);
         let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
@@ -134,7 +134,7 @@ impl Tokens {
         })
     }
 
-    /// Reads the keys again, or has them fetched soon.
+    /// Reloads the keys, or requests a fetch.
     pub(crate) fn reload(&self) -> Result<(), IdentityError> {
         match &self.remote {
             Some(remote) => remote.ask(),
@@ -143,7 +143,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// From now on these are the keys.
+    /// Replaces the keys.
     pub(crate) fn put(&self, keys: Keys) {
         self.keys.store(Arc::new(keys));
     }
@@ -165,7 +165,7 @@ impl Tokens {
         &self.refusals
     }
 
-    /// What a token says, if it can be believed.
+    /// The claims of a valid token.
     pub(crate) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
         match self.verify(token) {
             Ok(claims) => Some(claims),
@@ -185,7 +185,7 @@ impl Tokens {
             return Err(JwtRefusal::TooLong);
         }
         let header = decode_header(token).map_err(|error| unreadable(token, error))?;
-        // What has to be understood, and is not.
+        // A critical header parameter that is not supported.
         if header.crit.is_some() {
             return Err(JwtRefusal::Malformed);
         }
@@ -212,8 +212,7 @@ impl Tokens {
     }
 }
 
-/// Why the header of a token cannot be read: it names an algorithm that is not supported, such as `none`, or it is
-/// malformed.
+/// Why the header of a token is unreadable: an unsupported algorithm, such as `none`, or a malformed token.
 fn unreadable(token: &str, error: Error) -> JwtRefusal {
     let header = token.split('.').next().unwrap_or_default();
     let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
@@ -230,7 +229,7 @@ fn unreadable(token: &str, error: Error) -> JwtRefusal {
     }
 }
 
-/// The claim with this name, or below the names that dots separate; as text, if it is one value.
+/// The claim with this name, or at this dotted path; as text, if it is a single value.
 pub(crate) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
     let found = claims.get(name).or_else(|| {
         let (first, rest) = name.split_once('.')?;

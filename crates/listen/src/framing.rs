@@ -1,33 +1,33 @@
-//! Reads along with an HTTP/1 client for shapes that two parsers can read in two ways: a body with two lengths,
-//! lines that end in a bare newline.
+//! The strict framing reader: inspects the bytes of an HTTP/1 client for requests that two parsers can read in two
+//! ways, such as a body with two lengths or lines that end in a bare newline.
 //!
-//! hyper accepts some of them. A request that is passed on must have none: the next server could see another
-//! request where this one sees a body. Everything else that is wrong is left to hyper to refuse.
+//! hyper accepts some of them. A forwarded request must have none: the next server could see another request where
+//! this one sees a body. All other errors are left to hyper.
 //! Why it exists: `docs/decisions/003-strict-framing-reader.md`.
 
 use std::io;
 
-/// The longest line that is kept; hyper refuses heads long before.
+/// The longest line that is buffered; hyper refuses heads long before.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// Where in the client's bytes the next one stands.
+/// The position in the client's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FramingState {
     /// In the lines of a head, or before one.
     Head,
-    /// In a body, so many bytes from its end.
+    /// In a body, this many bytes before its end.
     Body(u64),
-    /// In the line with the size of a chunk.
+    /// In a chunk size line.
     Size,
-    /// In a chunk, so many bytes from its end, the line's end with it.
+    /// In a chunk, this many bytes before its end, the line end included.
     Chunk(u64),
     /// After the last chunk.
     Trailers,
-    /// Nothing more is let through.
+    /// Nothing more is passed on.
     Refused,
 }
 
-/// What the head has said so far about the body.
+/// The framing headers of the head so far.
 #[derive(Debug, Default)]
 struct Head {
     has_begun: bool,
@@ -35,12 +35,12 @@ struct Head {
     is_chunked: bool,
 }
 
-/// Reads along with one connection.
+/// Inspects the bytes of one connection.
 #[derive(Debug)]
 pub(crate) struct FramingReader {
     state: FramingState,
     head: Head,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
 }
 
@@ -53,9 +53,8 @@ impl FramingReader {
         }
     }
 
-    /// Looks at bytes before they are parsed: how many of them may be. The others belong to a head with a
-    /// forbidden shape, up to the line before that, and nothing after it may be parsed. A body that cannot be
-    /// followed is an error.
+    /// Inspects bytes before hyper parses them. Returns how many of them may be parsed; after an ambiguous head
+    /// nothing more may be. A body whose framing is invalid is an error.
     pub(crate) fn look(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -87,12 +86,12 @@ impl FramingReader {
         Ok(at)
     }
 
-    /// Whether there was a head with a forbidden shape.
+    /// Whether there was an ambiguous head.
     pub(crate) fn has_refused(&self) -> bool {
         self.state == FramingState::Refused
     }
 
-    /// Passes over as much of a body as there is.
+    /// Skips as much of a body as has arrived.
     fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> FramingState) -> usize {
         let step = usize::try_from(left).unwrap_or(usize::MAX).min(there);
         let left = left - step as u64;
@@ -111,7 +110,7 @@ impl FramingReader {
         Ok(())
     }
 
-    /// A line has ended with `tail`. Whether it is accepted.
+    /// Ends a line with `tail`. Returns whether it is accepted.
     fn ends_line(&mut self, tail: &[u8]) -> bool {
         if self.line.is_empty() {
             return self.reads(tail);
@@ -136,7 +135,7 @@ impl FramingReader {
             }
             FramingState::Trailers => true,
             _ if !self.head.has_begun => {
-                // An empty line before a request is passed over.
+                // An empty line before a request is skipped.
                 self.head.has_begun = !line.is_empty();
                 true
             }
@@ -162,7 +161,7 @@ impl FramingReader {
         let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         match size {
             Some(0) if is_whole => self.state = FramingState::Trailers,
-            // With the end of its line.
+            // Includes the line end.
             Some(size) if is_whole && size < u64::MAX - 2 => {
                 self.state = FramingState::Chunk(size + 2)
             }
@@ -173,7 +172,7 @@ impl FramingReader {
 }
 
 impl Head {
-    /// Whether a header goes with those before it.
+    /// Whether a header is consistent with those before it.
     fn header(&mut self, line: &[u8]) -> bool {
         if !matches!(line.first(), Some(b'c' | b'C' | b't' | b'T')) {
             return true;
@@ -203,7 +202,7 @@ impl Head {
 mod tests {
     use super::*;
 
-    /// What is let through, however the bytes come.
+    /// What is passed on, however the bytes are split.
     fn passed(text: &str, step: usize) -> io::Result<Vec<u8>> {
         let (mut framing, mut passed) = (FramingReader::new(), Vec::new());
         for piece in text.as_bytes().chunks(step) {

@@ -1,6 +1,6 @@
-//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted, writes time
-//! out, a head with two meanings is answered with 400, and an answer is not lost to a reset when the connection
-//! closes while the client still sends.
+//! The byte stream of a connection: replays the bytes read to detect the HTTP version, records activity, times out
+//! writes, answers an ambiguous head with 400, and lingers at the end so that a reset does not lose the last
+//! answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,20 +16,20 @@ use crate::frames::Frames;
 use crate::framing::FramingReader;
 use crate::stall::{ConnectionPhase, Linger, Stall};
 
-/// What an HTTP/2 client sends first.
+/// The preface of an HTTP/2 client.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long what is written in one piece may be.
+/// The longest answer that is copied into one write.
 const SMALL: usize = 1024;
 
-/// The protocol that a connection speaks.
+/// The HTTP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// The first bytes of a connection, as far as they had to be read to tell its version.
+/// The bytes that were read to detect the version of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     bytes: [u8; PREFACE.len()],
@@ -38,7 +38,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Reads until the version is certain: one byte is enough for most of HTTP/1.
+    /// Reads until the version is certain: one byte is enough for most HTTP/1 requests.
     pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, HttpVersion)> {
         let mut opening = Self::default();
         while opening.end < PREFACE.len() {
@@ -58,33 +58,33 @@ pub(crate) struct Wire<T> {
     io: T,
     opening: Opening,
     activity: Arc<Activity>,
-    /// Reads along, where requests go on to another server.
+    /// Inspects HTTP/1 framing, if requests are forwarded to another server.
     framing: Option<FramingReader>,
-    /// Reads along with HTTP/2.
+    /// Inspects HTTP/2 frames.
     frames: Option<Box<Frames>>,
     refusal: BadRequestAnswer,
-    /// Whether the last that was asked of it is a flush, and that is done: then no earlier answer is on its way.
+    /// Whether the last operation was a completed flush: then no earlier answer is pending.
     is_flushed: bool,
     has_shut_down: bool,
     linger: Linger,
     writes: Stall,
 }
 
-/// How a connection is read and written.
+/// The settings of a wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireSettings {
-    /// Whether requests with two meanings are refused.
+    /// Whether ambiguous requests are refused.
     pub(crate) is_strict: bool,
-    /// Whether a client is cut that floods the connection with frames of HTTP/2 that carry nothing.
+    /// Whether clients that flood the connection with HTTP/2 control frames are disconnected.
     pub(crate) is_http2: bool,
-    /// How long a client may take nothing of what it is sent.
+    /// How long a client may read nothing.
     pub(crate) write_timeout: Duration,
 }
 
-/// The answer to a head with two meanings.
+/// The 400 answer to an ambiguous head.
 #[derive(Debug, Default)]
 struct BadRequestAnswer {
-    /// What is still to be written, once it is known that it is to be.
+    /// The text, once it is to be written.
     answer: Option<Vec<u8>>,
     written: usize,
     /// Whether it waits for the answers to earlier requests.
@@ -133,7 +133,7 @@ impl<T> Wire<T> {
         matches!(self.activity.phase(), ConnectionPhase::Busy(_))
     }
 
-    /// Notes how a write or a flush went.
+    /// Records the result of a write or a flush.
     fn wrote<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -142,7 +142,7 @@ impl<T> Wire<T> {
     ) -> Poll<io::Result<R>> {
         self.is_flushed = is_flush && matches!(written, Poll::Ready(Ok(_)));
         if self.is_flushed && self.refusal.is_waiting && !self.is_busy() {
-            // Reading and writing are of the same task.
+            // Reads and writes happen in the same task.
             self.refusal.is_waiting = false;
             cx.waker().wake_by_ref();
         }
@@ -160,10 +160,10 @@ impl<T> Drop for Wire<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
-    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, as hyper has nothing
+    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, because hyper has nothing
     /// more to read.
     fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The bytes came too early to be known as those of another protocol, and were dropped.
+        // The bytes arrived before the upgrade was known, and were dropped.
         if self.activity.is_tunnel() {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
@@ -191,7 +191,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
 }
 
 impl BadRequestAnswer {
-    /// What is still to be written.
+    /// The unwritten rest.
     fn rest(&self) -> Option<&[u8]> {
         let rest = &self.answer.as_ref()?[self.written..];
         (!rest.is_empty()).then_some(rest)
@@ -224,7 +224,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
         this.activity.note_read();
         let passed = this.look(read)?;
         buffer.set_filled(before + passed);
-        // No bytes at all would be the end of the connection.
+        // An empty read would mean the end of the connection.
         if passed == 0 {
             return this.poll_refuse(cx);
         }
@@ -267,7 +267,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     ) -> Poll<io::Result<usize>> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
         let written = if length <= SMALL {
-            // To put a small answer together takes less than to have the kernel do it.
+            // Copying a small answer is cheaper than a vectored write.
             let (mut whole, mut end) = ([0; SMALL], 0);
             for slice in slices {
                 whole[end..end + slice.len()].copy_from_slice(slice);

@@ -1,27 +1,27 @@
-//! How long a connection may take, as a machine without a clock: the caller says when its one timer ends and
-//! what time it is, and learns what to do and how long to set the timer for.
+//! The timeouts of a connection, as a state machine without a clock: the caller reports the end of its one timer
+//! and the time, and gets what to do and how long to set the timer for.
 //!
-//! The timer is not reset at each request: that would put its cost on every one of them. What is noted is since
-//! when a connection is idle; when the timer ends, it is set to the rest of that time.
+//! The timer is not reset at each request, which would cost too much. Instead the time since which a connection is
+//! idle is recorded; when the timer ends, it is set to the rest of the idle timeout.
 
 use std::time::Duration;
 
 use crate::ListenSettings;
 use crate::clock::Instant;
 
-/// The shortest time for the timer: without a wait, the task would never yield.
+/// The shortest timer: without a wait, the task would never yield.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a connection waits for. The number says how many requests it has begun so far.
+/// What a connection waits for, with the number of requests begun so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionPhase {
-    /// For the first byte that it is sent at all.
+    /// The very first byte.
     Fresh,
-    /// For the rest of a request whose head has begun to arrive.
+    /// The rest of a head that has begun to arrive.
     Head(u64),
-    /// For an answer that is being made or sent.
+    /// An answer that is being made or sent.
     Busy(u64),
-    /// For the next request.
+    /// The next request.
     Idle(u64),
 }
 
@@ -30,7 +30,7 @@ pub enum ConnectionPhase {
 enum Purpose {
     /// The head of the request of this number.
     Head(u64),
-    /// To look again.
+    /// To check again.
     Look,
     /// The end of the last call.
     LastCall,
@@ -41,11 +41,11 @@ enum Purpose {
 /// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutAction {
-    /// Go on, and set the timer to this.
+    /// Continue, and set the timer to this.
     Wait(Duration),
-    /// Ask it to end when it has answered, and set the timer to this.
+    /// Ask it to end after its answers, and set the timer to this.
     Leave(Duration),
-    /// Drop it.
+    /// Drop the connection.
     Cut,
 }
 
@@ -56,12 +56,12 @@ pub struct ConnectionTimeouts {
     idle: Duration,
     last_call: Duration,
     purpose: Purpose,
-    /// How many requests it had begun when it became idle, and when that was.
+    /// The number of requests begun when it became idle, and when that was.
     quiet: Option<(u64, Instant)>,
 }
 
 impl ConnectionTimeouts {
-    /// For a connection whose timer is already set to the head timeout.
+    /// The timeouts of a connection whose timer is set to the head timeout.
     pub fn new(settings: &ListenSettings) -> Self {
         Self {
             head: settings.head_timeout,
@@ -102,7 +102,7 @@ impl ConnectionTimeouts {
     /// The drain has begun.
     pub fn drained(&mut self, phase: ConnectionPhase) -> TimeoutAction {
         match phase {
-            // It is waited for in any case, and its answer will say that it was the last.
+            // The request is served, and its answer will have `Connection: close`.
             ConnectionPhase::Head(number) => {
                 self.purpose = Purpose::Head(number);
                 TimeoutAction::Wait(self.head)
