@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn help_hides_the_token_and_tells_the_exit_codes() {
+    fn help_hides_the_token_and_lists_the_exit_codes() {
         let help = Cli::command().render_long_help().to_string();
         assert!(help.contains("0 allowed, 1 denied, 2 error"), "{help}");
         let mut command = Cli::command();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_keys() {
+    fn problems_are_reported_without_the_keys() {
         #[rustfmt::skip]
         let table = [
             ("clients:\n  s3cret: [a]\n",                           "2:11: field `clients[0]`: this must be a map"),

@@ -306,7 +306,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn the_opening_tells_the_version_and_is_given_back() {
+    async fn the_opening_reveals_the_version_and_is_replayed() {
         for (sent, version) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], HttpVersion::Http1),
             (b"POST / HTTP/1.1\r\n\r\n", HttpVersion::Http1),

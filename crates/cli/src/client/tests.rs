@@ -148,7 +148,7 @@ fn others_than_tidegate_are_recognised() {
 }
 
 #[test]
-fn nobody_there_is_said_plainly() {
+fn a_missing_server_is_reported_plainly() {
     // A port that was free a moment ago may be another test's by now; this one is never assigned.
     let address = "http://127.0.0.1:1";
     let error = client(address, None).get("/v1/rules").unwrap_err();

@@ -276,7 +276,7 @@ fn a_gateway_is_set_up_by_flags_or_by_routes() {
 }
 
 #[test]
-fn mistakes_in_the_gateway_are_told() {
+fn mistakes_in_the_gateway_are_reported() {
     #[rustfmt::skip]
     let table = [
         ("upstream: http://h", "field `upstream`: this means nothing without `gateway`"),
@@ -350,7 +350,7 @@ fn redis_is_set_up_by_settings_without_a_secret_among_them() {
 }
 
 #[test]
-fn settings_of_redis_that_cannot_be_right_are_told() {
+fn contradicting_settings_of_redis_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();

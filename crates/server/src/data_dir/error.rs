@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_apart_from_everything_else() {
+    fn a_full_disk_has_its_own_error() {
         let table = [
             (Errno::NOSPC, "full"),
             (Errno::DQUOT, "full"),

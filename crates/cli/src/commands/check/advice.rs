@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_rules_is_told_apart() {
+    fn a_server_without_rules_has_its_own_message() {
         assert!(advice(&[], &[]).contains("the server has none"));
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_told_a_line_each() {
+    fn each_change_is_reported_on_a_line() {
         let rule = |id: &str, limit: &str| json!({"id": id, "per": ["ip"], "limit": limit});
         let before = [rule("a", "1/s"), rule("b", "1/s"), rule("c", "1/s")];
         let after = [rule("c", "1/s"), rule("b", "2/s"), rule("d", "1/s")];

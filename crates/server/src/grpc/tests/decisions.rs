@@ -47,7 +47,7 @@ async fn a_status_says_everything_about_its_limit() {
     let mut client = server.client().await;
     let asked = request(&[
         "user=a",
-        "nobody=x",
+        "unknown=x",
         "remote_address=::1",
         "generic_key=a generic_key=b",
         "domain=x",
@@ -104,7 +104,7 @@ async fn a_status_says_everything_about_its_limit() {
 }
 
 #[tokio::test]
-async fn who_is_over_the_limit_is_told_when_to_come_back() {
+async fn a_denied_client_learns_when_to_retry() {
     let server = start(RULES).await;
     let mut client = server.client().await;
     let asked = || request(&["generic_key=a generic_key=b"]);
@@ -212,7 +212,7 @@ async fn a_limit_of_the_call_stands_in_the_place_of_the_rules() {
     assert_eq!(
         client.decide(request(&["team=t"])).await,
         (true, vec![(true, 1)]),
-        "charged beside them"
+        "charged in addition"
     );
     let mut nothing = descriptor("user=a");
     nothing.limit = Some(RateLimitOverride {
