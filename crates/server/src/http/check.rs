@@ -114,7 +114,7 @@ mod tests {
     struct Away;
 
     fn away<T>() -> Result<T, StoreError> {
-        Err(StoreError::Unreachable("it is away".into()))
+        Err(StoreError::Unreachable("it is stopped".into()))
     }
 
     impl Store for Away {

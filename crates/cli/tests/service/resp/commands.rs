@@ -36,11 +36,11 @@ fn throttle_answers_as_redis_cell_does() {
     }
     #[rustfmt::skip]
     let refused = [
-        ("CL.THROTTLE a 15 30",             "ERR CL.THROTTLE wants `key max_burst count period [quantity]`"),
-        ("CL.THROTTLE a 15 30 60 1 1",      "ERR CL.THROTTLE wants"),
+        ("CL.THROTTLE a 15 30",             "ERR CL.THROTTLE takes `key max_burst count period [quantity]`"),
+        ("CL.THROTTLE a 15 30 60 1 1",      "ERR CL.THROTTLE takes"),
         ("CL.THROTTLE a 15 30 60 -1",       "ERR quantity must not be negative, and is -1"),
         ("CL.THROTTLE a 15 0 60",           "ERR count must not be 0"),
-        ("CL.THROTTLE a x 30 60",           "ERR max_burst must be a whole number, and is `x`"),
+        ("CL.THROTTLE a x 30 60",           "ERR max_burst must be a whole number, not `x`"),
         ("CL.THROTTLE a 15 30 99999999999", "ERR "),
     ];
     for (line, wanted) in refused {
@@ -89,7 +89,7 @@ fn a_check_is_decided_by_the_rules() {
     for (line, wanted) in [
         (
             "TG.CHECK path",
-            "ERR TG.CHECK wants `attribute value ... [COST n]`",
+            "ERR TG.CHECK takes `attribute value ... [COST n]`",
         ),
         (
             "TG.CHECK ip here",
@@ -101,7 +101,7 @@ fn a_check_is_decided_by_the_rules() {
         ),
         (
             "TG.CHECK a 1 COST -1",
-            "ERR COST must be a whole number from 0, and is `-1`",
+            "ERR COST must be a whole number from 0, not `-1`",
         ),
     ] {
         let error = client.ask(line).error();
