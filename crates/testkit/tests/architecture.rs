@@ -337,3 +337,44 @@ fn declared_types_are_found() {
     let found: Vec<&str> = declared(code).collect();
     assert_eq!(found, ["One", "Two", "Three", "Five", "Seven"]);
 }
+
+/// The files that the tables of a section name, each with the functions and types after it.
+fn mapped(section: &str) -> Vec<(PathBuf, Vec<String>)> {
+    let mut files: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next());
+    for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        if name.contains('.') {
+            // A bare name is next to the file before it.
+            let folder = files.last().and_then(|(file, _)| file.parent());
+            let is_bare = !name.contains('/');
+            let folder = folder.filter(|_| is_bare).unwrap_or(Path::new(""));
+            files.push((folder.join(name), Vec::new()));
+        } else if let Some((_, names)) = files.last_mut() {
+            names.push(name.to_owned());
+        }
+    }
+    files
+}
+
+#[test]
+fn the_life_of_a_request_leads_to_code() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("The life"));
+    let files = mapped(section.expect("the section is there"));
+    assert!(files.len() > 20, "only {} files were found", files.len());
+    for (file, names) in files {
+        let text = std::fs::read_to_string(root().join("crates").join(&file));
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for name in names {
+            let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+            let is_there = ["fn", "struct"].iter().any(|keyword| {
+                let mut found = text.split(&format!("{keyword} {name}")).skip(1);
+                found.any(|rest| !rest.starts_with(is_part))
+            });
+            assert!(is_there, "`{name}` is not in {}", file.display());
+        }
+    }
+}
