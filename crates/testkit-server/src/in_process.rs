@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tidegate_server::config::SETTINGS;
-use tidegate_server::{Config, Handle, Listeners, Outside, Service};
+use tidegate_server::{Config, Handle, Listeners, Overrides, Service};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tracing::{Dispatch, dispatcher};
@@ -43,7 +43,7 @@ impl InProcess {
                 (*value).to_owned()
             })
         };
-        let config = Config::load(&Outside {
+        let config = Config::load(&Overrides {
             environment: &variable,
             variables: environment
                 .iter()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate_server::config::GatewayConfig;
-use tidegate_server::{Config, Handle, Listeners, Outside, Service};
+use tidegate_server::{Config, Handle, Listeners, Overrides, Service};
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
@@ -62,7 +62,7 @@ impl Gateway {
             folder.path().join("data").display()
         );
         std::fs::write(&config, yaml).unwrap();
-        let outside = Outside {
+        let outside = Overrides {
             environment: &|_| None,
             variables: Vec::new(),
             flags: vec![("config", config.display().to_string())],

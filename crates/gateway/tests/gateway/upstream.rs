@@ -42,7 +42,7 @@ impl Upstream {
         Connection { stream }
     }
 
-    /// Whether nobody has connected.
+    /// Whether no client has connected.
     pub(crate) fn is_unasked(&mut self) -> bool {
         self.accepted.try_recv().is_err()
     }

@@ -7,7 +7,9 @@ use tonic::Code;
 
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 use tidegate::MAX_VALUE;
-use tidegate_server::grpc_messages::rate_limit::{Entry, RateLimitOverride, RateLimitRequest};
+use tidegate_server::grpc_messages::rate_limit::{
+    DescriptorEntry, RateLimitOverride, RateLimitRequest,
+};
 
 /// A call, and the two statuses that it gets.
 type Row = (
@@ -63,7 +65,7 @@ async fn what_is_wrong_is_an_invalid_argument() {
         );
     }
     assert_eq!(
-        client.told(request(&["a=b"])).await,
+        client.decide(request(&["a=b"])).await,
         (true, vec![(true, 8)]),
         "nothing was charged"
     );
@@ -100,11 +102,11 @@ async fn bytes_that_are_no_call_are_refused() {
             .unwrap();
         let reply = sender.send_request(request).await.unwrap();
         assert_eq!(reply.status(), status, "{body:?}");
-        let told = reply
+        let decided = reply
             .headers()
             .get("grpc-status")
             .map(|value| value.to_str().unwrap().to_owned());
-        assert_eq!(told.as_deref(), grpc_status, "{body:?}");
+        assert_eq!(decided.as_deref(), grpc_status, "{body:?}");
         reply.into_body().collect().await.unwrap();
     }
     drop(sender);
@@ -131,17 +133,17 @@ async fn what_a_client_writes_switches_no_limit_off() {
         let mut client = server.client().await;
         let asked = || {
             let mut asked = request(&["remote_address=203.0.113.7", "user=a"]);
-            asked.descriptors[1].entries[0] = Entry {
+            asked.descriptors[1].entries[0] = DescriptorEntry {
                 key: key.to_owned(),
                 value: value.to_vec().into(),
             };
             asked
         };
         for left in [(1, 99), (0, 98)] {
-            let told = client.told(asked()).await;
-            assert_eq!(told, (true, vec![(true, left.0), (true, left.1)]));
+            let decided = client.decide(asked()).await;
+            assert_eq!(decided, (true, vec![(true, left.0), (true, left.1)]));
         }
-        let (is_allowed, statuses) = client.told(asked()).await;
+        let (is_allowed, statuses) = client.decide(asked()).await;
         assert!(!is_allowed, "{statuses:?}");
         assert_eq!(statuses[0], (false, 0));
     }
@@ -159,7 +161,7 @@ async fn a_request_of_which_nobody_knows_what_it_is_about_is_denied() {
         "host=[api.example.com]",
     ] {
         let asked = request(&["remote_address=203.0.113.7", unreadable]);
-        let (is_allowed, statuses) = client.told(asked).await;
+        let (is_allowed, statuses) = client.decide(asked).await;
         assert!(!is_allowed, "{unreadable}");
         assert_eq!(statuses[0], (true, 2), "nothing was charged");
         assert!(!statuses[1].0, "{unreadable}");
@@ -180,7 +182,7 @@ async fn a_path_that_envoy_sends_on_as_it_came_is_limited_by_every_reading() {
     ]) {
         let asked = request(&[&format!("path={path}")]);
         assert_eq!(
-            client.told(asked).await,
+            client.decide(asked).await,
             (true, vec![(true, left)]),
             "{path}"
         );
@@ -193,6 +195,6 @@ async fn two_long_values_are_two_clients() {
     let mut client = server.client().await;
     for last in ["a", "b"] {
         let asked = request(&[&format!("user={}{last}", "x".repeat(MAX_VALUE))]);
-        assert_eq!(client.told(asked).await, (true, vec![(true, 99)]));
+        assert_eq!(client.decide(asked).await, (true, vec![(true, 99)]));
     }
 }
