@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::server::{ProgramFolder, Server};
-use tidegate_testkit_server::ProgramRun;
+use crate::server_process::ProgramRun;
 
 fn serve(place: &ProgramFolder) -> Server {
     place.write(
@@ -76,7 +76,10 @@ fn a_certificate_that_cannot_be_used_keeps_the_server_from_starting() {
     let missing = place.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert!(missing.stderr.contains("cert.pem"), "{}", missing.stderr);
     place.write_certificates("ca.pem", "localhost");
-    place.write("key.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    place.write(
+        "key.pem",
+        &rcgen::KeyPair::generate().unwrap().serialize_pem(),
+    );
     let foreign = place.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert!(foreign.stderr.contains("key.pem"), "{}", foreign.stderr);
     place.write("tidegate.yaml", "tls_cert: cert.pem\n");
