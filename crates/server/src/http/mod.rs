@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -61,20 +62,25 @@ pub(crate) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Result<
     Ok(reply)
 }
 
-async fn dispatch(
+async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<Reply, Problem> {
+    match route::find(&parts.method, parts.uri.path())? {
+        Call::Authorize => api.authorize.answer(&api.server, parts, body).await,
+        Call::Check => check::check(&api.server, &parts, body).await,
+        // In a box, so that a check does not carry what the other calls need.
+        call => Box::pin(administer(api, call, &parts, body)).await,
+    }
+}
+
+/// Answers all calls but the two that are made for each request of a client.
+async fn administer(
     api: &Api,
-    parts: http::request::Parts,
+    call: Call<'_>,
+    parts: &Parts,
     body: Incoming,
 ) -> Result<Reply, Problem> {
-    let call = route::find(&parts.method, parts.uri.path())?;
-    if call == Call::Authorize {
-        return api.authorize.answer(&api.server, parts, body).await;
-    }
-    let (server, parts) = (&api.server, &parts);
+    let server = &api.server;
     match call {
-        // Answered above, as it takes the whole of its parts.
-        Call::Authorize => Err(Problem::not_found("there is no such call")),
-        Call::Check => check::check(server, parts, body).await,
+        Call::Authorize | Call::Check => Err(Problem::not_found("there is no such call")),
         Call::CheckBatch => check::batch(server, parts, body).await,
         Call::ListRules => rules::list(server, parts),
         Call::ReplaceRules => rules::replace(server, parts, body).await,
