@@ -6,7 +6,13 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::{InProcess, TestServer};
+use tidegate_server::config::SETTINGS;
+use tidegate_server::{Config, Overrides};
+
+use crate::InProcessServer;
+
+/// The settings that name a file or a folder.
+const PATHS: [&str; 3] = ["config", "rules", "data_dir"];
 
 /// The folder. Removed when it is dropped.
 #[derive(Debug)]
@@ -57,17 +63,65 @@ impl TestFolder {
     }
 
     /// A server in this process, with the flags of `tidegate serve`. Files that flags name are in this folder.
-    pub fn serve(&self, arguments: &[&str]) -> TestServer<InProcess> {
+    pub fn serve(&self, arguments: &[&str]) -> InProcessServer {
         self.serve_with(arguments, &[])
     }
 
     /// The same with environment variables.
-    pub fn serve_with(
-        &self,
-        arguments: &[&str],
-        environment: &[(&str, &str)],
-    ) -> TestServer<InProcess> {
-        InProcess::start(self, arguments, environment)
+    pub fn serve_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> InProcessServer {
+        InProcessServer::run(self.config_with(arguments, environment))
+    }
+
+    /// The settings of such a server.
+    pub fn config(&self, arguments: &[&str]) -> Config {
+        self.config_with(arguments, &[])
+    }
+
+    fn config_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Config {
+        let variable = |name: &str| {
+            let (name, value) = environment.iter().find(|(known, _)| *known == name)?;
+            Some(self.resolve(name.ends_with("_FILE"), value))
+        };
+        let config = Config::load(&Overrides {
+            environment: &variable,
+            variables: environment
+                .iter()
+                .map(|(name, _)| (*name).to_owned())
+                .collect(),
+            flags: self.flags(&serve_arguments(arguments)),
+        });
+        config.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The settings that arguments of `tidegate serve` give.
+    fn flags(&self, arguments: &[&str]) -> Vec<(&'static str, String)> {
+        let mut flags = Vec::new();
+        let mut arguments = arguments.iter().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut known = SETTINGS.iter().filter_map(|setting| {
+                let (flag, value_name) = setting.flag()?;
+                let is_it = argument.strip_prefix("--") == Some(&flag);
+                is_it.then_some((setting.key.name, value_name))
+            });
+            let found = known.next();
+            let (key, value_name) = found.unwrap_or_else(|| panic!("no flag is `{argument}`"));
+            let is_switch = value_name.is_empty();
+            let value = if is_switch {
+                "true"
+            } else {
+                arguments.next().unwrap()
+            };
+            flags.push((key, self.resolve(PATHS.contains(&key), value)));
+        }
+        flags
+    }
+
+    fn resolve(&self, is_path: bool, value: &str) -> String {
+        if is_path {
+            self.file(value)
+        } else {
+            value.to_owned()
+        }
     }
 }
 

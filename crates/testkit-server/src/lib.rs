@@ -12,7 +12,6 @@ mod folder;
 mod http_client;
 mod in_process;
 mod log;
-mod process;
 mod server;
 mod upstream;
 
@@ -20,9 +19,8 @@ use std::time::Duration;
 
 pub use folder::{TestFolder, serve_arguments};
 pub use http_client::{HttpClient, HttpReply, request};
-pub use in_process::InProcess;
+pub use in_process::InProcessServer;
 pub use log::ServerLog;
-pub use process::{ProgramRun, ServerProcess, without_times};
 pub use server::TestServer;
 pub use upstream::{OWN_HEADERS, OWN_VALUE, RecordingUpstream};
 

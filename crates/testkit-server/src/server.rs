@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::{HttpClient, HttpReply, ServerLog};
 
-/// A server that listens. Ends when it is dropped.
+/// A server that listens: what its clients need to know.
 #[derive(Debug)]
-pub struct TestServer<R> {
+pub struct TestServer {
     /// The HTTP API.
     pub address: SocketAddr,
     /// gRPC, if it is served.
@@ -20,16 +20,14 @@ pub struct TestServer<R> {
     pub token: Option<String>,
     /// The log so far.
     pub log: Arc<ServerLog>,
-    /// What runs: a thread of this process, or another process.
-    pub running: R,
 }
 
-impl<R> TestServer<R> {
+impl TestServer {
     /// A server at the addresses of its front ends, by their names.
     pub fn new<'a>(
         addresses: impl IntoIterator<Item = (&'a str, SocketAddr)>,
+        token: Option<String>,
         log: Arc<ServerLog>,
-        running: R,
     ) -> Self {
         let addresses: Vec<_> = addresses.into_iter().collect();
         let find = |name| {
@@ -41,9 +39,8 @@ impl<R> TestServer<R> {
             grpc: find("grpc"),
             resp: find("resp"),
             gateway: find("gateway"),
-            token: None,
+            token,
             log,
-            running,
         }
     }
 

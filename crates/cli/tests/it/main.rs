@@ -11,3 +11,4 @@ mod process;
 mod program;
 mod proxies;
 mod server;
+mod server_process;

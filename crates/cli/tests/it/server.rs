@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::process::{Command, Stdio};
 
-use tidegate_testkit_server::{ProgramRun, ServerProcess, TestFolder, TestServer, serve_arguments};
+use tidegate_testkit_server::{TestFolder, serve_arguments};
 
-pub(crate) type Server = TestServer<ServerProcess>;
+pub(crate) use crate::server_process::{ProgramRun, ServerProcess as Server};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tidegate");
 

@@ -19,6 +19,4 @@ mod resp;
 mod story;
 mod token_files;
 
-use tidegate_testkit_server::{InProcess, TestServer};
-
-type Server = TestServer<InProcess>;
+use tidegate_testkit_server::InProcessServer as Server;

@@ -151,7 +151,7 @@ fn a_server_dies_with_a_test_that_is_killed() {
     let this = std::env::current_exe().unwrap();
     let mut test = Command::new(this)
         .env("TMPDIR", folder.path())
-        .args(["--exact", "holds_a_server_until_it_is_killed"])
+        .args(["--exact", "redis_server::holds_a_server_until_it_is_killed"])
         .args(["--ignored", "--nocapture"])
         .stdout(Stdio::piped())
         .spawn()

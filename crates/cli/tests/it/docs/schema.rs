@@ -50,7 +50,7 @@ fn as_in_editors(node: &Node) -> Json {
 /// Every rule file of the tests and examples, by name.
 fn rule_files() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for folder in ["crates/tidegate/tests/broken", "examples"] {
+    for folder in ["crates/tidegate/tests/it/broken", "examples"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::server::ProgramFolder;
-use tidegate_testkit_server::{ProgramRun, without_times};
+use crate::server_process::{ProgramRun, without_times};
 
 const GOOD: &str = "rules:\n  - {id: a, per: [ip], limit: 5/minute}\n";
 

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::server::{ProgramFolder, Server};
-use tidegate_testkit_server::ProgramRun;
+use crate::server_process::ProgramRun;
 
 fn serve(place: &ProgramFolder) -> Server {
     place.write(

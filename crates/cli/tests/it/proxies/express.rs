@@ -24,7 +24,7 @@ struct Express {
 impl Express {
     fn start() -> Self {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/proxies");
-        let modules = tests.join("../../../../target/tools/express/node_modules");
+        let modules = tests.join("../../../../../target/tools/express/node_modules");
         assert!(
             modules.join("express").exists(),
             "Express is missing: install it with `scripts/install-express`"

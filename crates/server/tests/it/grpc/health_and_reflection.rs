@@ -56,7 +56,7 @@ async fn who_watches_hears_that_the_server_ends() {
     let watched = client.grpc.server_streaming(about(""), path, codec).await;
     let mut watched = watched.unwrap().into_inner();
     assert_eq!(watched.message().await.unwrap().unwrap().status, 1);
-    server.server.running.handle.shut_down();
+    server.server.shut_down();
     assert_eq!(watched.message().await.unwrap().unwrap().status, 2);
     assert!(
         watched.message().await.unwrap().is_none(),

@@ -188,7 +188,7 @@ fn connections_end_in_good_order_with_the_server() {
     for _ in 0..100 {
         assert!(matches!(busy.reply(), Value::Array(_)));
     }
-    server.running.handle.shut_down();
+    server.shut_down();
     assert_eq!(idle.rest(), "");
     assert_eq!(busy.rest(), "");
     server.stop();

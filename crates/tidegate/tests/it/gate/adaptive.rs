@@ -1,11 +1,11 @@
 //! Limits that move: what a decision is made by, and what is learned from how requests end.
 
-use super::switched::{State, Switched};
 use super::{decide, gate, request, rules};
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::{Ended, Gate, Micros, Store};
 use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
 
 const RULE: &str = "- {id: up, per: [], algorithm: concurrency, limit: 12, adaptive: {min: 4, max: 60, target: 100ms}}";
 
@@ -129,9 +129,9 @@ fn a_rule_that_only_counts_learns_too() {
 
 #[test]
 fn without_the_store_the_share_is_that_of_the_limit_of_the_moment() {
-    let gate = Gate::new(Switched::default(), rules(RULE)).with_instances(3);
+    let gate = Gate::new(FailingStore::default(), rules(RULE)).with_instances(3);
     ten(&gate, fast());
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     let held: Vec<Decision> = (0..6).map(|_| decide(&gate, &request("z=1"))).collect();
     let allowed = held.iter().filter(|decision| decision.is_allowed()).count();
     assert_eq!(allowed, 5, "a third of 15");

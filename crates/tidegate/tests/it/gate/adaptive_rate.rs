@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::switched::Switched;
 use super::{NOW, gate, rules};
 use tidegate::gate::{Decision, Feedback, FeedbackError};
 use tidegate::{Attributes, Ended, Gate, ManualClock, MemoryStore, Micros, Store};
+use tidegate_testkit::FailingStore;
 use tidegate_testkit::block_on;
 
 const SECOND: u64 = 1_000_000;
@@ -71,7 +71,7 @@ impl Second {
 }
 
 struct World {
-    gates: Vec<Gate<Switched>>,
+    gates: Vec<Gate<FailingStore>>,
     clock: ManualClock,
     bounds: (u64, u64),
     reports: Reports,
@@ -99,7 +99,7 @@ impl World {
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let store = Arc::new(store);
         let gate = |_| {
-            let store = Switched::over(Arc::clone(&store));
+            let store = FailingStore::over(Arc::clone(&store));
             Gate::with_clock(store, rules(rule), clock.clone())
         };
         let gates: Vec<_> = (0..instances).map(gate).collect();

@@ -6,14 +6,18 @@ use tidegate_core::{Charge, Scope};
 use tidegate_testkit::block_on;
 
 use super::rules;
-use super::switched::{State, Switched};
+use tidegate_testkit::{FailingStore, StoreState};
 
-fn gate() -> Gate<Switched> {
+fn gate() -> Gate<FailingStore> {
     let list = "- {id: r, per: [user_id], limit: 10/minute}";
-    Gate::new(Switched::default(), rules(list)).with_instances(2)
+    Gate::new(FailingStore::default(), rules(list)).with_instances(2)
 }
 
-fn charge(gate: &Gate<Switched>, limit: &Limit, choice: OnStoreFailure) -> (bool, u64, bool, bool) {
+fn charge(
+    gate: &Gate<FailingStore>,
+    limit: &Limit,
+    choice: OnStoreFailure,
+) -> (bool, u64, bool, bool) {
     let scope = Scope::new("cl.throttle");
     let charge = Charge {
         scope: &scope,
@@ -33,7 +37,7 @@ fn without_the_store_it_is_done_as_the_caller_says() {
     let gate = gate();
     let ask = |choice| charge(&gate, &limit, choice);
     assert_eq!(ask(OnStoreFailure::Deny), (true, 3, false, false));
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(ask(OnStoreFailure::Deny), (false, 0, true, true));
     assert_eq!(ask(OnStoreFailure::Allow), (true, 4, true, false));
     // The share of one of two is two.
@@ -42,7 +46,7 @@ fn without_the_store_it_is_done_as_the_caller_says() {
     assert_eq!(ask(OnStoreFailure::Local), (false, 0, true, false));
 
     // What was admitted is settled before the store decides again, whatever the numbers are now.
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     let other = Limit::cell(1, Micros::HOUR, 5).unwrap();
     assert_eq!(
         charge(&gate, &other, OnStoreFailure::Deny),

@@ -1,23 +1,26 @@
 //! A store that cannot answer: each rule says what happens.
 
-use super::switched::{State, Switched};
 use super::{NOW, decide, left, request, rules};
 use tidegate::rules::{FrontEnd, Verdict};
 use tidegate::{Gate, LeaseId, Retry, StoreError};
 use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
 
 const ALLOW: &str = "- {id: allow, per: [], limit: 5/minute, on_store_failure: allow}\n";
 const DENY: &str = "- {id: deny, per: [], limit: 5/minute, on_store_failure: deny}\n";
 const LOCAL: &str = "- {id: local, per: [], limit: 2/minute}\n";
 const BLOCKED: &str = "- {id: blocked, per: [], limit: blocked}\n";
 
-fn gate(list: &str) -> Gate<Switched> {
-    Gate::new(Switched::default(), rules(list))
+fn gate(list: &str) -> Gate<FailingStore> {
+    Gate::new(FailingStore::default(), rules(list))
 }
 
-fn switch(gate: &Gate<Switched>, is_off: bool) {
-    gate.store()
-        .switch(if is_off { State::Away } else { State::Up });
+fn switch(gate: &Gate<FailingStore>, is_off: bool) {
+    gate.store().switch(if is_off {
+        StoreState::Unreachable
+    } else {
+        StoreState::Up
+    });
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_lease_of_the_store_is_not_released_without_it() {
 #[test]
 fn a_lease_that_the_store_took_in_silence_is_released_there_too() {
     let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
-    gate.store().switch(State::Silent);
+    gate.store().switch(StoreState::Silent);
     let decision = decide(&gate, &request("z=1"));
     assert!(decision.is_degraded());
     switch(&gate, false);
@@ -186,12 +189,12 @@ fn the_store_names_leases_and_hears_of_other_rules() {
 - {id: c, mode: shadow, per: [], limit: 1, algorithm: concurrency}",
     );
     decide(&gate, &request("z=1").with_cost(0));
-    assert!(gate.store().leases_named.lock().unwrap().is_empty());
+    assert!(gate.store().permits_named.lock().unwrap().is_empty());
     decide(&gate, &request("z=1"));
-    assert_eq!(*gate.store().leases_named.lock().unwrap(), [2]);
+    assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
     gate.replace_rules(rules(LOCAL));
     decide(&gate, &request("z=1"));
     let told = &gate.store().rules_changed;
     assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
-    assert_eq!(*gate.store().leases_named.lock().unwrap(), [2]);
+    assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
 }

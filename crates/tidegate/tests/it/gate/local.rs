@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::switched::{State, Switched};
 use super::{NOW, decide, request, rules};
 use tidegate::headers::HeaderSettings;
 use tidegate::{Gate, ManualClock, MemoryStore, Micros, Timestamp};
 use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
 
 const WINDOW: &str = "- {id: r, per: [user_id], limit: 10/minute, algorithm: fixed_window}";
 const BUCKET: &str = "- {id: r, per: [user_id], limit: 10/minute}";
@@ -22,20 +22,20 @@ const COUNTING: [&str; 6] = [
     "leaky_bucket, shape: false",
 ];
 
-fn gate(list: &str) -> Gate<Switched> {
-    Gate::new(Switched::default(), rules(list))
+fn gate(list: &str) -> Gate<FailingStore> {
+    Gate::new(FailingStore::default(), rules(list))
 }
 
 /// A gate and its store on a clock that the test moves.
-fn clocked(list: &str) -> (Gate<Switched>, ManualClock) {
+fn clocked(list: &str) -> (Gate<FailingStore>, ManualClock) {
     let clock = ManualClock::new(NOW);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let store = Switched::over(Arc::new(store));
+    let store = FailingStore::over(Arc::new(store));
     (Gate::with_clock(store, rules(list), clock.clone()), clock)
 }
 
 /// How many of so many requests of one user are allowed.
-fn admitted(gate: &Gate<Switched>, asked: usize, at: Option<Timestamp>) -> u64 {
+fn admitted(gate: &Gate<FailingStore>, asked: usize, at: Option<Timestamp>) -> u64 {
     let allowed = (0..asked).filter(|_| {
         let mut attributes = tidegate::Attributes::new();
         attributes.insert("user_id", "u").unwrap();
@@ -67,7 +67,7 @@ fn an_instance_alone_grants_its_share() {
         let list = format!("- {{id: r, per: [user_id], limit: {limit}}}");
         let gate = gate(&list).with_instances(told);
         gate.store().instances.store(known, Ordering::Relaxed);
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         let first = decide(&gate, &request("user_id=u"));
         let outcome = first.headline().unwrap().outcome;
         assert_eq!(
@@ -94,7 +94,7 @@ fn many_instances_without_a_store_stay_within_the_limit() {
             let gates = (0..instances).map(|_| gate(&list).with_instances(instances));
             let all: u64 = gates
                 .map(|gate| {
-                    gate.store().switch(State::Away);
+                    gate.store().switch(StoreState::Unreachable);
                     admitted(&gate, 120, Some(NOW))
                 })
                 .sum();
@@ -110,7 +110,7 @@ fn many_instances_without_a_store_stay_within_the_limit() {
 #[test]
 fn another_number_of_instances_keeps_what_was_used() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     let instances = |known| gate.store().instances.store(known, Ordering::Relaxed);
     instances(2);
     assert_eq!(admitted(&gate, 4, Some(NOW)), 4);
@@ -118,7 +118,7 @@ fn another_number_of_instances_keeps_what_was_used() {
     assert_eq!(admitted(&gate, 9, Some(NOW)), 0, "3 of 10, and 4 are used");
     instances(1);
     assert_eq!(admitted(&gate, 20, Some(NOW)), 6);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), [("u".to_owned(), 10)]);
 }
@@ -142,7 +142,7 @@ fn a_key_goes_on_with_its_share_of_what_the_store_last_said() {
             let list =
                 format!("- {{id: r, per: [user_id], limit: 10/minute, algorithm: {algorithm}}}");
             let gate = gate(&list).with_instances(instances);
-            gate.store().switch(State::Away);
+            gate.store().switch(StoreState::Unreachable);
             assert_eq!(admitted(&gate, before, Some(NOW)), before as u64);
             *gate.store().last_used.lock().unwrap() = Some(used);
             let name = format!("{algorithm}: {used} by {instances} after {before}");
@@ -156,7 +156,7 @@ fn who_is_denied_anyway_still_goes_on_with_what_the_store_said() {
     let gate = gate(&format!(
         "{WINDOW}\n- {{id: deny, match: {{attributes: {{z: '1'}}}}, per: [], limit: 1/s, on_store_failure: deny}}"
     ));
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     *gate.store().last_used.lock().unwrap() = Some(9);
     let decision = decide(&gate, &request("user_id=u z=1"));
     assert!(decision.is_failed());
@@ -167,7 +167,7 @@ fn who_is_denied_anyway_still_goes_on_with_what_the_store_said() {
 #[test]
 fn holders_are_not_raised_and_not_settled() {
     let gate = gate("- {id: r, per: [user_id], limit: 4, algorithm: concurrency}");
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     *gate.store().last_used.lock().unwrap() = Some(4);
     assert_eq!(admitted(&gate, 9, Some(NOW)), 4);
     assert_eq!(gate.unreconciled().waiting, 0);
@@ -182,9 +182,9 @@ fn a_store_that_comes_and_goes_grants_nothing_twice() {
             gate.store().remembers.store(remembers, Ordering::Relaxed);
             let (mut alone, mut together) = (0, 0);
             for _ in 0..9 {
-                gate.store().switch(State::Away);
+                gate.store().switch(StoreState::Unreachable);
                 alone += admitted(&gate, 2, Some(NOW));
-                gate.store().switch(State::Up);
+                gate.store().switch(StoreState::Up);
                 together += admitted(&gate, 2, Some(NOW));
             }
             assert!(alone <= 10, "{algorithm}: {alone}");
@@ -204,13 +204,13 @@ fn a_store_that_comes_and_goes_grants_nothing_twice() {
 fn two_instances_hear_of_each_other_once_the_store_is_back() {
     let store = Arc::new(MemoryStore::new());
     let gates = [0, 1].map(|_| {
-        let store = Switched::over(Arc::clone(&store));
+        let store = FailingStore::over(Arc::clone(&store));
         Gate::new(store, rules(WINDOW)).with_instances(2)
     });
     for gate in &gates {
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         assert_eq!(admitted(gate, 3, Some(NOW)), 3);
-        gate.store().switch(State::Up);
+        gate.store().switch(StoreState::Up);
     }
     for gate in &gates {
         block_on(gate.reconcile());
@@ -233,13 +233,13 @@ fn what_was_admitted_is_settled_once() {
                 block_on(gate.reconcile());
             }
         };
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
         assert_eq!(gate.unreconciled().waiting, 2);
         settle();
         assert_eq!(gate.store().settled(), [], "nobody heard of it");
         assert_eq!(gate.unreconciled().waiting, 2, "so it waits");
-        gate.store().switch(State::Up);
+        gate.store().switch(StoreState::Up);
         settle();
         let mut settled = gate.store().settled();
         settled.sort();
@@ -254,9 +254,9 @@ fn what_was_admitted_is_settled_once() {
 fn what_the_store_may_have_heard_is_not_said_again() {
     for by_request in [true, false] {
         let gate = gate(WINDOW);
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
-        gate.store().switch(State::Silent);
+        gate.store().switch(StoreState::Silent);
         if by_request {
             let decision = decide(&gate, &request("user_id=u").with_cost(0));
             assert!(decision.is_degraded(), "who cannot settle cannot ask");
@@ -264,7 +264,7 @@ fn what_the_store_may_have_heard_is_not_said_again() {
             block_on(gate.reconcile());
         }
         assert_eq!(gate.store().settled(), [("u".to_owned(), 3)]);
-        gate.store().switch(State::Up);
+        gate.store().switch(StoreState::Up);
         block_on(gate.reconcile());
         assert_eq!(admitted(&gate, 20, Some(NOW)), 7);
         assert_eq!(gate.store().settled(), []);
@@ -274,10 +274,10 @@ fn what_the_store_may_have_heard_is_not_said_again() {
 #[test]
 fn nothing_is_said_to_a_store_that_is_known_to_be_away() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
     gate.store().is_down.store(true, Ordering::Relaxed);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), []);
     gate.store().is_down.store(false, Ordering::Relaxed);
@@ -289,19 +289,19 @@ fn nothing_is_said_to_a_store_that_is_known_to_be_away() {
 fn what_no_longer_counts_is_not_settled() {
     for list in [WINDOW, BUCKET] {
         let (gate, clock) = clocked(list);
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         assert_eq!(admitted(&gate, 8, None), 8);
         clock.advance(Micros::MINUTE);
-        gate.store().switch(State::Up);
+        gate.store().switch(StoreState::Up);
         block_on(gate.reconcile());
         assert_eq!(gate.store().settled(), []);
         assert_eq!(gate.unreconciled().waiting, 0);
     }
     let (gate, clock) = clocked(BUCKET);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 8, None), 8);
     clock.advance(Micros::from_seconds(18));
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     let flowed_back = gate.store().settled();
     assert_eq!(flowed_back, [("u".to_owned(), 5)], "3 of them flowed back");
@@ -310,11 +310,11 @@ fn what_no_longer_counts_is_not_settled() {
 #[test]
 fn a_window_settles_what_was_admitted_in_it() {
     let (gate, clock) = clocked(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 8, None), 8);
     clock.advance(Micros::MINUTE);
     assert_eq!(admitted(&gate, 2, None), 2);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), [("u".to_owned(), 2)]);
 }
@@ -322,9 +322,9 @@ fn a_window_settles_what_was_admitted_in_it() {
 #[test]
 fn what_is_reset_is_not_settled() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reset(&request("user_id=u"), None)).unwrap();
     block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), []);
@@ -334,21 +334,21 @@ fn what_is_reset_is_not_settled() {
 #[test]
 fn a_limit_that_changed_is_settled_as_it_is_now() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 8, Some(NOW)), 8);
     gate.replace_rules(rules(
         "- {id: r, per: [user_id], limit: 20/minute, algorithm: fixed_window}",
     ));
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     assert_eq!(admitted(&gate, 30, Some(NOW)), 12);
 }
 
 #[test]
 fn a_request_that_one_limit_denies_settles_nothing() {
     let gate = gate("- {id: r, per: [user_id], limit: 1/minute; 9/hour}");
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert_eq!(admitted(&gate, 5, Some(NOW)), 1);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     let settled: Vec<u64> = gate
         .store()
@@ -362,12 +362,12 @@ fn a_request_that_one_limit_denies_settles_nothing() {
 #[test]
 fn very_many_keys_are_settled() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     for user in 0..1_000 {
         assert!(decide(&gate, &request(&format!("user_id=u{user}"))).is_allowed());
     }
     assert_eq!(gate.unreconciled().waiting, 1_000);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     let unreconciled = gate.unreconciled();
     assert_eq!((unreconciled.waiting, unreconciled.lost), (0, 0));
@@ -378,7 +378,7 @@ fn very_many_keys_are_settled() {
 fn no_thread_comes_before_what_the_store_last_said() {
     for _ in 0..50 {
         let gate = gate(WINDOW);
-        gate.store().switch(State::Away);
+        gate.store().switch(StoreState::Unreachable);
         *gate.store().last_used.lock().unwrap() = Some(7);
         let all: u64 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -396,10 +396,10 @@ fn no_thread_comes_before_what_the_store_last_said() {
 #[test]
 fn what_was_granted_over_a_damaged_counter_is_reconciled_when_it_is_healed() {
     let gate = gate(WINDOW);
-    gate.store().switch(State::Damaged);
+    gate.store().switch(StoreState::Damaged);
     assert_eq!(admitted(&gate, 4, Some(NOW)), 4);
     assert_eq!(gate.store().settled(), [], "it heard nothing of them");
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     assert_eq!(admitted(&gate, 20, Some(NOW)), 6, "4 of 10 were used");
     assert_eq!(gate.store().settled(), [("u".to_owned(), 4)]);
     assert_eq!(gate.unreconciled().waiting, 0);
@@ -412,9 +412,9 @@ fn excess(period: u64, away: u64, apart: u64) -> (i64, u64) {
     let clock = ManualClock::new(NOW);
     let shared = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
     let list = format!("- {{id: r, per: [user_id], limit: {RATE}/second}}");
-    let gates: Vec<Gate<Switched>> = (0..3)
+    let gates: Vec<Gate<FailingStore>> = (0..3)
         .map(|_| {
-            let store = Switched::over(Arc::clone(&shared));
+            let store = FailingStore::over(Arc::clone(&shared));
             store.remembers.store(true, Ordering::Relaxed);
             Gate::with_clock(store, rules(&list), clock.clone()).with_instances(3)
         })
@@ -425,8 +425,11 @@ fn excess(period: u64, away: u64, apart: u64) -> (i64, u64) {
         for (index, gate) in gates.iter().enumerate() {
             let index = index as u64;
             let is_away = (milli + period - index * apart) % period < away;
-            gate.store()
-                .switch(if is_away { State::Away } else { State::Up });
+            gate.store().switch(if is_away {
+                StoreState::Unreachable
+            } else {
+                StoreState::Up
+            });
             if milli % 100 == 30 * index {
                 block_on(gate.reconcile());
             }

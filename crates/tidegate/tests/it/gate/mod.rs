@@ -18,7 +18,6 @@ mod readings;
 mod reasons;
 mod receipts;
 mod replacing;
-mod switched;
 
 use tidegate::document::Source;
 use tidegate::gate::{Decision, Decisions, Part, Receipt};

@@ -1,6 +1,5 @@
 //! Requests of several parts, by rules and by descriptors.
 
-use super::switched::{State, Switched};
 use super::{NOW, decide_parts, gate, left, request, rules};
 use tidegate::document::Source;
 use tidegate::gate::{Decisions, Part};
@@ -8,6 +7,7 @@ use tidegate::headers::HeaderSettings;
 use tidegate::rules::{Grant, RuleSet, RuleSettings};
 use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Reason, Retry, Store};
 use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
 
 const RULES: &str = "
 - {id: user, match: {attributes: {domain: web}}, per: [user], limit: 3/minute, algorithm: fixed_window}
@@ -196,8 +196,8 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
 - {id: a, per: [a], limit: 2/minute, settle: true}
 - {id: b, per: [b], limit: 4/minute, on_store_failure: deny}
 ";
-    let gate = Gate::new(Switched::default(), rules(list));
-    gate.store().switch(State::Away);
+    let gate = Gate::new(FailingStore::default(), rules(list));
+    gate.store().switch(StoreState::Unreachable);
     let parts = [part("a=1", 1), part("b=1", 1)];
     let decisions = decide_parts(&gate, &parts);
     assert!(!decisions.is_allowed() && decisions.is_failed());

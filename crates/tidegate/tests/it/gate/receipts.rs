@@ -1,9 +1,9 @@
 //! What was charged, given back or settled when the request is done.
 
-use super::switched::{State, Switched};
 use super::{NOW, decide_with_receipt, gate, left, request, rules};
 use tidegate::{Gate, Micros, Store};
 use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
 
 /// Every way to count requests.
 const COUNTING: [&str; 6] = [
@@ -109,14 +109,14 @@ fn a_lease_is_given_back_and_not_settled() {
 
 #[test]
 fn what_was_taken_without_the_store_is_given_back_without_it() {
-    let gate = Gate::new(Switched::default(), rules(&by("fixed_window")));
-    gate.store().switch(State::Away);
+    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
+    gate.store().switch(StoreState::Unreachable);
     super::decide(&gate, &request("user_id=u").with_cost(5));
     give_back(&gate, "user_id=u", 7);
     assert_eq!(left(&gate, "user_id=u"), [95]);
     give_back(&gate, "user_id=v", 7);
     settle(&gate, "user_id=w", 4, 3);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     for (user, remaining) in [("u", 95), ("v", 100), ("w", 97)] {
         assert_eq!(
@@ -129,13 +129,13 @@ fn what_was_taken_without_the_store_is_given_back_without_it() {
 
 #[test]
 fn what_is_settled_without_the_store_reaches_it_later() {
-    let gate = Gate::new(Switched::default(), rules(&by("fixed_window")));
+    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
     let attributes = request("user_id=u").at(NOW);
     let receipt = decide_with_receipt(&gate, &attributes);
-    gate.store().switch(State::Away);
+    gate.store().switch(StoreState::Unreachable);
     assert!(block_on(gate.settle(receipt, 40)).is_err());
     assert_eq!(gate.unreconciled().waiting, 1);
-    gate.store().switch(State::Up);
+    gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(left(&gate, "user_id=u"), [60]);
 }

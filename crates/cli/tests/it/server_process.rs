@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -11,31 +12,40 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, ServerLog, TestServer};
+use tidegate_testkit_server::{PATIENCE, ServerLog, TestServer};
 
 /// What a run of the program left behind.
 #[derive(Debug)]
-pub struct ProgramRun {
+pub(crate) struct ProgramRun {
     /// The exit code, unless a signal ended it.
-    pub code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// Its standard output.
-    pub stdout: String,
+    pub(crate) stdout: String,
     /// Its standard error.
-    pub stderr: String,
+    pub(crate) stderr: String,
 }
 
-/// The process of a server. Killed when it is dropped.
+/// A server that is a process. Killed when it is dropped.
 #[derive(Debug)]
-pub struct ServerProcess {
+pub(crate) struct ServerProcess {
+    server: TestServer,
     child: Child,
     /// Says when stdout is closed, which is when the process ends.
     closed: Receiver<()>,
 }
 
-impl TestServer<ServerProcess> {
+impl Deref for ServerProcess {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
+}
+
+impl ServerProcess {
     /// Starts `tidegate serve`, with stdout and stderr piped, and waits until it says where it listens. If it ends
     /// instead: what it left behind.
-    pub fn start(mut command: Command) -> Result<Self, ProgramRun> {
+    pub(crate) fn start(mut command: Command) -> Result<Self, ProgramRun> {
         let mut child = command.spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -60,36 +70,33 @@ impl TestServer<ServerProcess> {
         let addresses = addresses
             .iter()
             .map(|(name, address)| (name.as_str(), *address));
-        let running = ServerProcess {
+        let token = made_token(&command);
+        Ok(Self {
+            server: TestServer::new(addresses, token, log),
             closed: closed(stdout),
             child,
-        };
-        let server = Self::new(addresses, log, running);
-        Ok(Self {
-            token: made_token(&command),
-            ..server
         })
     }
 
     /// Sends a signal to it.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// The number of its process.
-    pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.running.child)
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Waits until it has ended by itself.
-    pub fn ended(mut self) -> (ExitStatus, String) {
-        let closed = self.running.closed.recv_timeout(PATIENCE);
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
+        let closed = self.closed.recv_timeout(PATIENCE);
         assert!(closed.is_ok(), "it goes on: {}", self.log.text());
-        (self.running.child.wait().unwrap(), self.log.whole())
+        (self.child.wait().unwrap(), self.log.whole())
     }
 
     /// Ends it as a crash would.
-    pub fn kill(self) {}
+    pub(crate) fn kill(self) {}
 }
 
 impl Drop for ServerProcess {
@@ -143,7 +150,7 @@ fn follow(stderr: ChildStderr) -> Arc<ServerLog> {
 
 impl ProgramRun {
     /// All of it, without the times of log lines.
-    pub fn whole(&self) -> String {
+    pub(crate) fn whole(&self) -> String {
         let mut text = String::new();
         if let Some(code) = self.code {
             let _ = writeln!(text, "exit {code}");
@@ -153,7 +160,7 @@ impl ProgramRun {
 }
 
 /// Lines of a log without the time of each.
-pub fn without_times(log: &str) -> String {
+pub(crate) fn without_times(log: &str) -> String {
     let line = |line: &str| {
         let is_time = |word: &str| word.starts_with("20") && word.ends_with('Z');
         match line.split_once(' ') {

@@ -1,30 +1,18 @@
 //! A gateway on a free port, in the process of the test.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use tempfile::TempDir;
 use tidegate_server::config::GatewayConfig;
-use tidegate_server::{Config, Handle, Listeners, Overrides, Service};
-use tokio::task::JoinHandle;
+use tidegate_testkit::{RawConnection, eventually};
+use tidegate_testkit_server::{InProcessServer, TestFolder};
 
-use crate::client::Client;
-use crate::upstream::{Connection, Upstream};
-
-/// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(20);
-
-/// Fails where a test would hang.
-pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(LONG, future).await.expect("in time")
-}
+use crate::upstream::Upstream;
 
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) api: SocketAddr,
-    _folder: TempDir,
-    handle: Handle,
-    task: JoinHandle<()>,
+    server: InProcessServer,
+    _folder: TestFolder,
 }
 
 /// No rule at all.
@@ -37,55 +25,36 @@ impl Gateway {
     }
 
     pub(crate) async fn start(settings: &str, rules: &str) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), settings, rules).await
+        Self::start_in(TestFolder::new(), settings, rules).await
     }
 
-    pub(crate) async fn start_in(folder: TempDir, settings: &str, rules: &str) -> Self {
+    pub(crate) async fn start_in(folder: TestFolder, settings: &str, rules: &str) -> Self {
         Self::start_with(folder, settings, rules, |_| {}).await
     }
 
-    /// With a change of what no setting changes.
+    /// With a change that no setting makes.
     pub(crate) async fn start_with(
-        folder: TempDir,
+        folder: TestFolder,
         settings: &str,
         rules: &str,
         change: impl FnOnce(&mut GatewayConfig),
     ) -> Self {
-        let (config, rule_file) = (
-            folder.path().join("tidegate.yaml"),
-            folder.path().join("rules.yaml"),
-        );
-        std::fs::write(&rule_file, rules).unwrap();
-        let yaml = format!(
-            "http: 127.0.0.1:0\ngrpc: off\ngateway: 127.0.0.1:0\nrules: {}\ndata_dir: {}\ndrain_timeout: 1s\n{settings}",
-            rule_file.display(),
-            folder.path().join("data").display()
-        );
-        std::fs::write(&config, yaml).unwrap();
-        let outside = Overrides {
-            environment: &|_| None,
-            variables: Vec::new(),
-            flags: vec![("config", config.display().to_string())],
-        };
-        let mut config = Config::load(&outside).unwrap_or_else(|error| panic!("{error}"));
+        folder.write("rules.yaml", rules);
+        let settings = format!("gateway: 127.0.0.1:0\ndrain_timeout: 1s\n{settings}");
+        folder.write("tidegate.yaml", &settings);
+        let mut config = folder.config(&["--config", "tidegate.yaml", "--rules", "rules.yaml"]);
         change(config.gateway.as_mut().unwrap());
-        let service = Service::open(&config).await.unwrap();
-        let listeners = Listeners::bind(&config).await.unwrap();
-        let address = listeners.gateway.as_ref().unwrap().local_addr().unwrap();
-        let api = listeners.http.local_addr().unwrap();
-        let handle = Handle::new();
-        let task = tokio::spawn(service.run(listeners, handle.clone()));
+        let server = InProcessServer::run(config);
         Self {
-            address,
-            api,
+            address: server.gateway.unwrap(),
+            api: server.address,
+            server,
             _folder: folder,
-            handle,
-            task,
         }
     }
 
-    pub(crate) async fn connect(&self) -> Client {
-        Client::to(self.address).await
+    pub(crate) async fn connect(&self) -> RawConnection {
+        RawConnection::to(self.address).await
     }
 
     /// One answer, on a connection of its own.
@@ -100,7 +69,7 @@ impl Gateway {
         &self,
         upstream: &mut Upstream,
         request: &str,
-    ) -> (Client, Connection, String) {
+    ) -> (RawConnection, RawConnection, String) {
         let mut client = self.connect().await;
         client.send(request).await;
         let mut server = upstream.accept().await;
@@ -115,7 +84,7 @@ impl Gateway {
 
     /// The value of a metric, by its name and labels.
     pub(crate) async fn metric(&self, line: &str) -> Option<u64> {
-        let mut api = Client::to(self.api).await;
+        let mut api = RawConnection::to(self.api).await;
         let page = api.get("/metrics").await;
         let line = page.lines().find_map(|found| found.strip_prefix(line))?;
         line.trim().parse().ok()
@@ -123,12 +92,8 @@ impl Gateway {
 
     /// Waits until a metric has a value.
     pub(crate) async fn metric_is(&self, line: &str, value: u64) {
-        within(async {
-            while self.metric(line).await != Some(value) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        let is_so = async || self.metric(line).await == Some(value);
+        eventually(&format!("{line} {value}"), is_so).await;
     }
 
     /// Waits until a server has nothing more to do for it.
@@ -139,11 +104,12 @@ impl Gateway {
     }
 
     pub(crate) fn begin_to_drain(&self) {
-        self.handle.shut_down();
+        self.server.shut_down();
     }
 
     pub(crate) async fn ended(self) {
-        self.handle.shut_down();
-        within(self.task).await.unwrap();
+        // The end waits for clients, which this thread may have to drive.
+        let ending = tokio::task::spawn_blocking(|| self.server.stop());
+        ending.await.unwrap();
     }
 }
