@@ -99,7 +99,7 @@ impl OutgoingRequest<'_> {
     ) -> Result<response::Parts, Tried> {
         let host = other_host(&self.head.headers, upstream, self.route);
         let body = std::mem::take(&mut self.body);
-        connection.begin(&self.head, host, self.forwarded.as_ref(), body);
+        connection.begin(&self.head, host, Some(&self.forwarded), body);
         let mut deadline = std::mem::take(&mut connection.deadline);
         let answer = self
             .in_time(&mut deadline, |cx| connection.poll_answer(cx))
@@ -138,9 +138,7 @@ impl OutgoingRequest<'_> {
         is_new: bool,
     ) -> Result<Response<Incoming>, Tried> {
         let mut head = self.head.clone();
-        if let Some(forwarded) = &self.forwarded {
-            forwarded.put_into(&mut head.headers);
-        }
+        self.forwarded.put_into(&mut head.headers);
         let request = Request::from_parts(head, std::mem::take(&mut self.body));
         let request = for_http2(request, upstream, self.route).map_err(Tried::Failed)?;
         let mut sending = std::pin::pin!(send_http2(&mut sender, request));

@@ -1,15 +1,11 @@
 //! Forwards an admitted request: finds the route, picks a server, and another one if that fails.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use http::header::HOST;
 use http::{HeaderValue, Request, Response, Version, request};
 use hyper::body::Incoming;
-use tidegate::path::normalise;
-use tidegate_listen::Peer;
 use tidegate_tower::Unmeasured;
 
 use crate::attempt::Tried;
@@ -21,6 +17,7 @@ use crate::hop;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::without_prefix;
 use crate::route::Route;
+use crate::screen::Screened;
 use crate::upstream::{ForwardResult, pick};
 use crate::worker::Worker;
 
@@ -48,7 +45,7 @@ pub(crate) async fn forward(
 pub(crate) struct OutgoingRequest<'l> {
     pub(crate) head: request::Parts,
     /// The headers that describe the client.
-    pub(crate) forwarded: Option<ForwardedHeaders>,
+    pub(crate) forwarded: ForwardedHeaders,
     pub(crate) body: RequestBody,
     pub(crate) route: &'l Route,
     /// The progress of its body, if it has one.
@@ -62,37 +59,27 @@ pub(crate) struct OutgoingRequest<'l> {
 impl Worker {
     fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, GatewayFailure> {
         let (mut head, body) = request.into_parts();
-        let routes = &self.gateway.routes;
-        let route = if let Some(route) = routes.only() {
-            route
-        } else {
-            let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-            let slashes = self.gateway.encoded_slashes.unwrap_or_default();
-            let path = normalise(head.uri.path(), slashes).unwrap_or_default();
-            let found = routes.find(host.unwrap_or_default(), &path);
-            found.ok_or(GatewayFailure::NoRoute)?
-        };
-        let peer = head.extensions.get::<Peer>().copied();
+        let screened = head.extensions.remove::<Screened>();
+        let screened = screened.ok_or(GatewayFailure::NoRoute)?;
         head.extensions.clear();
-        let address = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| {
-            let identity = &self.gateway.identity;
-            let found = identity.client_address(peer.ip(), &head.headers);
-            // An unreadable path was refused before.
-            found.unwrap_or_else(|_| peer.ip())
-        });
-        let client = self.gateway.capacity.counter(address);
+        let route = screened
+            .route
+            .and_then(|index| self.gateway.routes.get(index));
+        let route = route.ok_or(GatewayFailure::NoRoute)?;
+        let Screened {
+            peer, client, path, ..
+        } = screened;
+        // A request whose client is not known was refused before.
+        let client = self.gateway.capacity.counter(client.unwrap_or(peer));
         let (body, progress) = RequestBody::of(body);
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
-        let forwarded = peer.map(|Peer(peer)| {
-            let gateway = &self.gateway;
-            let forwarding = Forwarding {
-                trusted_proxies: gateway.identity.trusted_proxies(),
-                header: gateway.identity.forwarded_header(),
-                is_tls: gateway.is_tls,
-            };
-            ForwardedHeaders::of(headers, peer.ip(), &forwarding)
-        });
+        let forwarding = Forwarding {
+            trusted_proxies: self.gateway.identity.trusted_proxies(),
+            header: self.gateway.identity.forwarded_header(),
+            is_tls: self.gateway.is_tls,
+        };
+        let forwarded = ForwardedHeaders::of(headers, peer, &forwarding);
         let upgrade = leg
             .upgrade
             .filter(|protocol| head.version == Version::HTTP_11 && !hop::names_http2(protocol));
@@ -112,7 +99,7 @@ impl Worker {
         head.version = Version::HTTP_11;
         if route.config.strips_prefix {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
-            head.uri = without_prefix(&head.uri, &route.config.prefix, slashes)?;
+            head.uri = without_prefix(&head.uri, &route.config.prefix, (&path, slashes))?;
         }
         Ok(OutgoingRequest {
             head,

@@ -47,7 +47,7 @@ use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
 use tidegate_listen::stall::BodyRate;
-use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, TlsError, serve_on};
+use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, TlsError, serve_on};
 use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
 use tokio::net::TcpListener;
 use tower::Layer as _;
@@ -56,6 +56,7 @@ use capacity::{Capacity, OpenConnection};
 use connect::Connector;
 use pool::Pool;
 use route::Routes;
+use screen::Screened;
 use upstream::Upstream;
 use worker::Worker;
 
@@ -206,22 +207,19 @@ where
 impl Gateway {
     /// The layer, with the identity of clients.
     fn describing<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
-        let [finding, describing] = [(); 2].map(|()| Arc::clone(&self.identity));
+        let identity = Arc::clone(&self.identity);
         layer
             .forwarded_header(self.identity.forwarded_header())
             .underscore_headers(self.underscore_headers)
             .reads_headers(self.identity.headers())
             .front_end(FrontEnd::Gateway)
             .encoded_slashes(self.encoded_slashes.unwrap_or_default())
-            .client_address(move |request| {
-                let Some(Peer(peer)) = request.extensions.get() else {
-                    return Ok(None);
-                };
-                let client = finding.client_address(peer.ip(), &request.headers);
-                client.map(Some)
+            .client_address(|request| {
+                let screened = request.extensions.get::<Screened>();
+                screened.map(|screened| screened.client.clone()).transpose()
             })
             .attributes(move |request, attributes| {
-                describing.describe(&request.headers, request.uri.query(), attributes)
+                identity.describe(&request.headers, request.uri.query(), attributes)
             })
     }
 }

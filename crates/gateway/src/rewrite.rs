@@ -3,7 +3,7 @@
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, HeaderValue, Request, Version};
-use tidegate::path::{EncodedSlashes, encode, normalise};
+use tidegate::path::{EncodedSlashes, encode};
 
 use crate::failure::GatewayFailure;
 use crate::request_body::RequestBody;
@@ -11,19 +11,18 @@ use crate::route::Route;
 use crate::upstream::Upstream;
 use crate::upstream_url::UpstreamScheme;
 
-/// The URI without the prefix of its route.
+/// The URI without the prefix of its route. The normal path is the one that its route was found by.
 pub(crate) fn without_prefix(
     uri: &Uri,
     prefix: &str,
-    slashes: EncodedSlashes,
+    (normal, slashes): (&str, EncodedSlashes),
 ) -> Result<Uri, GatewayFailure> {
     let prefix = prefix.trim_end_matches('/');
     let rest = if let Some(rest) = uri.path().strip_prefix(prefix) {
         rest.to_owned()
     } else {
         // The request spells the prefix differently.
-        let normal = normalise(uri.path(), slashes).unwrap_or_default();
-        encode(normal.strip_prefix(prefix).unwrap_or(&normal), slashes).into_owned()
+        encode(normal.strip_prefix(prefix).unwrap_or(normal), slashes).into_owned()
     };
     let slash = if rest.starts_with('/') { "" } else { "/" };
     let path = match uri.query() {

@@ -50,10 +50,10 @@ impl Routes {
         (Self(routes), all)
     }
 
-    /// The route of a request to a host, with or without a port, and a normal path.
-    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+    /// The index of the route of a request to a host, with or without a port, and a normal path.
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<usize> {
         let host = normalise(host).unwrap_or_default();
-        self.0.iter().find(|route| {
+        self.0.iter().position(|route| {
             let pattern = route.config.host.as_ref();
             is_below(path, &route.config.prefix)
                 && pattern.is_none_or(|pattern| pattern.matches(&host))
@@ -65,12 +65,14 @@ impl Routes {
         self.0.iter().any(|route| route.config.host.is_some())
     }
 
+    /// The route at an index.
+    pub(crate) fn get(&self, index: usize) -> Option<&Arc<Route>> {
+        self.0.get(index)
+    }
+
     /// Whether every request has the same route.
-    pub(crate) fn only(&self) -> Option<&Arc<Route>> {
-        match &self.0[..] {
-            [route] if route.config.host.is_none() && route.config.prefix == "/" => Some(route),
-            _ => None,
-        }
+    pub(crate) fn are_one(&self) -> bool {
+        matches!(&self.0[..], [route] if route.config.host.is_none() && route.config.prefix == "/")
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
             route(None, "/v1/users/", 4),
         ]);
         assert_eq!(upstreams.len(), 6);
-        assert!(routes.only().is_none());
+        assert!(!routes.are_one());
         for (host, path, port) in [
             ("other.org", "/", 1),
             ("other.org:80", "/v10", 1),
@@ -127,12 +129,12 @@ mod tests {
             ("api.example.com", "/v1/users/", 4),
             ("a.eu.example.com", "/v1", 6),
         ] {
-            let found = routes.find(host, path).unwrap();
+            let found = routes.get(routes.find(host, path).unwrap()).unwrap();
             assert_eq!(found.upstreams[0].url.port, port, "{host}{path}");
         }
         let (routes, _) = Routes::new(&[route(Some("a"), "/v1", 1)]);
         assert!(routes.find("a", "/").is_none() && routes.find("b", "/v1").is_none());
         let (routes, _) = Routes::new(&[route(None, "/", 1)]);
-        assert!(routes.only().is_some());
+        assert!(routes.are_one());
     }
 }

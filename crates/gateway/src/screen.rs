@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,8 +13,10 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
+use tidegate::AttributeError;
 use tidegate::host::normalise;
 use tidegate::path::{PathError, forwarded, has_hidden_slash};
+use tidegate_listen::Peer;
 use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
@@ -33,9 +36,10 @@ where
     B: Body + Send + 'static,
 {
     let is_ready = (ingress.is_ready)().map_err(GatewayFailure::NotReady);
-    if let Err(failure) = is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
-        return Ok(failure.reply().map(Either::Right));
-    }
+    match is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
+        Ok(screened) => request.extensions_mut().insert(screened),
+        Err(failure) => return Ok(failure.reply().map(Either::Right)),
+    };
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
@@ -62,7 +66,20 @@ where
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }
 
-fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
+/// What is known about a request before it is decided. Found out once, and carried with the request.
+#[derive(Clone)]
+pub(crate) struct Screened {
+    /// The address that the connection came from.
+    pub(crate) peer: IpAddr,
+    /// The address of the client. An error is answered when the request is decided.
+    pub(crate) client: Result<IpAddr, AttributeError>,
+    /// The index of its route, if there is one for it.
+    pub(crate) route: Option<usize>,
+    /// The normal path, which routes are matched by. Empty if every request has the same route.
+    pub(crate) path: String,
+}
+
+fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<Screened, GatewayFailure> {
     if request.method() == Method::CONNECT {
         return Err(GatewayFailure::Connect);
     }
@@ -73,7 +90,25 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayF
     }
     settle_host(gateway, request)?;
     join_cookies(request.headers_mut());
-    settle_path(gateway, request)
+    settle_path(gateway, request)?;
+    let peer = request.extensions_mut().remove::<Peer>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
+    let client = gateway.identity.client_address(peer, request.headers());
+    let (mut route, mut path) = (Some(0), String::new());
+    if !gateway.routes.are_one() {
+        let host = request.headers().get(HOST);
+        let host = host.and_then(|host| host.to_str().ok());
+        let slashes = gateway.encoded_slashes.unwrap_or_default();
+        let normal = tidegate::path::normalise(request.uri().path(), slashes);
+        path = normal.unwrap_or_default().into_owned();
+        route = gateway.routes.find(host.unwrap_or_default(), &path);
+    }
+    Ok(Screened {
+        peer,
+        client,
+        route,
+        path,
+    })
 }
 
 /// Normalises the host: from here on it is in `Host`, once, and the URI is a path.

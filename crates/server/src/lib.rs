@@ -44,6 +44,9 @@ pub mod watch;
 
 pub use config::{Config, Overrides};
 pub use descriptors::raise_descriptor_limit;
+/// The messages of gRPC, for tests.
+#[doc(hidden)]
+pub use grpc::proto as grpc_messages;
 pub use handle::Handle;
 pub use listeners::Listeners;
 pub use run::{Service, run};

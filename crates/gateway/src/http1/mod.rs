@@ -277,7 +277,7 @@ impl Http1 {
         if !self.can_be_kept() {
             return false;
         }
-        // Outside tokio's coop budget: after many checks the poll would return pending without looking.
+        // Overrides tokio's coop budget: after many checks the poll would return pending without looking.
         let reading = pin!(unconstrained(poll_fn(|cx| self.poll_read(cx))));
         let read = reading.poll(&mut Context::from_waker(Waker::noop()));
         read.is_pending()

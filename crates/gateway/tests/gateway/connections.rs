@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
-use crate::client::header;
-use crate::place::{Gateway, within};
+use crate::running::Gateway;
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -56,7 +57,7 @@ async fn a_connection_is_used_again_after_an_answer_that_has_an_end() {
         assert!(server.head().await.starts_with(method));
         server.send(answer).await;
         client.head().await;
-        assert_eq!(client.bytes(seen.len()).await, seen, "{answer:?}");
+        assert_eq!(client.text(seen.len()).await, seen, "{answer:?}");
         kept = Some(server);
     }
     assert!(upstream.is_unasked());
@@ -105,11 +106,11 @@ async fn an_answer_without_a_length_ends_with_its_connection() {
     let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server.send("HTTP/1.1 200 OK\r\n\r\nall ").await;
     client.head().await;
-    assert_eq!(client.bytes(9).await, "4\r\nall \r\n");
+    assert_eq!(client.text(9).await, "4\r\nall \r\n");
     server.send("of it").await;
-    assert_eq!(client.bytes(10).await, "5\r\nof it\r\n");
+    assert_eq!(client.text(10).await, "5\r\nof it\r\n");
     drop(server);
-    assert_eq!(client.bytes(5).await, "0\r\n\r\n");
+    assert_eq!(client.text(5).await, "0\r\n\r\n");
 }
 
 #[tokio::test]

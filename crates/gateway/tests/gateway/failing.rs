@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES, within};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 
 /// An address where no program listens.
 async fn unused_address() -> SocketAddr {

@@ -2,13 +2,15 @@
 
 use tidegate_server::{Config, Listeners, Overrides};
 
-use crate::client::header;
-use crate::place::Gateway;
+use tidegate_testkit::header;
+use tidegate_testkit_server::TestFolder;
+
+use crate::running::Gateway;
 use crate::upstream::Recorder;
 
 async fn bind(settings: &str) -> Result<Listeners, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tidegate.yaml");
+    let folder = TestFolder::new();
+    let file = folder.path("tidegate.yaml");
     std::fs::write(&file, settings).unwrap();
     let outside = Overrides {
         environment: &|_| None,

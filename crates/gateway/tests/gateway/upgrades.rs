@@ -1,8 +1,8 @@
 //! Connections that change their protocol.
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
 
 const ASKS: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: k\r\n\r\n";
 
@@ -21,7 +21,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert_eq!(header(&head, "upgrade"), Some("websocket"));
     assert_eq!(header(&head, "connection"), Some("upgrade"));
-    assert_eq!(client.bytes(2).await, "hi");
+    assert_eq!(client.text(2).await, "hi");
     // Nothing of it is read as HTTP.
     for text in [
         "\n\n\0POST",
@@ -30,7 +30,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
         client.send(text).await;
         assert_eq!(server.bytes(text.len()).await, text.as_bytes());
         server.send(text).await;
-        assert_eq!(client.bytes(text.len()).await, text);
+        assert_eq!(client.text(text.len()).await, text);
     }
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
     drop(client);

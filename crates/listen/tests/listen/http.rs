@@ -9,7 +9,8 @@ use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 type Http2Client = http2::SendRequest<Empty<Bytes>>;
 

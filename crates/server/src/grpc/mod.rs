@@ -11,15 +11,14 @@ mod call;
 mod health;
 mod message;
 mod metadata;
-mod proto;
+#[doc(hidden)]
+pub mod proto;
 mod question;
 mod rate_limit;
 mod reflection;
 mod schema;
 mod status;
 mod stream;
-#[cfg(test)]
-mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;

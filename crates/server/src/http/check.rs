@@ -105,41 +105,10 @@ pub(super) async fn batch(
 mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
+    use tidegate::Gate;
     use tidegate::document::Source;
     use tidegate::rules::{RuleSet, RuleSettings};
-    use tidegate::store::{Outcomes, Request, Scope, Store};
-    use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
-
-    /// An unreachable store.
-    struct Away;
-
-    fn away<T>() -> Result<T, StoreError> {
-        Err(StoreError::Unreachable("it is stopped".into()))
-    }
-
-    impl Store for Away {
-        async fn charge(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn peek(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn give_back(&self, _: &Request<'_>, _: &[Outcome]) -> Result<(), StoreError> {
-            away()
-        }
-        async fn settle(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn forget(&self, _: &Scope, _: &Limit, _: &str) -> Result<(), StoreError> {
-            away()
-        }
-        async fn release(&self, _: LeaseId) -> Result<bool, StoreError> {
-            away()
-        }
-        async fn renew(&self, _: LeaseId) -> Result<bool, StoreError> {
-            away()
-        }
-    }
+    use tidegate_testkit::FailingStore;
 
     #[tokio::test]
     async fn a_decision_without_the_store_has_the_shape_of_every_other() {
@@ -160,7 +129,7 @@ mod tests {
             let source = Source::new("rules.yaml", format!("rules:\n{}", list.concat()));
             let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
             let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
-            let gate = Gate::new(Away, rules).with_instances(2);
+            let gate = Gate::new(FailingStore::unreachable(), rules).with_instances(2);
             let decision = gate.decide(&Attributes::new()).await;
             let reply = reply(HeaderSettings::default(), &decision);
             assert_eq!(reply.status().as_u16(), status, "{list:?}");

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -64,20 +65,25 @@ pub(crate) async fn answer(
     Ok(reply)
 }
 
-async fn dispatch(
+async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<HttpReply, HttpProblem> {
+    match route::find(&parts.method, parts.uri.path())? {
+        ApiCall::Authorize => api.authorize.answer(&api.server, parts, body).await,
+        ApiCall::Check => check::check(&api.server, &parts, body).await,
+        // In a box, so that a check does not carry what the other calls need.
+        call => Box::pin(administer(api, call, &parts, body)).await,
+    }
+}
+
+/// Answers all calls but the two that are made for each request of a client.
+async fn administer(
     api: &Api,
-    parts: http::request::Parts,
+    call: ApiCall<'_>,
+    parts: &Parts,
     body: Incoming,
 ) -> Result<HttpReply, HttpProblem> {
-    let call = route::find(&parts.method, parts.uri.path())?;
-    if call == ApiCall::Authorize {
-        return api.authorize.answer(&api.server, parts, body).await;
-    }
-    let (server, parts) = (&api.server, &parts);
+    let server = &api.server;
     match call {
-        // Answered above, because it takes its parts by value.
-        ApiCall::Authorize => Err(HttpProblem::not_found("there is no such call")),
-        ApiCall::Check => check::check(server, parts, body).await,
+        ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),
         ApiCall::ReplaceRules => rules::replace(server, parts, body).await,

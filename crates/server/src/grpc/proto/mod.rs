@@ -4,6 +4,6 @@
 //! bytes, because one that is not UTF-8 must not fail the call. `schema.rs` serves the same messages to
 //! reflection; a test there compares the two.
 
-pub(crate) mod health;
-pub(crate) mod rate_limit;
-pub(crate) mod reflection;
+pub mod health;
+pub mod rate_limit;
+pub mod reflection;
