@@ -371,7 +371,8 @@ fn the_life_of_a_request_leads_to_code() {
         for name in names {
             let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
             let is_there = ["fn", "struct"].iter().any(|keyword| {
-                let mut found = text.split(&format!("{keyword} {name}")).skip(1);
+                let declaration = format!("{keyword} {name}");
+                let mut found = text.split(&declaration).skip(1);
                 found.any(|rest| !rest.starts_with(is_part))
             });
             assert!(is_there, "`{name}` is not in {}", file.display());
