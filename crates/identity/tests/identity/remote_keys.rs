@@ -300,7 +300,10 @@ async fn an_issuer_that_does_not_answer_is_given_5_seconds() {
     pass(Duration::from_secs(5)).await;
     fetching.await.unwrap();
     let warning = identity.warnings().unwrap();
-    assert!(warning.contains("no whole answer within 5 s"), "{warning}");
+    assert!(
+        warning.contains("no complete answer within 5 s"),
+        "{warning}"
+    );
 }
 
 #[tokio::test]
