@@ -87,8 +87,6 @@ async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
         server.send(answer).await;
         assert!(client.answer().await.ends_with("ok"), "{answer:?}");
         server.send(later).await;
-        // So that it is there before the next request.
-        tokio::time::sleep(Duration::from_millis(20)).await;
         client.send(GET).await;
         let mut another = upstream.accept().await;
         another.head().await;
@@ -146,12 +144,13 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
         .await;
     client.head().await;
-    // More than fits between here and there, while nobody reads at the other end.
+    // More than fits between here and there, while the other end does not read.
     let (mut reading, mut writing) = client.stream.into_split();
     let sending = tokio::spawn(async move {
         let sent = writing.write_all(&vec![b'x'; LENGTH]).await;
         (sent, writing)
     });
+    // Nothing can be awaited: the sending does not end.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!sending.is_finished());
     assert_eq!(server.bytes(LENGTH).await.len(), LENGTH);
@@ -187,7 +186,7 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
         answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("big"),
         "{answer}"
     );
-    // Half of a request is in it: nobody else gets this connection.
+    // Half of a request is in it: no other client gets this connection.
     assert_eq!(server.rest().await, "");
 }
 
@@ -233,7 +232,7 @@ async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
 async fn the_length_of_a_body_is_told_once_and_in_one_way() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    for (request, told) in [
+    for (request, length) in [
         ("POST / HTTP/1.1\r\nhost: a\r\n\r\n", Some("0")),
         ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", None),
         (
@@ -247,7 +246,7 @@ async fn the_length_of_a_body_is_told_once_and_in_one_way() {
         ("GET http://a?x=1 HTTP/1.1\r\nhost: a\r\n\r\n", None),
     ] {
         let (mut client, mut server, head) = gateway.begin(&mut upstream, request).await;
-        assert_eq!(header(&head, "content-length"), told, "{head}");
+        assert_eq!(header(&head, "content-length"), length, "{head}");
         let lines = head
             .lines()
             .filter(|line| line.starts_with("content-length"));

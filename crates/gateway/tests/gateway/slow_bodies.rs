@@ -122,7 +122,7 @@ async fn a_server_that_takes_nothing_is_not_the_fault_of_the_client() {
         client.send(&"x".repeat(LENGTH)).await;
         client
     });
-    // Longer than the rate is measured over.
+    // Longer than the rate is measured over. Nothing can be awaited: the client is not refused.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(server.bytes(LENGTH).await.len(), LENGTH);
     server.send_ok("ok").await;

@@ -342,7 +342,7 @@ fn a_token_that_does_not_verify_is_none_and_is_counted() {
         ("expired",         with("exp", json!(from_now(-10)))),
         ("not_yet_valid",   with("nbf", json!(from_now(60)))),
         ("issuer",          with("iss", json!("you"))),
-        ("audience",        with("aud", json!("nobody"))),
+        ("audience",        with("aud", json!("another"))),
         ("missing_claim",   without("exp")),
         ("missing_claim",   without("iss")),
         ("missing_claim",   without("aud")),
@@ -545,7 +545,7 @@ fn forwarded_and_x_forwarded_for_must_agree_or_one_of_them_is_read() {
 }
 
 #[test]
-fn settings_that_cannot_be_right_are_told() {
+fn settings_that_cannot_be_right_are_reported() {
     let place = Place::new();
     place.write("empty", "");
     #[rustfmt::skip]

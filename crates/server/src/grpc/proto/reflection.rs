@@ -45,10 +45,6 @@ pub struct ServerReflectionResponse {
 
 /// What is answered.
 #[derive(Clone, PartialEq, Oneof)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "these are the names that the fields have"
-)]
 pub enum MessageResponse {
     #[prost(message, tag = "4")]
     FileDescriptorResponse(FileDescriptorResponse),

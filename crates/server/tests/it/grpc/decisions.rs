@@ -21,21 +21,21 @@ async fn one_call_is_one_request_across_its_descriptors() {
     let mut client = server.client().await;
     let both = || request(&["user=a", "team=t"]);
     assert_eq!(
-        client.told(both()).await,
+        client.decide(both()).await,
         (true, vec![(true, 2), (true, 4)])
     );
     let mut with_addend = both();
     with_addend.hits_addend = 2;
     assert_eq!(
-        client.told(with_addend.clone()).await,
+        client.decide(with_addend.clone()).await,
         (true, vec![(true, 0), (true, 2)])
     );
     assert_eq!(
-        client.told(with_addend).await,
+        client.decide(with_addend).await,
         (false, vec![(false, 0), (true, 2)])
     );
     assert_eq!(
-        client.told(request(&["team=t"])).await,
+        client.decide(request(&["team=t"])).await,
         (true, vec![(true, 1)])
     );
 }
@@ -46,7 +46,7 @@ async fn a_status_says_everything_about_its_limit() {
     let mut client = server.client().await;
     let asked = request(&[
         "user=a",
-        "nobody=x",
+        "unknown=x",
         "remote_address=::1",
         "generic_key=a generic_key=b",
         "domain=x",
@@ -106,7 +106,7 @@ async fn who_is_over_the_limit_is_told_when_to_come_back() {
     let server = start(RULES);
     let mut client = server.client().await;
     let asked = || request(&["generic_key=a generic_key=b"]);
-    assert!(client.told(asked()).await.0);
+    assert!(client.decide(asked()).await.0);
     let answer = client.ask(asked()).await.unwrap();
     assert!(!is_ok(answer.overall_code));
     let wait = answer.statuses[0].duration_until_reset.as_ref().unwrap();
@@ -163,7 +163,7 @@ async fn an_addend_of_a_descriptor_asks_takes_all_of_it_or_is_settled() {
     ];
     for (descriptors, expected) in story {
         assert_eq!(
-            client.told(calling(descriptors.clone())).await,
+            client.decide(calling(descriptors.clone())).await,
             expected,
             "{descriptors:?}"
         );
@@ -171,7 +171,7 @@ async fn an_addend_of_a_descriptor_asks_takes_all_of_it_or_is_settled() {
     let mut gives_back = adding("team=t", 3);
     gives_back.is_negative_hits = true;
     assert_eq!(
-        client.told(calling(vec![gives_back])).await,
+        client.decide(calling(vec![gives_back])).await,
         (true, vec![(true, 4)]),
         "asked only"
     );
@@ -206,9 +206,9 @@ async fn a_limit_of_the_call_stands_in_the_place_of_the_rules() {
         assert!((0..=seconds).contains(&wait), "{wait}");
     }
     assert_eq!(
-        client.told(request(&["team=t"])).await,
+        client.decide(request(&["team=t"])).await,
         (true, vec![(true, 1)]),
-        "charged beside them"
+        "charged as well"
     );
     let mut nothing = descriptor("user=a");
     nothing.limit = Some(RateLimitOverride {

@@ -2,6 +2,7 @@
 
 use super::{adding, calling, header, request, start};
 use tidegate_server::grpc_messages::rate_limit::{RateLimit, RateLimitOverride, Unit};
+use tidegate_testkit::eventually;
 
 const RULES: &str = "
 domain: web
@@ -55,11 +56,11 @@ async fn each_descriptor_is_charged_on_its_own() {
         (vec!["quota=one", "quota=two"],    (false, vec![(false, 0), (false, 0)])),
     ];
     for (asked, expected) in story {
-        assert_eq!(client.told(request(&asked)).await, expected, "{asked:?}");
+        assert_eq!(client.decide(request(&asked)).await, expected, "{asked:?}");
     }
     let mut other = request(&["user=a"]);
     other.domain = "other".to_owned();
-    assert_eq!(client.told(other).await, (true, vec![(true, 8)]));
+    assert_eq!(client.decide(other).await, (true, vec![(true, 8)]));
 }
 
 #[tokio::test]
@@ -79,7 +80,7 @@ async fn limits_have_the_names_that_they_are_given() {
 async fn a_changed_file_is_in_force_at_once() {
     let server = start(RULES);
     let mut client = server.client().await;
-    assert!(client.told(request(&["user=guest"])).await.0);
+    assert!(client.decide(request(&["user=guest"])).await.0);
     // Only that one descriptor has no limit is new: no rule is changed by it.
     let changed = RULES.replacen(
         "descriptors:",
@@ -88,15 +89,11 @@ async fn a_changed_file_is_in_force_at_once() {
     );
     server.folder.write("rules.yaml", &changed);
     server.server.reload();
-    for _ in 0..200 {
-        if client.told(request(&["user=guest"])).await == (true, vec![(true, 0)])
-            && client.told(request(&["user=guest"])).await.0
-        {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("the change is not in force");
+    let is_in_force = async || {
+        client.decide(request(&["user=guest"])).await == (true, vec![(true, 0)])
+            && client.decide(request(&["user=guest"])).await.0
+    };
+    eventually("the change is in force", is_in_force).await;
 }
 
 #[tokio::test]
@@ -133,10 +130,13 @@ async fn a_limit_that_comes_with_a_call_continues_the_counter_of_the_file() {
         unit: Unit::Day.into(),
     });
     let file = || request(&["user=a"]);
-    assert_eq!(client.told(file()).await, (true, vec![(true, 1)]));
-    assert_eq!(client.told(brought.clone()).await, (true, vec![(true, 3)]));
-    assert_eq!(client.told(file()).await, (false, vec![(false, 0)]));
-    assert_eq!(client.told(brought).await, (true, vec![(true, 2)]));
+    assert_eq!(client.decide(file()).await, (true, vec![(true, 1)]));
+    assert_eq!(
+        client.decide(brought.clone()).await,
+        (true, vec![(true, 3)])
+    );
+    assert_eq!(client.decide(file()).await, (false, vec![(false, 0)]));
+    assert_eq!(client.decide(brought).await, (true, vec![(true, 2)]));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn an_addend_that_does_not_fit_takes_what_is_left() {
         (adds(), (false, vec![(false, 0), (true, 0)])),
     ];
     for (asked, expected) in story {
-        assert_eq!(client.told(asked).await, expected);
+        assert_eq!(client.decide(asked).await, expected);
     }
 }
 
@@ -168,14 +168,21 @@ async fn a_limit_that_comes_with_a_call_replaces_nothing() {
     let server = start(REPLACING);
     let mut client = server.client().await;
     let both = || request(&["a=x", "b=x"]);
-    assert_eq!(client.told(both()).await.1[1], (true, 0), "it is replaced");
+    assert_eq!(
+        client.decide(both()).await.1[1],
+        (true, 0),
+        "it is replaced"
+    );
     let mut brought = both();
     brought.descriptors[0].limit = Some(RateLimitOverride {
         requests_per_unit: u32::MAX,
         unit: Unit::Day.into(),
     });
-    assert!(client.told(brought.clone()).await.0);
-    assert!(!client.told(brought).await.0, "the other limit is used up");
+    assert!(client.decide(brought.clone()).await.0);
+    assert!(
+        !client.decide(brought).await.0,
+        "the other limit is used up"
+    );
 }
 
 #[tokio::test]
@@ -188,7 +195,7 @@ async fn values_have_a_counter_each_and_credentials_have_one() {
         let mut may = async |value: &[u8]| {
             let mut asked = request(&["authorization=x"]);
             asked.descriptors[0].entries[0].value = value.to_vec().into();
-            client.told(asked).await.0
+            client.decide(asked).await.0
         };
         for value in [&b"k\xff"[..], b"k\xfe", "k\u{fffd}".as_bytes(), b"Bearer t"] {
             assert!(may(value).await, "{value:?}");

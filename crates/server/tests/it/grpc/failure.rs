@@ -43,8 +43,8 @@ rules:
     assert!(is_ok(answer.overall_code));
     assert_eq!(header(&answer, "x-tidegate-degraded"), None);
     assert_eq!(header(&answer, "x-tidegate-reason"), None);
-    assert!(client.told(request(&["a=3"])).await.0);
-    assert!(!client.told(request(&["a=3"])).await.0);
+    assert!(client.decide(request(&["a=3"])).await.0);
+    assert!(!client.decide(request(&["a=3"])).await.0);
     let path = "/grpc.health.v1.Health/Check";
     let asked = Request::new(HealthCheckRequest::default());
     let health: HealthCheckResponse = client.call(path, asked).await.unwrap();

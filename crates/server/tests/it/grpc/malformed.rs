@@ -63,7 +63,7 @@ async fn what_is_wrong_is_an_invalid_argument() {
         );
     }
     assert_eq!(
-        client.told(request(&["a=b"])).await,
+        client.decide(request(&["a=b"])).await,
         (true, vec![(true, 8)]),
         "nothing was charged"
     );
@@ -100,11 +100,11 @@ async fn bytes_that_are_no_call_are_refused() {
             .unwrap();
         let reply = sender.send_request(request).await.unwrap();
         assert_eq!(reply.status(), status, "{body:?}");
-        let told = reply
+        let status = reply
             .headers()
             .get("grpc-status")
             .map(|value| value.to_str().unwrap().to_owned());
-        assert_eq!(told.as_deref(), grpc_status, "{body:?}");
+        assert_eq!(status.as_deref(), grpc_status, "{body:?}");
         reply.into_body().collect().await.unwrap();
     }
     drop(sender);
@@ -138,10 +138,10 @@ async fn what_a_client_writes_switches_no_limit_off() {
             asked
         };
         for left in [(1, 99), (0, 98)] {
-            let told = client.told(asked()).await;
-            assert_eq!(told, (true, vec![(true, left.0), (true, left.1)]));
+            let decided = client.decide(asked()).await;
+            assert_eq!(decided, (true, vec![(true, left.0), (true, left.1)]));
         }
-        let (is_allowed, statuses) = client.told(asked()).await;
+        let (is_allowed, statuses) = client.decide(asked()).await;
         assert!(!is_allowed, "{statuses:?}");
         assert_eq!(statuses[0], (false, 0));
     }
@@ -159,7 +159,7 @@ async fn a_request_of_which_nobody_knows_what_it_is_about_is_denied() {
         "host=[api.example.com]",
     ] {
         let asked = request(&["remote_address=203.0.113.7", unreadable]);
-        let (is_allowed, statuses) = client.told(asked).await;
+        let (is_allowed, statuses) = client.decide(asked).await;
         assert!(!is_allowed, "{unreadable}");
         assert_eq!(statuses[0], (true, 2), "nothing was charged");
         assert!(!statuses[1].0, "{unreadable}");
@@ -180,7 +180,7 @@ async fn a_path_that_envoy_sends_on_as_it_came_is_limited_by_every_reading() {
     ]) {
         let asked = request(&[&format!("path={path}")]);
         assert_eq!(
-            client.told(asked).await,
+            client.decide(asked).await,
             (true, vec![(true, left)]),
             "{path}"
         );
@@ -193,6 +193,6 @@ async fn two_long_values_are_two_clients() {
     let mut client = server.client().await;
     for last in ["a", "b"] {
         let asked = request(&[&format!("user={}{last}", "x".repeat(MAX_VALUE))]);
-        assert_eq!(client.told(asked).await, (true, vec![(true, 99)]));
+        assert_eq!(client.decide(asked).await, (true, vec![(true, 99)]));
     }
 }

@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Whether it may go on, and for each descriptor whether and what is left.
-    async fn told(&mut self, request: RateLimitRequest) -> (bool, Vec<(bool, u32)>) {
+    async fn decide(&mut self, request: RateLimitRequest) -> (bool, Vec<(bool, u32)>) {
         let answer = self.ask(request).await.unwrap();
         let one = |status: &tidegate_server::grpc_messages::rate_limit::DescriptorStatus| {
             (is_ok(status.code), status.limit_remaining)

@@ -82,5 +82,5 @@ async fn tls_alone_asks_nothing_of_clients() {
     let server = start_in(folder, Some(RULES), settings);
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ours.pem()));
     let mut client = client(&server, tls).await.unwrap();
-    assert!(client.told(request(&["a=b"])).await.0);
+    assert!(client.decide(request(&["a=b"])).await.0);
 }
