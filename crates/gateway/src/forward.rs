@@ -1,4 +1,4 @@
-//! The path of a request that was let through: a route, a server, and another one if that fails.
+//! Forwards an admitted request: finds the route, picks a server, and another one if that fails.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tidegate_tower::Unmeasured;
 use crate::attempt::Tried;
 use crate::body::AnswerBody;
 use crate::capacity::ClientCounter;
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::forwarded::{ForwardedHeaders, Forwarding};
 use crate::hop;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::without_prefix;
 use crate::route::Route;
 use crate::screen::Screened;
-use crate::upstream::{Outcome, pick};
+use crate::upstream::{ForwardResult, pick};
 use crate::worker::Worker;
 
-/// Whose turn it is among servers that have the same to do.
+/// Breaks ties between equally loaded servers.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Sends a request on, and answers with what comes back.
+/// Forwards a request, and returns the answer.
 pub(crate) async fn forward(
     worker: Arc<Worker>,
     request: Request<Incoming>,
@@ -41,31 +41,31 @@ pub(crate) async fn forward(
     }))
 }
 
-/// A request that is ready to be sent, and what is known about it.
+/// A request that is ready to be sent.
 pub(crate) struct OutgoingRequest<'l> {
     pub(crate) head: request::Parts,
-    /// What the server gets to know of the client.
+    /// The headers that describe the client.
     pub(crate) forwarded: ForwardedHeaders,
     pub(crate) body: RequestBody,
     pub(crate) route: &'l Route,
-    /// How far its body has come, if it has one.
+    /// The progress of its body, if it has one.
     pub(crate) progress: Option<Arc<Progress>>,
-    /// The protocol that it asks to change to.
+    /// The protocol that it asks to upgrade to.
     pub(crate) upgrade: Option<HeaderValue>,
     /// Where connections of its client are counted.
     pub(crate) client: ClientCounter,
 }
 
 impl Worker {
-    fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, Failure> {
+    fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, GatewayFailure> {
         let (mut head, body) = request.into_parts();
         let screened = head.extensions.remove::<Screened>();
-        let screened = screened.ok_or(Failure::NoRoute)?;
+        let screened = screened.ok_or(GatewayFailure::NoRoute)?;
         head.extensions.clear();
         let route = screened
             .route
             .and_then(|index| self.gateway.routes.get(index));
-        let route = route.ok_or(Failure::NoRoute)?;
+        let route = route.ok_or(GatewayFailure::NoRoute)?;
         let Screened {
             peer, client, path, ..
         } = screened;
@@ -87,7 +87,7 @@ impl Worker {
             hop::put_upgrade(headers, protocol.clone());
         }
         let body = match progress {
-            // gRPC needs HTTP/2; over HTTP/1 the word would be a way around the rate.
+            // gRPC needs HTTP/2; over HTTP/1 the content type would bypass the minimum rate.
             Some(_)
                 if upgrade.is_none()
                     && !(head.version == Version::HTTP_2 && hop::is_grpc(headers)) =>
@@ -114,14 +114,14 @@ impl Worker {
 }
 
 impl OutgoingRequest<'_> {
-    async fn run(&mut self, worker: &Arc<Worker>) -> Result<Response<AnswerBody>, Failure> {
+    async fn run(&mut self, worker: &Arc<Worker>) -> Result<Response<AnswerBody>, GatewayFailure> {
         let route = self.route;
         let mut retries = route.config.retries;
         let mut tried: Vec<usize> = Vec::new();
         let mut must_be_new = false;
-        let mut last = Failure::NoneUp;
+        let mut last = GatewayFailure::NoneUp;
         loop {
-            // All were tried: again from the beginning.
+            // All servers were tried: start over.
             if !tried.is_empty() && tried.len() >= route.upstreams.len() {
                 tried.clear();
             }
@@ -132,7 +132,7 @@ impl OutgoingRequest<'_> {
                 Tried::Answered(answer) => return Ok(answer),
                 Tried::Refused(failure) => return Err(failure),
                 Tried::Failed(failure) => {
-                    upstream.count(Outcome::Failed);
+                    upstream.count(ForwardResult::Failed);
                     return Err(failure);
                 }
                 Tried::Stale(failure) if !must_be_new => {
@@ -140,7 +140,7 @@ impl OutgoingRequest<'_> {
                     must_be_new = true;
                 }
                 Tried::Again(failure) | Tried::Stale(failure) => {
-                    upstream.count(Outcome::Failed);
+                    upstream.count(ForwardResult::Failed);
                     if retries == 0 {
                         return Err(failure);
                     }

@@ -1,4 +1,4 @@
-//! Which servers a request is for, by its host and its path.
+//! Finds the route of a request, by its host and path.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use tidegate::host::normalise;
 use crate::settings::RouteConfig;
 use crate::upstream::Upstream;
 
-/// All routes, the most particular first.
+/// All routes, most specific first.
 pub(crate) struct Routes(Vec<Arc<Route>>);
 
-/// Where requests go that match.
+/// A route and its servers.
 pub(crate) struct Route {
     pub(crate) config: RouteConfig,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
 }
 
 impl Routes {
-    /// The routes, and every server that one of them names, once.
+    /// The routes, and every server that they name, without duplicates.
     pub(crate) fn new(configs: &[RouteConfig]) -> (Self, Vec<Arc<Upstream>>) {
         let mut all: Vec<Arc<Upstream>> = Vec::new();
         let mut routes = Vec::with_capacity(configs.len());
@@ -37,11 +37,11 @@ impl Routes {
                 upstreams,
             }));
         }
-        // The longest prefix first; then a whole host, part of one, any.
+        // The longest prefix first; then an exact host, a wildcard, any.
         routes.sort_by_key(|route| {
             let host = match &route.config.host {
                 Some(host) if !host.is_wildcard() => (0, 0),
-                // A longer name is the nearer one.
+                // A longer name is more specific.
                 Some(host) => (1, usize::MAX - host.length()),
                 None => (2, 0),
             };
@@ -60,7 +60,7 @@ impl Routes {
         })
     }
 
-    /// Whether any of them is for one host and not for all.
+    /// Whether any route is for a particular host.
     pub(crate) fn read_host(&self) -> bool {
         self.0.iter().any(|route| route.config.host.is_some())
     }

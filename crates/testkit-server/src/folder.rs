@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use tidegate_server::config::SETTINGS;
-use tidegate_server::{Config, Outside};
+use tidegate_server::{Config, Overrides};
 
 use crate::InProcessServer;
 
@@ -82,7 +82,7 @@ impl TestFolder {
             let (name, value) = environment.iter().find(|(known, _)| *known == name)?;
             Some(self.resolve(name.ends_with("_FILE"), value))
         };
-        let config = Config::load(&Outside {
+        let config = Config::load(&Overrides {
             environment: &variable,
             variables: environment
                 .iter()

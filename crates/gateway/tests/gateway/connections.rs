@@ -144,7 +144,7 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
         .await;
     client.head().await;
-    // More than fits between here and there, while the other end does not read.
+    // More than fits into the socket buffers, while the other end does not read.
     let (mut reading, mut writing) = client.stream.into_split();
     let sending = tokio::spawn(async move {
         let sent = writing.write_all(&vec![b'x'; LENGTH]).await;
@@ -186,7 +186,7 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
         answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("big"),
         "{answer}"
     );
-    // Half of a request is in it: no other client gets this connection.
+    // Half of a request is in it: no other request gets this connection.
     assert_eq!(server.rest().await, "");
 }
 
@@ -229,7 +229,7 @@ async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
 }
 
 #[tokio::test]
-async fn the_length_of_a_body_is_told_once_and_in_one_way() {
+async fn the_length_of_a_body_is_sent_once_and_in_one_way() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
     for (request, length) in [

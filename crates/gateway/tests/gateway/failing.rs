@@ -8,7 +8,7 @@ use crate::upstream::{Recorder, Upstream};
 use tidegate_testkit::header;
 use tidegate_testkit::within;
 
-/// An address without a listener.
+/// An address where no program listens.
 async fn unused_address() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()

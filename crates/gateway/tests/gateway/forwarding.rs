@@ -160,7 +160,7 @@ async fn bodies_are_streamed_both_ways_while_they_come() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_to_go_on_when_its_body_is_wanted() {
+async fn a_client_gets_100_continue_when_its_body_is_read() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
     let mut client = gateway.connect().await;

@@ -1,6 +1,6 @@
 //! The gateway is no way to the API of its own server.
 
-use tidegate_server::{Config, Listeners, Outside};
+use tidegate_server::{Config, Listeners, Overrides};
 
 use tidegate_testkit::header;
 use tidegate_testkit_server::TestFolder;
@@ -12,7 +12,7 @@ async fn bind(settings: &str) -> Result<Listeners, String> {
     let folder = TestFolder::new();
     let file = folder.path("tidegate.yaml");
     std::fs::write(&file, settings).unwrap();
-    let outside = Outside {
+    let outside = Overrides {
         environment: &|_| None,
         variables: Vec::new(),
         flags: vec![("config", file.display().to_string())],

@@ -113,7 +113,7 @@ async fn http2_over_tls_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_nobody_vouches_for_is_not_asked() {
+async fn a_server_with_an_untrusted_certificate_is_not_asked() {
     let folder = TestFolder::new();
     issue(&folder.path("."), "server");
     let server = tls_server(&folder.path(".")).await;

@@ -54,7 +54,7 @@ async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_request_that_asks_for_no_tunnel_gets_none() {
+async fn a_client_that_asked_for_no_tunnel_gets_none() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
     for request in [
@@ -108,7 +108,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
 }
 
 #[tokio::test]
-async fn bytes_that_come_before_the_change_flood_no_server() {
+async fn bytes_that_arrive_before_the_upgrade_are_bounded() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);

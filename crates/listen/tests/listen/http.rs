@@ -76,7 +76,7 @@ async fn a_client_that_closes_its_sending_side_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_client_that_expects_to_be_told_to_continue_is_told_so() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let server = Server::start(ListenSettings::default()).await;
     let mut client = server.connect().await;
     let head =

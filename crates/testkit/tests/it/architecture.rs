@@ -1,5 +1,5 @@
 //! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the modules
-//! of the server do not depend on each other in circles.
+//! of the server do not depend on each other in circles; no two types share a name.
 
 #![expect(clippy::expect_used, reason = "a test may")]
 
@@ -8,6 +8,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+/// Type names that still have two meanings. Do not add to it.
+const STILL_AMBIGUOUS: [&str; 24] = [
+    "Entry",
+    "Form",
+    "Group",
+    "Hold",
+    "Key",
+    "Kind",
+    "Level",
+    "Mode",
+    "Named",
+    "Pace",
+    "Part",
+    "Peer",
+    "Problem",
+    "RateLimit",
+    "Reader",
+    "Reading",
+    "Secret",
+    "Seen",
+    "Shared",
+    "State",
+    "Step",
+    "Verdict",
+    "Window",
+    "Work",
+];
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
@@ -140,12 +168,19 @@ fn the_lock_file_of_the_benchmarks_is_up_to_date() {
     assert!(compared >= 3, "the benchmarks use our crates");
 }
 
-/// The source files below a folder, without those of tests, and the top-level module that each belongs to.
-fn sources(folder: &Path, module: Option<&str>, found: &mut Vec<(String, String)>) {
+/// A source file, and the top-level module that it belongs to.
+struct SourceFile {
+    path: PathBuf,
+    module: String,
+    text: String,
+}
+
+/// The source files below a folder, without those of tests.
+fn sources(folder: &Path, module: Option<&str>, found: &mut Vec<SourceFile>) {
     for entry in std::fs::read_dir(folder).expect("the folder is there") {
         let path = entry.expect("an entry").path();
         let name = path.file_stem().expect("a name").to_string_lossy();
-        if name == "tests" || name == "lib" {
+        if name == "tests" {
             continue;
         }
         let module = module.unwrap_or(&name);
@@ -153,8 +188,8 @@ fn sources(folder: &Path, module: Option<&str>, found: &mut Vec<(String, String)
             sources(&path, Some(module), found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source file");
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            found.push((module.to_owned(), code.to_owned()));
+            let module = module.to_owned();
+            found.push(SourceFile { path, module, text });
         }
     }
 }
@@ -208,9 +243,11 @@ fn find_cycle(edges: &Edges) -> Option<String> {
 fn the_modules_of_the_server_do_not_depend_on_each_other_in_circles() {
     let mut files = Vec::new();
     sources(&root().join("crates/server/src"), None, &mut files);
-    let modules: BTreeSet<&String> = files.iter().map(|(module, _)| module).collect();
+    files.retain(|file| file.module != "lib");
+    let modules: BTreeSet<&String> = files.iter().map(|file| &file.module).collect();
     let mut edges = Edges::new();
-    for (module, code) in &files {
+    for SourceFile { module, text, .. } in &files {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for name in named(code) {
             // What the root re-exports would hide where it comes from.
             assert!(
@@ -253,4 +290,50 @@ fn a_circle_is_found_and_named() {
         named(code).collect::<Vec<_>>(),
         ["one", "three", "four", "six"]
     );
+}
+
+/// The names of the types that code declares at its top level.
+fn declared(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().filter_map(|line| {
+        let line = match line.strip_prefix("pub") {
+            Some(rest) => rest.split_once(' ')?.1,
+            None => line,
+        };
+        let (keyword, rest) = line.split_once(' ')?;
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        ["struct", "enum", "trait", "type"]
+            .contains(&keyword)
+            .then(|| rest.split(|letter| !is_part(letter)).next())?
+    })
+}
+
+#[test]
+fn a_type_name_means_one_thing_in_the_workspace() {
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&crates).expect("the folder is there") {
+        let source = entry.expect("an entry").path().join("src");
+        sources(&source, None, &mut files);
+    }
+    let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for file in &files {
+        let path = file.path.strip_prefix(&crates).expect("it is below");
+        for name in declared(&file.text).filter(|name| !STILL_AMBIGUOUS.contains(name)) {
+            let paths = names.entry(name).or_default();
+            paths.push(path.display().to_string());
+        }
+    }
+    assert!(names.len() > 300, "only {} types were found", names.len());
+    names.retain(|_, paths| paths.len() > 1);
+    assert!(
+        names.is_empty(),
+        "give each of these types a name of its own: {names:#?}"
+    );
+}
+
+#[test]
+fn declared_types_are_found() {
+    let code = "pub struct One<'a> {\npub(crate) enum Two {\ntrait Three: Four {}\ntype Five<T> = Six<T>;\nunion!();\n    struct Inside;\nstruct Seven;\nimpl One {";
+    let found: Vec<&str> = declared(code).collect();
+    assert_eq!(found, ["One", "Two", "Three", "Five", "Seven"]);
 }

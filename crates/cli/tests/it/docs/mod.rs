@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tidegate::document::{Key, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate_server::config::SETTINGS;
-use tidegate_server::{Config, Outside};
+use tidegate_server::{Config, Overrides};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -71,12 +71,12 @@ fn every_configuration_that_is_shown_can_be_loaded() {
     for (place, text) in blocks {
         let file = folder.path().join("tidegate.yaml");
         fs::write(&file, text).unwrap();
-        let outside = Outside {
+        let overrides = Overrides {
             environment: &|name| name.ends_with("_TOKEN").then(|| "secret".to_owned()),
             variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
         };
-        let loaded = Config::load(&outside);
+        let loaded = Config::load(&overrides);
         assert!(loaded.is_ok(), "{place}: {}", loaded.unwrap_err());
     }
 }

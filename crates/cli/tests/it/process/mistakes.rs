@@ -31,7 +31,7 @@ const MISTAKES: [Mistake; 12] = [
         "give the path of a YAML or JSON file",
     ),
     ("no rules at all", no_rules, "every request is allowed"),
-    ("a bad token", bad_token, "nobody knows this token"),
+    ("a bad token", bad_token, "unknown token"),
     ("a wrong method", wrong_method, "use POST"),
     ("malformed JSON", malformed_json, "not readable as JSON"),
     (

@@ -14,13 +14,13 @@ pub struct HealthCheckResponse {
     pub status: i32,
 }
 
-/// How a service is.
+/// The status of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub enum ServingStatus {
     Unknown = 0,
     Serving = 1,
     NotServing = 2,
-    /// For those who watch a service that is not here.
+    /// The service to watch is unknown.
     ServiceUnknown = 3,
 }

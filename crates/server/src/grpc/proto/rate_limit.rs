@@ -1,9 +1,9 @@
-//! Messages of `envoy.service.ratelimit.v3`, and those that they are made of.
+//! Messages of `envoy.service.ratelimit.v3`, and their parts.
 
 use prost::{Enumeration, Message};
 use prost_types::{Duration, Struct, Timestamp};
 
-/// What Envoy asks.
+/// The request of Envoy.
 #[derive(Clone, PartialEq, Message)]
 pub struct RateLimitRequest {
     #[prost(string, tag = "1")]
@@ -14,11 +14,11 @@ pub struct RateLimitRequest {
     pub hits_addend: u32,
 }
 
-/// What is known of a request, in one of the ways in which it is to be limited.
+/// One set of entries by which a request is limited.
 #[derive(Clone, PartialEq, Message)]
 pub struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DescriptorEntry>,
     #[prost(message, optional, tag = "2")]
     pub limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
@@ -27,9 +27,9 @@ pub struct RateLimitDescriptor {
     pub is_negative_hits: bool,
 }
 
-/// The value is text, and comes from a client: what is none must not spoil the call.
+/// The value is declared `bytes`: a client's value that is not UTF-8 must not fail the whole call.
 #[derive(Clone, PartialEq, Message)]
-pub struct Entry {
+pub struct DescriptorEntry {
     #[prost(string, tag = "1")]
     pub key: String,
     #[prost(bytes = "bytes", tag = "2")]
@@ -50,10 +50,10 @@ pub struct UInt64Value {
     pub value: u64,
 }
 
-/// What Envoy is told.
+/// The response to Envoy.
 #[derive(Clone, PartialEq, Message)]
 pub struct RateLimitResponse {
-    #[prost(enumeration = "Code", tag = "1")]
+    #[prost(enumeration = "LimitCode", tag = "1")]
     pub overall_code: i32,
     #[prost(message, repeated, tag = "2")]
     pub statuses: Vec<DescriptorStatus>,
@@ -71,10 +71,10 @@ pub struct RateLimitResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct DescriptorStatus {
-    #[prost(enumeration = "Code", tag = "1")]
+    #[prost(enumeration = "LimitCode", tag = "1")]
     pub code: i32,
     #[prost(message, optional, tag = "2")]
-    pub current_limit: Option<RateLimit>,
+    pub current_limit: Option<CurrentLimit>,
     #[prost(uint32, tag = "3")]
     pub limit_remaining: u32,
     #[prost(message, optional, tag = "4")]
@@ -84,7 +84,7 @@ pub struct DescriptorStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RateLimit {
+pub struct CurrentLimit {
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     #[prost(enumeration = "Unit", tag = "2")]
@@ -103,7 +103,7 @@ pub struct Quota {
     pub id: String,
 }
 
-/// Both are texts. On the wire there is no difference to bytes, of which names need not be copied.
+/// Both are strings. On the wire they are the same as bytes, which need no copy of static names.
 #[derive(Clone, PartialEq, Message)]
 pub struct HeaderValue {
     #[prost(bytes = "bytes", tag = "1")]
@@ -114,16 +114,16 @@ pub struct HeaderValue {
     pub raw_value: bytes::Bytes,
 }
 
-/// What is decided. Envoy lets pass what is unknown, so it is never said here.
+/// The decision. `Unknown` is never sent: Envoy lets such requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub enum Code {
+pub enum LimitCode {
     Unknown = 0,
     Ok = 1,
     OverLimit = 2,
 }
 
-/// Units of time: of `RateLimitResponse.RateLimit.Unit` and of `envoy.type.v3.RateLimitUnit`.
+/// Units of time: of `RateLimitResponse.CurrentLimit.Unit` and of `envoy.type.v3.RateLimitUnit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub enum Unit {

@@ -1,4 +1,4 @@
-//! Messages of `grpc.reflection.v1`, which are those of `v1alpha` too.
+//! Messages of `grpc.reflection.v1` and `v1alpha`, which are the same.
 
 use prost::{Message, Oneof};
 
@@ -10,7 +10,7 @@ pub struct ServerReflectionRequest {
     pub message_request: Option<MessageRequest>,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum MessageRequest {
     #[prost(string, tag = "3")]
@@ -43,7 +43,7 @@ pub struct ServerReflectionResponse {
     pub message_response: Option<MessageResponse>,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum MessageResponse {
     #[prost(message, tag = "4")]

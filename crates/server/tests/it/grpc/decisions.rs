@@ -1,7 +1,7 @@
 //! Decisions by rules.
 
 use super::{adding, calling, descriptor, header, is_ok, request, start};
-use tidegate_server::grpc_messages::rate_limit::{RateLimit, RateLimitOverride, Unit};
+use tidegate_server::grpc_messages::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
 
 const RULES: &str = "
 rules:
@@ -60,7 +60,7 @@ async fn a_status_says_everything_about_its_limit() {
         .collect();
     let limit = |name: &str, requests_per_unit, unit: Unit| {
         let (name, unit) = (name.to_owned(), unit.into());
-        Some(RateLimit {
+        Some(CurrentLimit {
             requests_per_unit,
             unit,
             name,
@@ -208,7 +208,7 @@ async fn a_limit_of_the_call_stands_in_the_place_of_the_rules() {
     assert_eq!(
         client.decide(request(&["team=t"])).await,
         (true, vec![(true, 1)]),
-        "charged as well"
+        "charged in addition"
     );
     let mut nothing = descriptor("user=a");
     nothing.limit = Some(RateLimitOverride {

@@ -1,7 +1,7 @@
 //! Decisions by a configuration of envoyproxy/ratelimit.
 
 use super::{adding, calling, header, request, start};
-use tidegate_server::grpc_messages::rate_limit::{RateLimit, RateLimitOverride, Unit};
+use tidegate_server::grpc_messages::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
 use tidegate_testkit::eventually;
 
 const RULES: &str = "
@@ -110,7 +110,7 @@ descriptors:
         .ask(request(&["closed=x", "watched=x"]))
         .await
         .unwrap();
-    let limit = |unit: Unit, name: &str| RateLimit {
+    let limit = |unit: Unit, name: &str| CurrentLimit {
         requests_per_unit: 0,
         unit: unit.into(),
         name: name.to_owned(),

@@ -7,7 +7,9 @@ use tonic::Code;
 
 use super::{SHOULD_RATE_LIMIT, calling, descriptor, request, start};
 use tidegate::MAX_VALUE;
-use tidegate_server::grpc_messages::rate_limit::{Entry, RateLimitOverride, RateLimitRequest};
+use tidegate_server::grpc_messages::rate_limit::{
+    DescriptorEntry, RateLimitOverride, RateLimitRequest,
+};
 
 /// A call, and the two statuses that it gets.
 type Row = (
@@ -131,7 +133,7 @@ async fn what_a_client_writes_switches_no_limit_off() {
         let mut client = server.client().await;
         let asked = || {
             let mut asked = request(&["remote_address=203.0.113.7", "user=a"]);
-            asked.descriptors[1].entries[0] = Entry {
+            asked.descriptors[1].entries[0] = DescriptorEntry {
                 key: key.to_owned(),
                 value: value.to_vec().into(),
             };

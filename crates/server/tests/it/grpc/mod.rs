@@ -18,7 +18,8 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use tidegate_server::grpc_messages::rate_limit::{
-    Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, UInt64Value,
+    DescriptorEntry, LimitCode, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    UInt64Value,
 };
 use tidegate_testkit_server::TestFolder;
 
@@ -115,7 +116,7 @@ fn request(descriptors: &[&str]) -> RateLimitRequest {
 fn descriptor(text: &str) -> RateLimitDescriptor {
     let entry = |pair: &str| {
         let (key, value) = pair.split_once('=').unwrap();
-        Entry {
+        DescriptorEntry {
             key: key.to_owned(),
             value: value.to_owned().into(),
         }
@@ -142,8 +143,8 @@ fn calling(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
 }
 
 fn is_ok(code: i32) -> bool {
-    assert_ne!(code, i32::from(Code::Unknown), "Envoy lets it pass");
-    code == i32::from(Code::Ok)
+    assert_ne!(code, i32::from(LimitCode::Unknown), "Envoy lets it pass");
+    code == i32::from(LimitCode::Ok)
 }
 
 /// The value of a header that Envoy is to add.

@@ -33,7 +33,7 @@ fn a_token_opens_a_connection() {
     }
     #[rustfmt::skip]
     let refused = [
-        ("AUTH x",                      "WRONGPASS nobody knows this token"),
+        ("AUTH x",                      "WRONGPASS unknown token"),
         ("AUTH edge x",                 "WRONGPASS "),
         ("AUTH d-secret",               "NOPERM the token `dashboard` does not have the scope `check`"),
         ("HELLO 3",                     "NOAUTH HELLO must be called"),
