@@ -137,15 +137,15 @@ fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, Tes
 
     let is_of_limits =
         |(name, _): &&(String, String)| name.contains("ratelimit") || name == "retry-after";
-    let mut headers: Vec<(String, String)> =
+    let mut shown: Vec<(String, String)> =
         reply.headers.iter().filter(is_of_limits).cloned().collect();
     let headers = decision.headers(&HeaderSettings::default());
     let mut expected: Vec<(String, String)> = headers
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    headers.sort();
+    shown.sort();
     expected.sort();
-    prop_assert_eq!(headers, expected);
+    prop_assert_eq!(shown, expected);
     Ok(lease)
 }
 
