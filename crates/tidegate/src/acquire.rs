@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry};
+use tidegate_core::{Algorithm, Limit, Micros, Outcomes, PermitId, Request, Retry};
 
 use crate::limiter::Limiter;
 use crate::limiter_decision::LimiterDecision;
@@ -22,19 +22,19 @@ impl Permit {
         &self.decision
     }
 
-    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the lease has
+    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has
     /// ended, or if there is none.
     pub fn renew(&self) -> bool {
         self.decision
-            .lease()
-            .is_some_and(|lease| self.limiter.renew(lease))
+            .permit()
+            .is_some_and(|permit| self.limiter.renew(permit))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(lease) = self.decision.lease() {
-            self.limiter.release(lease);
+        if let Some(permit) = self.decision.permit() {
+            self.limiter.release(permit);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Limiter {
                 }
                 return Ok(reservation.into_permit());
             }
-            // Only a lease may end before its time.
+            // Only a permit may end before its time.
             let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
             if now + wait > deadline && !may_be_freed {
                 drop(reservation);
@@ -132,7 +132,7 @@ struct Reservation<'a> {
     key: &'a str,
     cost: u64,
     outcomes: Outcomes,
-    lease: Option<LeaseId>,
+    permit: Option<PermitId>,
     /// How long before the request may go on; or, if it was denied, before it may at the earliest.
     /// Nothing if it never may.
     wait: Option<Micros>,
@@ -143,7 +143,7 @@ impl<'a> Reservation<'a> {
     /// Charges the request if it may go on within `max_wait`.
     fn make(limiter: &'a Limiter, key: &'a str, cost: u64, max_wait: Micros) -> Self {
         let inner = &*limiter.inner;
-        let lease = inner.new_lease();
+        let permit = inner.new_permit();
         let patient: Vec<Limit> = inner
             .limits
             .iter()
@@ -153,7 +153,7 @@ impl<'a> Reservation<'a> {
         let outcomes = inner.store.charge(&Request {
             charges: &charges,
             at: None,
-            lease,
+            permit,
         });
         let waits = patient
             .iter()
@@ -169,7 +169,7 @@ impl<'a> Reservation<'a> {
             key,
             cost,
             outcomes,
-            lease,
+            permit,
             wait,
             is_kept: false,
         }
@@ -189,7 +189,7 @@ impl<'a> Reservation<'a> {
 
     fn into_permit(mut self) -> Permit {
         self.is_kept = true;
-        let decision = LimiterDecision::new(self.outcomes.clone(), self.lease);
+        let decision = LimiterDecision::new(self.outcomes.clone(), self.permit);
         Permit {
             limiter: self.limiter.clone(),
             decision,
@@ -201,7 +201,7 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if !self.is_kept && self.is_made() {
             let inner = &self.limiter.inner;
-            inner.give_back(self.key, self.cost, &self.outcomes, self.lease);
+            inner.give_back(self.key, self.cost, &self.outcomes, self.permit);
             inner.freed.notify_waiters();
         }
     }

@@ -49,7 +49,7 @@ pub use reason::Reason;
 pub use value::{AttributeValue, credentials, credentials_in};
 
 pub use tidegate_core::{
-    Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
-    Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
+    Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
+    Outcome, PermitId, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
     limit, memory, store,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, LeaseId, Limit, LimitError, MemoryStats, MemoryStore, Micros,
-    Outcomes, Rate, Request, Scope, Timestamp,
+    Algorithm, Charge, Clock, Limit, LimitError, MemoryStats, MemoryStore, Micros, Outcomes,
+    PermitId, Rate, Request, Scope, Timestamp,
 };
 use tokio::sync::Notify;
 
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     /// Tells those who wait for a place that one was freed.
     pub(crate) freed: Notify,
     scope: Scope,
-    takes_leases: bool,
+    takes_permits: bool,
 }
 
 /// What a limiter is built from.
@@ -129,7 +129,7 @@ impl LimiterBuilder {
         if let Some(clock) = self.clock {
             store = store.clock(clock);
         }
-        let takes_leases = limits
+        let takes_permits = limits
             .iter()
             .any(|limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. }));
         let inner = Inner {
@@ -138,7 +138,7 @@ impl LimiterBuilder {
             max_wait,
             freed: Notify::new(),
             scope: Scope::new("limiter"),
-            takes_leases,
+            takes_permits,
         };
         Ok(Limiter {
             inner: Arc::new(inner),
@@ -188,18 +188,18 @@ impl Limiter {
 
     /// Charges a request of this cost to `key`, if all limits allow it. Zero asks and takes nothing.
     ///
-    /// Under a concurrency limit the decision names a [lease](LimiterDecision::lease), to be
+    /// Under a concurrency limit the decision names a [permit](LimiterDecision::permit), to be
     /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
-        let lease = self.inner.new_lease();
+        let permit = self.inner.new_permit();
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = Request {
             charges: &charges,
             at: None,
-            lease,
+            permit,
         };
-        LimiterDecision::new(self.inner.store.charge(&request), lease)
+        LimiterDecision::new(self.inner.store.charge(&request), permit)
     }
 
     /// What [`check`](Self::check) would say, without charging anything.
@@ -228,16 +228,16 @@ impl Limiter {
         self.inner.freed.notify_waiters();
     }
 
-    /// Releases a lease. False if it is unknown or has ended.
-    pub fn release(&self, lease: LeaseId) -> bool {
-        let was_held = self.inner.store.release(lease);
+    /// Releases a permit. False if it is unknown or has ended.
+    pub fn release(&self, permit: PermitId) -> bool {
+        let was_held = self.inner.store.release(permit);
         self.inner.freed.notify_waiters();
         was_held
     }
 
-    /// Lets a lease last its whole time again. False if it is unknown or has ended.
-    pub fn renew(&self, lease: LeaseId) -> bool {
-        self.inner.store.renew(lease)
+    /// Lets a permit last its whole time again. False if it is unknown or has ended.
+    pub fn renew(&self, permit: PermitId) -> bool {
+        self.inner.store.renew(permit)
     }
 
     /// The limits, in their order.
@@ -259,8 +259,8 @@ impl Limiter {
 
 impl Inner {
     /// A name for what this request holds, if a limit wants one.
-    pub(crate) fn new_lease(&self) -> Option<LeaseId> {
-        self.takes_leases.then(LeaseId::random)
+    pub(crate) fn new_permit(&self) -> Option<PermitId> {
+        self.takes_permits.then(PermitId::random)
     }
 
     pub(crate) fn charges<'a>(
@@ -288,14 +288,14 @@ impl Inner {
         key: &str,
         cost: u64,
         outcomes: &Outcomes,
-        lease: Option<LeaseId>,
+        permit: Option<PermitId>,
     ) {
         let charges = self.charges(&self.limits, key, cost);
         self.store.give_back(
             &Request {
                 charges: &charges,
                 at: None,
-                lease,
+                permit,
             },
             outcomes,
         );

@@ -66,8 +66,8 @@ fn a_concurrency_limit_is_held_until_it_is_released() {
     let second = limiter.check("key");
     assert!(first.is_allowed() && second.is_allowed());
     let third = limiter.check("key");
-    assert_eq!((third.is_denied(), third.lease()), (true, None));
-    assert!(limiter.release(first.lease().unwrap()));
+    assert_eq!((third.is_denied(), third.permit()), (true, None));
+    assert!(limiter.release(first.permit().unwrap()));
     assert!(limiter.check("key").is_allowed());
 }
 

@@ -187,11 +187,11 @@ impl<S> RateLimitLayer<S> {
     }
 
     /// Leaves a place under a concurrency limit to whoever gets the answer, instead of holding it as long
-    /// as the answer's body lasts: the answer names its lease in `X-Tidegate-Lease`. It ends by
+    /// as the answer's body lasts: the answer names its permit in `X-Tidegate-Lease`. It ends by
     /// [`Gate::release`], or when its time is over.
     #[must_use]
-    pub fn leave_leases(self) -> Self {
-        self.with(|settings| settings.leaves_leases = true)
+    pub fn leave_permits(self) -> Self {
+        self.with(|settings| settings.leaves_permits = true)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -73,7 +73,7 @@ impl Authorize {
             .protocol(Protocol::Http)
             // Of proxies that are not trusted no host is known; for the others it is looked at below.
             .allow_missing_host()
-            .leave_leases()
+            .leave_permits()
             .client_address(move |request| {
                 let Some(peer) = peer(request) else {
                     return Ok(None);

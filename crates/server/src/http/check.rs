@@ -108,7 +108,7 @@ mod tests {
     use tidegate::document::Source;
     use tidegate::rules::{RuleSet, RuleSettings};
     use tidegate::store::{Outcomes, Request, Scope, Store};
-    use tidegate::{Gate, LeaseId, Limit, Outcome, StoreError};
+    use tidegate::{Gate, Limit, Outcome, PermitId, StoreError};
 
     /// A store that is away.
     struct Away;
@@ -133,10 +133,10 @@ mod tests {
         async fn forget(&self, _: &Scope, _: &Limit, _: &str) -> Result<(), StoreError> {
             away()
         }
-        async fn release(&self, _: LeaseId) -> Result<bool, StoreError> {
+        async fn release(&self, _: PermitId) -> Result<bool, StoreError> {
             away()
         }
-        async fn renew(&self, _: LeaseId) -> Result<bool, StoreError> {
+        async fn renew(&self, _: PermitId) -> Result<bool, StoreError> {
             away()
         }
     }

@@ -73,8 +73,8 @@ impl Decision {
     /// let decision = gate.decide(&Attributes::new()).await;
     /// // … the upstream is asked, and answers after 35 milliseconds …
     /// decision.observe(Ended::Answered(Micros::from_millis(35)));
-    /// if let Some(lease) = decision.lease() {
-    ///     gate.release(lease).await?;
+    /// if let Some(permit) = decision.permit() {
+    ///     gate.release(permit).await?;
     /// }
     /// # Ok::<(), tidegate::StoreError>(()) }).unwrap();
     /// ```

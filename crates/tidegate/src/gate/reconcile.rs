@@ -97,7 +97,7 @@ impl<S: Store> Gate<S> {
         let request = Request {
             charges: &[charge],
             at,
-            lease: None,
+            permit: None,
         };
         match self.store.settle(&request).await {
             Ok(outcomes) => {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
+use tidegate::{Limit, MemoryStore, Outcome, PermitId, Store, StoreError};
 use tidegate_core::{Charge, Outcomes, Request, Scope, SharedStore};
 
 /// What a store that fails says, and does.
@@ -31,7 +31,7 @@ pub(super) struct Switched {
     pub(super) remembers: AtomicBool,
     /// The costs that it was asked to settle.
     pub(super) settled: Mutex<Vec<(String, u64)>>,
-    pub(super) leases_named: Mutex<Vec<usize>>,
+    pub(super) permits_named: Mutex<Vec<usize>>,
     pub(super) rules_changed: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl Switched {
             last_used: Mutex::default(),
             remembers: AtomicBool::default(),
             settled: Mutex::default(),
-            leases_named: Mutex::default(),
+            permits_named: Mutex::default(),
             rules_changed: AtomicUsize::default(),
         }
     }
@@ -112,12 +112,12 @@ impl Store for Switched {
         self.ask(|store| store.forget(scope, limit, key))
     }
 
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.release(lease))
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.release(permit))
     }
 
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.renew(lease))
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.renew(permit))
     }
 
     fn shared(&self) -> Option<&dyn SharedStore> {
@@ -126,9 +126,9 @@ impl Store for Switched {
 }
 
 impl SharedStore for Switched {
-    fn permit_for(&self, charges: &[Charge<'_>]) -> LeaseId {
-        self.leases_named.lock().unwrap().push(charges.len());
-        LeaseId::random()
+    fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
+        self.permits_named.lock().unwrap().push(charges.len());
+        PermitId::random()
     }
 
     fn is_up(&self) -> bool {

@@ -6,7 +6,7 @@
 mod adaptive;
 mod gone;
 mod grpc;
-mod leases;
+mod permits;
 mod question;
 mod redis;
 mod replies;

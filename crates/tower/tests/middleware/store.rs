@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate::store::{Outcomes, Request, Scope, Store};
-use tidegate::{Gate, LeaseId, Limit, MemoryStore, Outcome, StoreError};
+use tidegate::{Gate, Limit, MemoryStore, Outcome, PermitId, StoreError};
 use tidegate_tower::RateLimitLayer;
 use tokio::sync::Semaphore;
 
@@ -73,13 +73,13 @@ impl Store for Slow {
         self.store.forget(scope, limit, key);
         Ok(())
     }
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
         self.check()?;
-        Ok(self.store.release(lease))
+        Ok(self.store.release(permit))
     }
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
         self.check()?;
-        Ok(self.store.renew(lease))
+        Ok(self.store.renew(permit))
     }
 }
 
