@@ -1,4 +1,5 @@
-//! What a server does in the background: follow its files, sweep idle keys, reconcile, write counters.
+//! What a server does in the background besides [`Gate::maintain`](tidegate::Gate::maintain): follow its
+//! files, return memory, write counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,6 @@ use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
 use crate::watch::Watch;
-
-/// How often idle keys are looked for, for times without traffic.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-
-/// How often the store is told what was admitted without it, once it is back.
-const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// How often memory of connections that have ended is given back to the system, and for how many rounds after
 /// the last of them: the allocator holds on to what is free for a second before it lets it go.
@@ -163,16 +158,6 @@ fn reload(server: &Server, may_go: bool) -> bool {
     false
 }
 
-pub(crate) async fn sweep(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SWEEP_EVERY);
-    loop {
-        times.tick().await;
-        let server = Arc::clone(&server);
-        let sweeping = move || server.gate.sweep();
-        let _ = tokio::task::spawn_blocking(sweeping).await;
-    }
-}
-
 /// Gives memory of connections that have ended back to the system. The allocator does so only when it is asked
 /// for much, or when a thread ends: a server that has become quiet does neither, so a thread is ended for it.
 pub(crate) async fn return_memory() {
@@ -194,15 +179,6 @@ pub(crate) async fn return_memory() {
                 tracing::debug!(%error, "cannot start a thread");
             }
         }
-    }
-}
-
-pub(crate) async fn settle(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SETTLE_EVERY);
-    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        times.tick().await;
-        server.gate.reconcile().await;
     }
 }
 

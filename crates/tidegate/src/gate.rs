@@ -15,6 +15,7 @@ mod fallback;
 mod feedback;
 mod group;
 mod local;
+mod maintain;
 mod matching;
 mod observer;
 mod owed;
@@ -54,16 +55,14 @@ use matching::MatchedRules;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tidegate::document::Source;
-/// use tidegate::rules::{RuleSet, RuleSettings};
+/// use tidegate::rules::RuleSet;
 /// use tidegate::{Attributes, Gate, MemoryStore};
 ///
-/// let source = Source::new("rules.yaml", "
+/// let rules = RuleSet::from_yaml("
 /// rules:
 ///   - {id: per-user, match: {path: /v1/**}, per: [user_id], missing: deny, limit: 1/minute}
-/// ");
-/// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-/// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
+/// ")?;
+/// let gate = Gate::new(MemoryStore::new(), rules);
 ///
 /// let mut attributes = Attributes::new();
 /// attributes.insert("path", "/v1/orders")?;
@@ -71,7 +70,7 @@ use matching::MatchedRules;
 /// assert!(gate.decide(&attributes).await.is_allowed());
 /// let denied = gate.decide(&attributes).await;
 /// assert_eq!(denied.rule(), Some("per-user"));
-/// # Ok::<(), tidegate::AttributeError>(()) }).unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 pub struct Gate<S> {
     store: S,
@@ -254,15 +253,6 @@ impl<S: Store> Gate<S> {
         }
         let renewed = self.store.renew(permit).await;
         if is_local { Ok(true) } else { renewed }
-    }
-
-    /// Frees the memory of idle counters in this process. Decisions do this, too, a little at a time; call it
-    /// now and then for times without any.
-    pub fn sweep(&self) {
-        self.local.sweep();
-        if let Some(store) = self.store.memory() {
-            store.sweep();
-        }
     }
 }
 

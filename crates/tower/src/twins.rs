@@ -93,15 +93,12 @@ fn begins_with(name: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use tidegate::document::Source;
-    use tidegate::rules::RuleSettings;
 
     use super::*;
 
     fn left(mode: UnderscoreHeaders, names: &[&'static str]) -> Result<Vec<String>, RequestError> {
         let text = "rules:\n- {id: a, match: {attributes: {header.x-beta: '1'}}, per: [header.x-api-key, header.x_old], limit: 1/m}\n";
-        let source = Source::new("rules.yaml", text);
-        let (rules, _) = RuleSet::read(&source, &RuleSettings::default());
+        let rules = RuleSet::from_yaml(text).unwrap();
         let settings = Settings {
             underscore_headers: mode,
             read_headers: vec![HeaderName::from_static("x-user-name")],
@@ -111,7 +108,7 @@ mod tests {
         for name in names {
             headers.append(*name, HeaderValue::from_static("1"));
         }
-        screen(&mut headers, &settings, &rules.unwrap())?;
+        screen(&mut headers, &settings, &rules)?;
         Ok(headers.keys().map(ToString::to_string).collect())
     }
 

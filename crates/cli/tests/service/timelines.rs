@@ -117,11 +117,8 @@ fn question(step: &Step, now: Timestamp) -> String {
 
 fn gate(document: &Value) -> Gate<MemoryStore> {
     let node = Node::deserialize(document).unwrap();
-    let (rules, problems) = RuleSet::from_node(&node, &RuleSettings::default());
-    Gate::new(
-        MemoryStore::new(),
-        rules.unwrap_or_else(|| panic!("{problems:?}")),
-    )
+    let rules = RuleSet::from_node(&node, &RuleSettings::default());
+    Gate::new(MemoryStore::new(), rules.unwrap())
 }
 
 /// Every field of a reply against the decision. The lease that it names, whose id is its own.

@@ -21,6 +21,7 @@ mod table;
 pub use shared::MemoryStats;
 pub use snapshot::{Restored, Snapshot, SnapshotError};
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -263,7 +264,13 @@ impl MemoryStore {
     /// Charges do this by themselves, a little at a time; this is for times without any. No lock is
     /// held for longer than it takes to look at one stripe.
     pub fn sweep(&self) {
-        self.stripes.sweep();
+        self.stripes.sweep_part(1);
+    }
+
+    /// Removes idle keys of one in `parts` of the store, and of the next part when it is called again: what
+    /// [`sweep`](Self::sweep) does, in short steps.
+    pub fn sweep_part(&self, parts: NonZeroUsize) {
+        self.stripes.sweep_part(parts.get());
     }
 
     /// What the store holds, and what it had to let go.

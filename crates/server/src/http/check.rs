@@ -105,8 +105,7 @@ pub(super) async fn batch(
 mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
-    use tidegate::document::Source;
-    use tidegate::rules::{RuleSet, RuleSettings};
+    use tidegate::rules::RuleSet;
     use tidegate::store::{Outcomes, Request, Scope, Store};
     use tidegate::{Gate, Limit, Outcome, PermitId, StoreError};
 
@@ -157,9 +156,7 @@ mod tests {
             (vec![allow, deny, local],  503,    false,  "deny",     5,      0,          Some("1")),
         ];
         for (list, status, allowed, rule, limit, remaining, retry_after) in table {
-            let source = Source::new("rules.yaml", format!("rules:\n{}", list.concat()));
-            let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-            let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+            let rules = RuleSet::from_yaml(&format!("rules:\n{}", list.concat())).unwrap();
             let gate = Gate::new(Away, rules).with_instances(2);
             let decision = gate.decide(&Attributes::new()).await;
             let reply = reply(HeaderSettings::default(), &decision);

@@ -3,6 +3,7 @@
 //! What is used here stays used until it expires, also when the store is back in between, so that a
 //! store that comes and goes grants nothing twice.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -250,8 +251,8 @@ impl Local {
         self.counters.renew(permit)
     }
 
-    pub(super) fn sweep(&self) {
-        self.counters.sweep();
+    pub(super) fn sweep_part(&self, parts: NonZeroUsize) {
+        self.counters.sweep_part(parts);
     }
 }
 

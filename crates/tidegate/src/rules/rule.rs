@@ -17,6 +17,7 @@ use super::networks::Networks;
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
+use crate::document::Problems;
 
 /// When a limit applies, and to whom.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub struct Rule {
     pub(super) cost: Cost,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
-    pub(super) sync: Sync,
+    pub(super) sync: Consistency,
     /// Whether it takes what was spent already and does not fit.
     pub(super) settles: bool,
     pub(super) starts_at: Option<Timestamp>,
@@ -55,6 +56,8 @@ pub struct Rule {
     pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
     /// What a rule that is written as a descriptor says beside.
     pub(super) descriptor: Option<Box<Descriptor>>,
+    /// What should be looked at, if the rule was read or built alone.
+    pub(super) warnings: Problems,
 }
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
@@ -116,7 +119,7 @@ pub enum OnStoreFailure {
 
 /// How instances that share a store agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sync {
+pub enum Consistency {
     /// The store decides every request.
     #[default]
     Exact,
@@ -154,6 +157,11 @@ impl Rule {
         &self.id
     }
 
+    /// What should be looked at, if the rule was [built](Self::builder) or read alone.
+    pub fn warnings(&self) -> &Problems {
+        &self.warnings
+    }
+
     /// Which attributes make the key.
     pub fn per(&self) -> &[String] {
         &self.per
@@ -170,7 +178,7 @@ impl Rule {
     }
 
     /// How instances that share a store agree.
-    pub fn sync(&self) -> Sync {
+    pub fn sync(&self) -> Consistency {
         self.sync
     }
 
@@ -265,7 +273,7 @@ impl Rule {
             cost: Cost::Fixed(1),
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
-            sync: Sync::default(),
+            sync: Consistency::default(),
             settles: false,
             starts_at: None,
             expires_at: None,
@@ -275,6 +283,7 @@ impl Rule {
             counts: Arc::default(),
             descriptor: None,
             adaptive: None,
+            warnings: Problems::new(),
         }
     }
 

@@ -88,8 +88,7 @@ impl RuleSet {
 #[cfg(test)]
 mod tests {
     use crate::Attributes;
-    use crate::document::Source;
-    use crate::rules::{RuleSet, RuleSettings};
+    use crate::rules::RuleSet;
 
     fn steps(conditions: &[&str], attributes: usize) -> u64 {
         let rule = |(index, condition)| {
@@ -98,9 +97,7 @@ mod tests {
             )
         };
         let text: String = conditions.iter().enumerate().map(rule).collect();
-        let source = Source::new("rules.yaml", format!("rules:\n{text}"));
-        let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-        let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+        let rules = RuleSet::from_yaml(&format!("rules:\n{text}")).unwrap();
         assert!(rules.has_conditions());
         let mut asked = Attributes::new();
         asked.insert("path", "/a/b").unwrap();

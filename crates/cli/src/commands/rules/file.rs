@@ -63,22 +63,24 @@ pub(super) fn source(file: &str) -> anyhow::Result<Source> {
 /// or into the error if all is to be JSON; with errors there are no rules.
 pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
     let source = source(&args.file)?;
-    let (rules, problems) = RuleSet::read(&source, &args.settings.settings());
+    let rules = RuleSet::read(&source, &args.settings.settings());
     if !json {
-        output::note(&rendered(&problems, &source))?;
+        let problems = rules
+            .as_ref()
+            .map_or_else(|problems| problems, RuleSet::warnings);
+        output::note(&rendered(problems, &source))?;
     }
-    let Some(rules) = rules else {
+    let rules = rules.map_err(|problems| {
         let summary = summary(&source, None, &problems);
         let listed = problems.errors().filter(|_| json);
-        return Err(Refused {
+        Refused {
             status: None,
             message: format!("nothing was asked of the server, because of {summary}"),
             problems: listed
                 .map(|problem| as_json(&source.name, problem))
                 .collect(),
         }
-        .into());
-    };
+    })?;
     if rules.is_by_descriptors() {
         bail!(
             "`{}` holds descriptors of envoyproxy/ratelimit, which a server takes only as its own file: start it with `--rules {}`",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate::document::Node;
-use tidegate::rules::{Rule, RuleSet, RuleSettings};
+use tidegate::rules::{Rule, RuleSettings};
 
 use crate::client::{Client, Reply};
 use crate::output::{self, plain};
@@ -43,7 +43,7 @@ impl Remote {
 /// A rule as this program understands it. None if the server is newer and has other rules.
 pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
-    RuleSet::rule_from_node(&node, &settings.for_stored()).0
+    Rule::from_node(&node, &settings.for_stored()).ok()
 }
 
 /// A rule in its canonical form; as it is, if it is not understood.
