@@ -12,7 +12,7 @@ use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
-use tidegate_redis::{RedisSettings, RedisStore};
+use tidegate_redis::RedisStore;
 
 use crate::admin_token;
 use crate::chores::{follow_clients, follow_rules, keep_counters, return_memory, write_counters};
@@ -345,10 +345,9 @@ async fn open_store(
         return (AnyStore::Memory(store), counters);
     };
     let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
-    let store = RedisStore::open(RedisSettings {
-        known_instances: known_instances.unwrap_or_default(),
-        ..settings.clone()
-    });
+    let mut settings = settings.clone();
+    settings.known_instances = known_instances.unwrap_or_default();
+    let store = RedisStore::open(settings.clone());
     let mut connected = store.connected(FIRST_CONNECTION).await;
     if connected.is_err() && store.is_slow() {
         connected = store.connected(SLOW_FIRST_CONNECTION).await;

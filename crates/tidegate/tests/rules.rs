@@ -16,12 +16,7 @@ use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
 use tidegate_testkit::JsonSchema;
 
-const SETTINGS: RuleSettings = RuleSettings {
-    ipv6_prefix: 64,
-    secret_attributes: Vec::new(),
-    now: None,
-    are_stored: false,
-};
+static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(RuleSettings::default);
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
     let source = Source::new("rules.yaml", text);
@@ -572,10 +567,8 @@ fn a_gate_decides_by_whatever_was_read() {
 
 #[test]
 fn a_scope_says_what_a_store_must_know_of_a_rule() {
-    let settings = RuleSettings {
-        secret_attributes: vec!["session".to_owned()],
-        ..RuleSettings::default()
-    };
+    let mut settings = RuleSettings::default();
+    settings.secret_attributes = vec!["session".to_owned()];
     #[rustfmt::skip]
     let table = [
         // rule                                             secret  leased

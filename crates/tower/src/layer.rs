@@ -104,11 +104,18 @@ impl<S> RateLimitLayer<S> {
     /// Where the address of the peer is found, by default in the extension
     /// [`PeerAddress`](crate::PeerAddress). With axum:
     ///
-    /// ```ignore
-    /// layer.peer_address(|request| {
-    ///     let info = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
-    ///     Some(info.0.ip())
-    /// })
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::extract::ConnectInfo;
+    /// use tidegate_tower::RateLimitLayer;
+    ///
+    /// fn by_peer<S>(layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+    ///     layer.peer_address(|request| {
+    ///         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    ///         Some(peer.0.ip())
+    ///     })
+    /// }
     /// ```
     #[must_use]
     pub fn peer_address(

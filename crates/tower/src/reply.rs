@@ -224,7 +224,7 @@ fn detail(decision: &Decision) -> String {
         Some(Reason::TooExpensive) => {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
-        Some(Reason::OverLimit) | None => {
+        _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);
             let unit = if wait == 1 { "second" } else { "seconds" };
             format!("the limit `{name}` is used up; try again in {wait} {unit}")

@@ -13,6 +13,7 @@ use crate::settings::Settings;
 
 /// What happens to a request with a header that differs from one that is read only in `_` for `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum UnderscoreHeaders {
     /// The header is removed, before the request is decided and passed on.
     #[default]

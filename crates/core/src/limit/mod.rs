@@ -38,6 +38,7 @@ pub const DEFAULT_LEASE_TTL: Micros = Micros::MINUTE;
 
 /// How a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// One counter for each window.
     FixedWindow {

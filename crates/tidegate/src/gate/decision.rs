@@ -82,6 +82,7 @@ pub struct Decision {
 
 /// The outcome of one limit of one rule.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct LimitOutcome<'d> {
     /// The rule.
     pub rule: &'d Rule,

@@ -263,3 +263,139 @@ fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
         list.push(item);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{RuleSet, keys};
+
+    const FILE: &str = "
+rules:
+  - id: a
+    description: for people
+    match: {path: /v1/**, method: [POST, PUT], host: a.example, ip: 10.0.0.0/8, attributes: {plan: [free, trial]}}
+    except: [{path: /v1/health}, {attributes: {plan: none}}]
+    per: [user_id, ip]
+    missing: share
+    limit: 100/minute
+    algorithm: sliding_window_slots
+    slots: 6
+    strict: true
+    tiers: {pro: 1000/minute}
+    overrides: {u1: unlimited, u2: blocked}
+    cost: {attribute: bytes}
+    mode: shadow
+    on_store_failure: deny
+    settle: true
+    starts_at: 2026-12-01T00:00:00Z
+    expires_at: 2027-01-01T00:00:00Z
+  - {id: b, per: [], limit: 5/second, max_delay: 500ms, algorithm: token_bucket, sync: leased, cost: 3}
+  - {id: c, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, adaptive: {min: 1, max: 50, target: 200ms}}
+  - {id: d, per: [ip], limit: 5/day, algorithm: fixed_window, anchor: first_request}
+  - {id: e, per: [ip], limit: 5/day, algorithm: leaky_bucket, shape: false}
+";
+
+    fn rules() -> Vec<RuleBuilder> {
+        let only = Match::builder().path("/v1/**").method("POST").method("PUT");
+        let only = only.host("a.example").ip("10.0.0.0/8");
+        let only = only.attribute("plan", "free").attribute("plan", "trial");
+        let slots = Algorithm::SlidingWindowSlots {
+            slots: Some(6),
+            strict: true,
+        };
+        let max_delay = Micros::from_millis(500);
+        let lease_ttl = Micros::from_seconds(10);
+        let anchor = tidegate_core::Anchor::FirstRequest;
+        vec![
+            Rule::builder("a")
+                .description("for people")
+                .matching(only)
+                .except(Match::builder().path("/v1/health"))
+                .except(Match::builder().attribute("plan", "none"))
+                .per(["user_id", "ip"])
+                .missing(Missing::Share)
+                .limit("100/minute")
+                .algorithm(slots)
+                .tier("pro", "1000/minute")
+                .override_for("u1", "unlimited")
+                .override_for("u2", "blocked")
+                .cost(Cost::Attribute("bytes".to_owned()))
+                .mode(Mode::Shadow)
+                .on_store_failure(OnStoreFailure::Deny)
+                .settle()
+                .starts_at(Timestamp::from_seconds(1_796_083_200))
+                .expires_at(Timestamp::from_seconds(1_798_761_600)),
+            Rule::builder("b")
+                .per([])
+                .limit(tidegate_core::Rate::new(5, Micros::SECOND))
+                .algorithm(Algorithm::TokenBucket { max_delay })
+                .sync(Consistency::Leased)
+                .cost(Cost::Fixed(3)),
+            Rule::builder("c")
+                .per([])
+                .limit(5)
+                .algorithm(Algorithm::Concurrency { lease_ttl })
+                .adaptive(1, 50, Some(Duration::from_millis(200))),
+            Rule::builder("d")
+                .per(["ip"])
+                .limit("5/day")
+                .algorithm(Algorithm::FixedWindow { anchor }),
+            Rule::builder("e")
+                .per(["ip"])
+                .limit("5/day")
+                .algorithm(Algorithm::LeakyBucket { shape: false }),
+        ]
+    }
+
+    #[test]
+    fn what_is_built_is_what_a_file_says() {
+        let built = rules().into_iter().map(|rule| rule.build().unwrap());
+        let built = RuleSet::from_rules(built).unwrap();
+        let read = RuleSet::from_yaml(FILE).unwrap();
+        assert_eq!(built.to_json(), read.to_json());
+    }
+
+    #[test]
+    fn every_key_of_a_rule_can_be_built() {
+        let rules = rules();
+        let is_set = |name: &str| rules.iter().any(|rule| rule.document.contains_key(name));
+        for key in keys() {
+            assert!(is_set(key.name), "no method sets `{}`", key.name);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_those_of_a_file() {
+        let built = Rule::builder("a").limit("5/fortnight").build();
+        let read = RuleSet::from_yaml("rules: [{id: a, limit: 5/fortnight}]");
+        let texts = |problems: &Problems| problems.iter().map(ToString::to_string).collect();
+        let (built, read): (Vec<String>, Vec<String>) =
+            (texts(&built.unwrap_err()), texts(&read.unwrap_err()));
+        assert_eq!(built, read);
+        assert_eq!(built.len(), 2, "{built:?}");
+
+        let rule = || Rule::builder("a").per([]).limit("1/s").build().unwrap();
+        let error = RuleSet::from_rules([rule(), rule()]).unwrap_err();
+        let expected = "rule `a`, field `id`: two rules have the id `a`; give each its own";
+        assert_eq!(error.errors().next().unwrap().to_string(), expected);
+    }
+
+    #[test]
+    fn warnings_of_rules_are_those_of_their_set() {
+        let rule = Rule::builder("a").per([]).limit("1/s").mode(Mode::Shadow);
+        let rule = rule.sync(Consistency::Leased).build().unwrap();
+        assert_eq!(rule.warnings().warnings().count(), 1);
+        let set = RuleSet::from_rules([rule]).unwrap();
+        assert_eq!(set.warnings().warnings().count(), 1);
+    }
+
+    #[test]
+    #[cfg(feature = "cel")]
+    fn a_condition_is_built_like_one_in_a_file() {
+        let rule = Rule::builder("a").per([]).limit("1/s");
+        let good = rule.clone().matching(Match::builder().when("cost > 1"));
+        assert!(good.build().is_ok());
+        let bad = rule.matching(Match::builder().when("cost >"));
+        assert!(bad.build().unwrap_err().to_string().contains("match.when"));
+    }
+}

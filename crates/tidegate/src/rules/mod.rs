@@ -5,9 +5,14 @@
 
 mod builder;
 mod client_written;
+#[cfg(feature = "cel")]
+mod condition;
+#[cfg(not(feature = "cel"))]
+#[path = "no_condition.rs"]
 mod condition;
 mod counts;
 mod descriptors;
+mod facts;
 mod hashed;
 mod index;
 mod keys;
@@ -21,7 +26,6 @@ mod read_match;
 mod read_override;
 mod read_rule;
 mod read_time;
-mod regexes;
 mod rule;
 mod schema;
 mod shares;
@@ -31,9 +35,9 @@ mod write;
 
 pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
-pub(crate) use condition::Facts;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
 pub use rule::{Consistency, Cost, Grant, Missing, Mode, OnStoreFailure, Rule};
@@ -56,6 +60,7 @@ use crate::document::{self, Node, Place, Problems, Source, Spot};
 
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,

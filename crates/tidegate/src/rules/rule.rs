@@ -8,9 +8,10 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
-use super::condition::{Condition, ConditionFailed, Facts};
+use super::condition::Condition;
 use super::counts::{RuleCounts, add_one};
 use super::descriptors::Descriptor;
+use super::facts::{ConditionFailed, Facts};
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
@@ -65,6 +66,7 @@ pub(super) type Named = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Missing {
     /// The rule does not apply.
     #[default]
@@ -77,6 +79,7 @@ pub enum Missing {
 
 /// What a rule grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Grant {
     /// These limits, of which all must allow.
     Limits(Vec<Limit>),
@@ -88,6 +91,7 @@ pub enum Grant {
 
 /// How much a request takes of a rule's limits, before its own cost multiplies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cost {
     /// So much.
     Fixed(u64),
@@ -97,6 +101,7 @@ pub enum Cost {
 
 /// Whether a rule decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Mode {
     /// It does.
     #[default]
@@ -107,6 +112,7 @@ pub enum Mode {
 
 /// What a rule does when the store cannot answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnStoreFailure {
     /// Lets the request go on.
     Allow,
@@ -119,6 +125,7 @@ pub enum OnStoreFailure {
 
 /// How instances that share a store agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Consistency {
     /// The store decides every request.
     #[default]

@@ -23,12 +23,10 @@ pub(super) struct SettingsArgs {
 
 impl SettingsArgs {
     pub(super) fn settings(&self) -> RuleSettings {
-        RuleSettings {
-            ipv6_prefix: self.ipv6_prefix,
-            // Where values may be read makes no difference to what a rule says.
-            ..RuleSettings::default()
-        }
-        .at(SystemClock.now())
+        // Where values may be read makes no difference to what a rule says.
+        let mut settings = RuleSettings::default().at(SystemClock.now());
+        settings.ipv6_prefix = self.ipv6_prefix;
+        settings
     }
 }
 
