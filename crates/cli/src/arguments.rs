@@ -1,4 +1,4 @@
-//! The command line as clap reads it. What belongs to one command stands beside that command.
+//! The command line, for clap. The arguments of a command are in the file of that command.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
-    /// Look at, change and validate rules
+    /// Show, change and validate rules
     Rules(RulesArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
@@ -36,11 +36,11 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// Which server to ask, and how.
+/// The options of commands that call a server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// Where the server is, `http://` or `https://`
+    /// The address of the server, `http://` or `https://`
     #[arg(
         long,
         value_name = "URL",
@@ -50,7 +50,7 @@ pub(crate) struct ServerArgs {
     )]
     pub(crate) server: String,
 
-    /// The token to show, if the server wants one
+    /// The token to send, if the server requires one
     #[arg(
         long,
         value_name = "TOKEN",
@@ -60,7 +60,7 @@ pub(crate) struct ServerArgs {
     )]
     pub(crate) token: Option<String>,
 
-    /// The data directory of a server on this machine, for the token that it made
+    /// The data directory of a server on this machine, for the token that it generated
     #[arg(
         long,
         value_name = "DIR",
@@ -88,7 +88,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Makes it the choice for everything that this process prints.
+    /// Applies it to everything that this process prints.
     pub(crate) fn apply(self) {
         let choice = match self {
             Self::Auto => anstream::ColorChoice::Auto,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn help_hides_the_token_and_tells_the_exit_codes() {
+    fn help_hides_the_token_and_lists_the_exit_codes() {
         let help = Cli::command().render_long_help().to_string();
         assert!(help.contains("0 allowed, 1 denied, 2 error"), "{help}");
         let mut command = Cli::command();

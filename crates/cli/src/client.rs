@@ -1,6 +1,6 @@
-//! Asks a server over HTTP, and turns what comes back into an answer or into words that help.
+//! The HTTP client of the commands: sends a call, and returns a reply or an error that helps.
 //!
-//! Which status means what is for the command; [`Reply::accept`] makes an error of all others.
+//! Each command decides which statuses it accepts; [`Reply::accept`] turns all others into errors.
 
 mod refused;
 mod settings;
@@ -21,33 +21,33 @@ use ureq::{Agent, Body, Proxy};
 
 use crate::arguments::ServerArgs;
 
-/// How long a call may take, from the name of the host to the end of the answer.
+/// How long a call may take, from the DNS lookup to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer that is read, in bytes.
 const MAX_BODY: u64 = 64 << 20;
 
-/// A server, and how to ask it.
-pub(crate) struct Client {
+/// A client of one server.
+pub(crate) struct ApiClient {
     agent: Agent,
-    /// As it was given, for messages.
+    /// The address as given, for messages.
     server: String,
     /// Where calls are sent.
     base: String,
     token: Option<HeaderValue>,
 }
 
-/// What a server answered, in JSON.
+/// The reply of a server, as JSON.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) etag: Option<String>,
     /// Null if there was no body.
     pub(crate) body: Value,
-    /// What was asked, for messages.
+    /// The call, for messages.
     call: Call,
 }
 
-/// What was asked of whom.
+/// A call to a server.
 #[derive(Debug, Clone)]
 struct Call {
     method: Method,
@@ -56,7 +56,7 @@ struct Call {
     has_token: bool,
 }
 
-impl Client {
+impl ApiClient {
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = base_url(&args.server)?;
         let given = args.token.clone().filter(|token| !token.is_empty());
@@ -74,7 +74,7 @@ impl Client {
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(roots.unwrap_or(RootCerts::WebPki))
             .build();
-        // No proxy can reach this machine's own addresses in our place.
+        // A proxy cannot reach this machine's own addresses for us.
         let proxy = if is_loopback(&server) {
             None
         } else {
@@ -85,7 +85,7 @@ impl Client {
             .proxy(proxy)
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
-            // A token must not follow to another place, and a POST would become a GET.
+            // A redirect must not carry the token to another server, and would turn a POST into a GET.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
@@ -111,7 +111,7 @@ impl Client {
         self.ask(Method::POST, path, Some(body), None)
     }
 
-    /// Replaces what is at `path`, if it still has this tag.
+    /// Replaces the resource at `path`, if it still has this tag.
     pub(crate) fn put(
         &self,
         path: &str,
@@ -159,7 +159,7 @@ impl Client {
 }
 
 impl Reply {
-    /// The reply if its status is one of these; what the server says against it otherwise.
+    /// The reply if its status is one of these; otherwise the server's error.
     pub(crate) fn accept(self, statuses: &[u16]) -> anyhow::Result<Self> {
         if statuses.contains(&self.status) {
             return Ok(self);
@@ -185,7 +185,7 @@ impl Reply {
 }
 
 impl Call {
-    /// Says that whoever answered is probably someone else.
+    /// The error for a reply that is probably not from Tidegate.
     fn unlike(&self, status: u16, why: &str) -> String {
         let Self {
             method,
@@ -209,7 +209,7 @@ fn read(mut answer: Response<Body>, call: Call) -> anyhow::Result<Reply> {
     if status.is_redirection() {
         let place = header(header::LOCATION).unwrap_or_else(|| "another place".to_owned());
         bail!(
-            "{} sends us on to {}; give the server's own address (--server URL)",
+            "{} redirects to {}; give the server's own address (--server URL)",
             call.server,
             crate::output::plain(&place)
         );
@@ -234,14 +234,14 @@ fn read(mut answer: Response<Body>, call: Call) -> anyhow::Result<Reply> {
     })
 }
 
-/// Why there is no answer.
+/// The error of a failed call.
 fn unreachable(server: &str, error: ureq::Error) -> anyhow::Error {
     match error {
         ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => anyhow!(
-            "nobody answers at {server}; is `tidegate serve` running there? (--server URL)"
+            "no server answers at {server}; is `tidegate serve` running there? (--server URL)"
         ),
         ureq::Error::HostNotFound => {
-            anyhow!("the host of {server} is not known; check --server URL")
+            anyhow!("the host of {server} is unknown; check --server URL")
         }
         ureq::Error::Timeout(_) => {
             anyhow!("no answer from {server} within {} s", TIMEOUT.as_secs())

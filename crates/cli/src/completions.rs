@@ -1,4 +1,4 @@
-//! `tidegate completions`: what a shell needs to complete this program's arguments.
+//! `tidegate completions`: writes a completion script for a shell.
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! Exit codes, in one place: what each means, and how a command's answer becomes one.
+//! Exit codes: what each means, and how the answer of a command becomes one.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::client::Refused;
 use crate::output;
 
-/// What `--help` says about exit codes.
+/// The exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   check       0 allowed, 1 denied, 2 error
@@ -16,26 +16,26 @@ Exit codes:
               `rules validate`: 1 when a file has errors
               `rules get`, `rules delete`: 1 when there is no such rule";
 
-/// What a command found out.
+/// The answer of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Allowed, or all is well: 0.
+    /// Allowed, equal, valid or done: 0.
     Yes,
-    /// Denied, different, invalid or not there: 1.
+    /// Denied, different, invalid or missing: 1.
     No,
 }
 
-/// There is no answer: bad usage, nobody to ask, or a refusal. Clap ends with the same number.
+/// No answer: bad usage, no server, or a refusal. Clap exits with the same code.
 const ERROR: u8 = 2;
 
-/// Turns a command's end into an exit code. An error is printed to stderr, as an object if the
-/// command was to write JSON.
+/// Turns the result of a command into an exit code. Prints an error to stderr, as an object if the output is
+/// JSON.
 pub(crate) fn finish(json: bool, answer: anyhow::Result<Answer>) -> ExitCode {
     match answer {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::FAILURE,
         Err(error) => {
-            // With stderr gone too there is nobody left to tell.
+            // If stderr is closed too, the error cannot be shown.
             let _ = if json {
                 output::note(&format!("{:#}\n", as_json(&error)))
             } else {
@@ -46,7 +46,7 @@ pub(crate) fn finish(json: bool, answer: anyhow::Result<Answer>) -> ExitCode {
     }
 }
 
-/// `{"error": text}`, with `status` if the server refused and `problems` if rules are wrong.
+/// `{"error": text}`, with `status` if the server refused and `problems` if rules are invalid.
 fn as_json(error: &anyhow::Error) -> Value {
     let mut object = Map::new();
     let Some(refused) = error.downcast_ref::<Refused>() else {

@@ -1,6 +1,6 @@
-//! The `tidegate` program: `serve`, and the commands that ask a server that runs.
+//! The `tidegate` program: `serve`, and the commands that call a running server.
 //!
-//! Options are in `arguments.rs`, exit codes in `exit.rs`, one file per command below `commands/`.
+//! Options are in `arguments.rs`, exit codes in `exit.rs`, commands in `commands/`, one file each.
 
 mod arguments;
 mod client;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use arguments::{Cli, Command};
 use clap::Parser as _;
 
-/// A server allocates and frees small things on every core, which the system's allocator is slow at.
+/// A server allocates and frees small objects on every core, which the system's allocator does slowly.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What goes to the terminal: colour where there is one, plain text in a pipe, aligned columns.
+//! Terminal output: colour on a terminal, plain text in a pipe, aligned columns.
 
 use std::io::{self, Write};
 
@@ -6,18 +6,18 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
-/// What went well, and lines that were added.
+/// The style of success and added lines.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What went wrong, and lines that were removed.
+/// The style of errors and removed lines.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// What should be looked at.
+/// The style of warnings.
 pub(crate) const CAREFUL: Style = AnsiColor::Yellow.on_default();
-/// Where a hunk of a difference begins.
+/// The style of the header of a diff hunk.
 pub(crate) const PLACE: Style = AnsiColor::Cyan.on_default();
-/// What heads a column or a section.
+/// The style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();
 
-/// Writes the answer to stdout. Whoever reads may leave early.
+/// Writes the answer to stdout. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     whole(AutoStream::auto(io::stdout().lock()), text)
 }
@@ -27,7 +27,7 @@ pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Writes what is not the answer to stderr.
+/// Writes a note, which is not part of the answer, to stderr.
 pub(crate) fn note(text: &str) -> io::Result<()> {
     whole(AutoStream::auto(io::stderr().lock()), text)
 }
@@ -52,7 +52,7 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Text of others without what could steer a terminal. Line ends stay.
+/// Untrusted text without terminal control characters. Line ends stay.
 pub(crate) fn plain(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() && c != '\n' { ' ' } else { c }
@@ -67,12 +67,12 @@ pub(crate) fn counted(count: usize, one: &str) -> String {
 }
 
 /// Rows below headings, each column as wide as its widest cell.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(headings: &[&'static str]) -> Self {
         Self {
             headings: headings.to_vec(),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&["id", "limit"]);
+        let mut table = TextTable::new(&["id", "limit"]);
         table.row(vec!["per-user".into(), "1/s".into()]);
         table.row(vec!["ü\u{1b}[1m".into(), "100/minute\nburst 2".into()]);
         let text = anstream::adapter::strip_str(&table.render()).to_string();

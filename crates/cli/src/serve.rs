@@ -1,5 +1,5 @@
-//! `tidegate serve`: its flags, which are settings, and the server's life. The environment and the file are read by the
-//! server's configuration.
+//! `tidegate serve`: its flags, which are settings, and the life cycle of the server. `Config` reads the
+//! environment and the file.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,11 +8,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidegate::document::Key;
 use tidegate_server::config::{SETTINGS, Setting};
 use tidegate_server::{
-    Config, Handle, Listeners, Outside, Service, raise_descriptor_limit, start_logs,
+    Config, Handle, Listeners, Overrides, Service, raise_descriptor_limit, start_logs,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The flags that were given, by the key of their setting.
+/// The given flags, by the key of their setting.
 #[derive(Debug)]
 pub(crate) struct ServeArgs(Vec<(&'static str, String)>);
 
@@ -67,14 +67,14 @@ fn argument(setting: &'static Setting) -> Option<Arg> {
     })
 }
 
-/// Serves until it is told to end. 0 after a shutdown in good order, 2 if it could not start.
+/// Serves until a signal. Returns 0 after a graceful shutdown, 2 if the server could not start.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
             let text = text.trim_end();
-            // Problems of a file say by themselves that they are errors.
+            // Problems of a file already have the `error:` prefix.
             if text.starts_with("error: ") || text.starts_with("warning: ") {
                 anstream::eprintln!("{text}");
             } else {
@@ -91,11 +91,11 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         reason = "this is the one place where the environment is read"
     )]
     let environment = |name: &str| {
-        // What is not text is not ignored: a token that cannot be read must not open the door.
+        // A value that is not UTF-8 is kept: an unreadable token must not leave the server open.
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
     };
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let config = Config::load(&Outside {
+    let config = Config::load(&Overrides {
         environment: &environment,
         variables: variables.collect(),
         flags: args.0.clone(),
@@ -109,31 +109,31 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let service = Service::open(&config).await?;
         let listeners = Listeners::bind(&config).await?;
         let handle = Handle::new();
-        // Before anyone knows that it listens: who does may send a signal at once.
+        // Installed before the addresses are printed: a script may send a signal right after reading them.
         listen_for_signals(&handle)?;
         service.announce(&listeners);
         announce(&listeners);
         service.run(listeners, handle).await;
         anyhow::Ok(())
     })?;
-    // A thread that still waits for a disk must not hold the end up.
+    // A thread that still waits for a disk must not delay the exit.
     runtime.shutdown_background();
     Ok(())
 }
 
-/// Tells on stdout where each front end is asked, for people and for scripts that chose port 0. Who has
-/// read enough may close it: that is no reason not to serve.
+/// Prints the address of each front end to stdout, for people and for scripts that chose port 0. A closed
+/// stdout does not stop the server.
 fn announce(listeners: &Listeners) {
     let mut stdout = std::io::stdout().lock();
     for (front_end, address) in listeners.addresses() {
-        let told = writeln!(stdout, "listening {front_end}={address}");
-        if told.and_then(|()| stdout.flush()).is_err() {
+        let written = writeln!(stdout, "listening {front_end}={address}");
+        if written.and_then(|()| stdout.flush()).is_err() {
             break;
         }
     }
 }
 
-/// SIGTERM and SIGINT end the server in good order, a second one at once; SIGHUP reloads.
+/// SIGTERM and SIGINT shut the server down gracefully, a second one immediately; SIGHUP reloads.
 fn listen_for_signals(handle: &Handle) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

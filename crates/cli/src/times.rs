@@ -1,4 +1,4 @@
-//! Instants and spans as people read them, the same wherever they are.
+//! Instants and durations as text, independent of locale and time zone.
 
 use serde_json::Value;
 use tidegate::{Micros, Timestamp};
@@ -6,12 +6,12 @@ use tidegate::{Micros, Timestamp};
 /// Microseconds in a second.
 const SECOND: f64 = 1e6;
 
-/// The instant that a JSON number of Unix seconds names.
+/// The instant of a JSON number of Unix seconds.
 pub(crate) fn instant(seconds: &Value) -> Option<Timestamp> {
     micros(seconds).map(Timestamp::from_micros)
 }
 
-/// The span that a JSON number of seconds names.
+/// The duration of a JSON number of seconds.
 pub(crate) fn span(seconds: &Value) -> Option<Micros> {
     micros(seconds).map(Micros::new)
 }
@@ -19,11 +19,11 @@ pub(crate) fn span(seconds: &Value) -> Option<Micros> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a cast of a float stops at the ends, and so do these types"
+    reason = "a cast from float saturates, and so do these types"
 )]
 fn micros(seconds: &Value) -> Option<u64> {
     let seconds = seconds.as_f64()?;
-    // The nearest whole one is what was meant: a double is finer than a microsecond here.
+    // Rounded to the nearest microsecond: a double is more precise than that here.
     Some((seconds * SECOND).round() as u64)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn rfc3339(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "?".to_owned(), |at| at.to_string())
 }
 
-/// A span in at most two units: `0.6s`, `1m 30s`, `2d 5h`. What is too fine to be seen is rounded up.
+/// A duration in at most two units: `0.6s`, `1m 30s`, `2d 5h`, rounded up.
 pub(crate) fn length(span: Micros) -> String {
     if span < Micros::MINUTE {
         let millis = span.get().div_ceil(1_000);

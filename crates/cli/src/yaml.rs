@@ -1,13 +1,13 @@
-//! Writes JSON as YAML that our own reader reads back as the same. Text is quoted only where it
-//! would otherwise be read as something else, by us or by the YAML of others.
+//! Writes JSON as YAML that our reader reads back unchanged. Text is quoted only if a YAML reader could otherwise
+//! read it as something else.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// A list of plain values goes on one line up to here.
+/// The longest line for a list of plain values.
 const MAX_LINE: usize = 88;
-/// A key that is longer must be marked as one.
+/// A longer key must be marked with `?`.
 const MAX_KEY: usize = 1_000;
 
 /// The value as a document.
@@ -25,7 +25,7 @@ pub(crate) fn write(value: &Value) -> String {
 
 fn write_map(map: &Map<String, Value>, indent: usize, text: &mut String) {
     for (place, (key, value)) in map.iter().enumerate() {
-        // The first key of a map in a list stands beside the dash.
+        // The first key of a map in a list is on the line of the dash.
         if place > 0 || text.is_empty() || text.ends_with('\n') {
             push_indent(indent, text);
         }
@@ -75,7 +75,7 @@ fn write_list(list: &[Value], indent: usize, text: &mut String) {
     }
 }
 
-/// A value that begins on the line that is there, to its end.
+/// Writes a value that begins on the current line.
 fn write_after(value: &Value, indent: usize, text: &mut String) {
     match value {
         Value::String(content) if is_block(content) => write_block(content, indent, text),
@@ -90,7 +90,7 @@ fn write_after(value: &Value, indent: usize, text: &mut String) {
     }
 }
 
-/// A list of plain values in brackets, if it fits on a line that has `used` characters.
+/// A list of plain values in brackets, if it fits on a line with `used` characters.
 fn one_line(list: &[Value], used: usize) -> Option<String> {
     let is_short = |item: &Value| !item.is_array() && !item.is_object();
     if !list.iter().all(is_short) {
@@ -110,7 +110,7 @@ fn inline(scalar: &Value) -> String {
     }
 }
 
-/// Text of several lines that reads best as it is.
+/// Text of several lines, as a block.
 fn is_block(text: &str) -> bool {
     let is_calm = |c: char| c == '\n' || is_printable(c);
     text.contains('\n')
@@ -118,7 +118,7 @@ fn is_block(text: &str) -> bool {
         && !text.ends_with("\n\n")
         && !text.trim_end_matches('\n').ends_with(' ')
         && text.chars().all(is_calm)
-        // Lines of nothing but spaces are read differently by different readers.
+        // Readers differ on lines that are only spaces.
         && text.lines().all(|line| line.is_empty() || !line.trim().is_empty())
 }
 
@@ -130,7 +130,7 @@ fn write_block(content: &str, indent: usize, text: &mut String) {
     });
     for line in content.lines() {
         if !line.is_empty() {
-            // A document that is one text is indented too.
+            // A document that is a single text is indented too.
             push_indent(indent.max(2), text);
             text.push_str(line);
         }
@@ -167,7 +167,7 @@ fn is_plain(text: &str) -> bool {
         && !is_number(text)
 }
 
-/// Words that stand for a value in one of the versions of YAML.
+/// Words with a special meaning in some version of YAML.
 fn is_word(text: &str) -> bool {
     let words = [
         "null", "~", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", ".nan",
@@ -175,7 +175,7 @@ fn is_word(text: &str) -> bool {
     words.contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// Numbers in one of the versions of YAML; `1:30` is one in the first.
+/// Numbers in some version of YAML; `1:30` is one in YAML 1.1.
 fn is_number(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let begins = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -190,7 +190,7 @@ fn is_number(text: &str) -> bool {
     begins && (digits.parse::<f64>().is_ok() || is_based || is_sexagesimal || text == ".inf")
 }
 
-/// What may stand in a file and be seen.
+/// Whether a character is printable in a file.
 fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{ffff}')

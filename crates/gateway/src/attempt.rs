@@ -1,5 +1,5 @@
-//! One try to have a request answered by a server: a connection, what is said over it, and whether it may be
-//! tried again when that fails.
+//! One attempt to forward a request: gets a connection, sends the request, reads the answer, and decides whether
+//! a failed attempt may be retried.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,43 +17,43 @@ use tokio::time::timeout;
 use crate::body::{AnswerBody, BodySource, UpstreamBody};
 use crate::capacity::Shortage;
 use crate::connect::{Connected, send_http2};
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::forward::OutgoingRequest;
 use crate::hop;
 use crate::http1::Http1;
 use crate::request_body::{Progress, RequestBody};
 use crate::rewrite::{for_http2, other_host};
 use crate::tunnel::ServerEnd;
-use crate::upstream::{Outcome, Upstream};
+use crate::upstream::{ForwardResult, Upstream};
 use crate::upstream_url::UpstreamScheme;
 use crate::worker::{InFlight, Worker};
 
-/// How one try ended.
+/// The result of one attempt.
 pub(crate) enum Tried {
     Answered(Response<AnswerBody>),
-    /// It may be sent again, to another server if there is one.
-    Again(Failure),
-    /// Nothing of it has left, because the connection was old.
-    Stale(Failure),
-    Failed(Failure),
-    /// There is no connection to be had, which is not the server's fault.
-    Refused(Failure),
+    /// It failed and may be retried, on another server if there is one.
+    Again(GatewayFailure),
+    /// Nothing was sent, because the pooled connection was stale.
+    Stale(GatewayFailure),
+    Failed(GatewayFailure),
+    /// No connection is available, which is not the server's fault.
+    Refused(GatewayFailure),
 }
 
 impl Worker {
     fn refuse(&self, shortage: Shortage) -> Tried {
         self.gateway.capacity.refuse(shortage);
-        Tried::Refused(Failure::NoConnection(shortage))
+        Tried::Refused(GatewayFailure::NoConnection(shortage))
     }
 }
 
 impl OutgoingRequest<'_> {
-    /// Whether it may be sent twice: its method does the same twice as once, and it has no body.
+    /// Whether it may be sent twice: its method is idempotent and it has no body.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.progress.is_none() && self.upgrade.is_none()
     }
 
-    /// Sends it to a server, and waits for the head of the answer.
+    /// Sends the request to a server, and waits for the head of the answer.
     pub(crate) async fn attempt(
         &mut self,
         worker: &Arc<Worker>,
@@ -74,7 +74,7 @@ impl OutgoingRequest<'_> {
                     Err(tried) => return tried,
                 }
             }
-            // In a box, because most requests go another way.
+            // Boxed, because most requests do not take this path.
             Connected::Http2(sender) => {
                 match Box::pin(self.ask_http2(sender, upstream, is_new)).await {
                     Ok(answer) => {
@@ -87,7 +87,7 @@ impl OutgoingRequest<'_> {
         };
         upstream.health.succeeded();
         upstream.answered_after(start.elapsed());
-        upstream.count(Outcome::of(head.status));
+        upstream.count(ForwardResult::of(head.status));
         self.answer(head, source, in_flight)
     }
 
@@ -99,7 +99,7 @@ impl OutgoingRequest<'_> {
     ) -> Result<response::Parts, Tried> {
         let host = other_host(&self.head.headers, upstream, self.route);
         let body = std::mem::take(&mut self.body);
-        connection.begin(&self.head, host, self.forwarded.as_ref(), body);
+        connection.begin(&self.head, host, Some(&self.forwarded), body);
         let mut deadline = std::mem::take(&mut connection.deadline);
         let answer = self
             .in_time(&mut deadline, |cx| connection.poll_answer(cx))
@@ -107,10 +107,13 @@ impl OutgoingRequest<'_> {
         connection.deadline = deadline;
         let failure = match answer {
             Ok(Ok(head)) => return Ok(head),
-            Ok(Err(broken)) => Failure::of_http1(broken),
+            Ok(Err(broken)) => GatewayFailure::of_http1(broken),
             Err(failure) => return Err(Tried::Failed(failure)),
         };
-        if matches!(failure, Failure::BrokenBody | Failure::SlowClient) {
+        if matches!(
+            failure,
+            GatewayFailure::BrokenBody | GatewayFailure::SlowClient
+        ) {
             return Err(Tried::Failed(failure));
         }
         if let Some(body) = connection.take_back() {
@@ -135,9 +138,7 @@ impl OutgoingRequest<'_> {
         is_new: bool,
     ) -> Result<Response<Incoming>, Tried> {
         let mut head = self.head.clone();
-        if let Some(forwarded) = &self.forwarded {
-            forwarded.put_into(&mut head.headers);
-        }
+        self.forwarded.put_into(&mut head.headers);
         let request = Request::from_parts(head, std::mem::take(&mut self.body));
         let request = for_http2(request, upstream, self.route).map_err(Tried::Failed)?;
         let mut sending = std::pin::pin!(send_http2(&mut sender, request));
@@ -151,11 +152,11 @@ impl OutgoingRequest<'_> {
         };
         let unsent = error.take_message();
         let error = error.into_error();
-        // Something of an answer has come.
+        // Part of an answer has arrived.
         let is_answered = error.is_parse();
-        let failure = Failure::of_http2(error);
+        let failure = GatewayFailure::of_http2(error);
         if self.progress.as_ref().is_some_and(|sent| sent.is_slow()) {
-            return Err(Tried::Failed(Failure::SlowClient));
+            return Err(Tried::Failed(GatewayFailure::SlowClient));
         }
         Err(match unsent {
             Some(unsent) => {
@@ -171,7 +172,7 @@ impl OutgoingRequest<'_> {
         })
     }
 
-    /// A connection to a server, and whether it is new.
+    /// Gets a connection to a server, and whether it is new.
     async fn connection(
         &self,
         worker: &Worker,
@@ -188,7 +189,7 @@ impl OutgoingRequest<'_> {
         if !must_be_new && let Some(connection) = worker.pool.take_http1(upstream) {
             return Ok((Connected::Http1(connection), false));
         }
-        // In a box, because what a handshake needs is large, and few requests need it.
+        // Boxed, because the state of a handshake is large, and few requests need one.
         let connection = Box::pin(self.new_connection(worker, upstream)).await?;
         if matches!(connection, Connected::Http2(_)) {
             in_flight.give_connection_back();
@@ -230,20 +231,20 @@ impl OutgoingRequest<'_> {
                 }
                 return Ok(connected);
             }
-            Ok(Err(error)) => Failure::Unreachable(error),
-            Err(_) => Failure::SlowConnection,
+            Ok(Err(error)) => GatewayFailure::Unreachable(error),
+            Err(_) => GatewayFailure::SlowConnection,
         };
         upstream.health.failed();
-        // Nothing has left yet.
+        // Nothing was sent yet.
         Err(Tried::Again(failure))
     }
 
-    /// Waits for an answer for as long as the route says, counted from the last that the client sent.
+    /// Waits for an answer within the route's timeout, counted from the last bytes that the client sent.
     async fn in_time<T>(
         &self,
         deadline: &mut Deadline,
         mut answer: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, GatewayFailure> {
         let timeout = self.route.config.timeout;
         let progress = self.progress.as_deref();
         let mut before = progress.map_or(0, Progress::frames);
@@ -263,20 +264,20 @@ impl OutgoingRequest<'_> {
             }
             let is_client_slow = progress.is_some_and(Progress::is_awaited);
             Poll::Ready(Err(if is_client_slow {
-                Failure::SlowClient
+                GatewayFailure::SlowClient
             } else {
-                Failure::SlowAnswer
+                GatewayFailure::SlowAnswer
             }))
         })
         .await
     }
 
     fn answer(&self, mut head: response::Parts, source: BodySource, in_flight: InFlight) -> Tried {
-        // Which version the server speaks is between it and this gateway.
+        // The HTTP version of the server does not concern the client.
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
         if !hop::has_one_length(&head.headers) {
-            return Tried::Failed(Failure::TwoLengths);
+            return Tried::Failed(GatewayFailure::TwoLengths);
         }
         let leg = hop::strip(&mut head.headers);
         head.extensions.clear();
@@ -289,11 +290,11 @@ impl OutgoingRequest<'_> {
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
         let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
-            return Tried::Failed(Failure::UnwantedUpgrade);
+            return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         };
-        // The rest of the request would be taken for the other protocol.
+        // The rest of the request would be read as the other protocol.
         if !connection.has_sent_all() {
-            return Tried::Failed(Failure::UnwantedUpgrade);
+            return Tried::Failed(GatewayFailure::UnwantedUpgrade);
         }
         if let Some(protocol) = leg.upgrade {
             hop::put_upgrade(&mut head.headers, protocol);
@@ -305,7 +306,7 @@ impl OutgoingRequest<'_> {
     }
 }
 
-/// Reports to a server's health when a try to reach it is dropped.
+/// Reports a dropped connection attempt to a server's health.
 struct GivenUp<'u>(Option<&'u Upstream>);
 
 impl GivenUp<'_> {

@@ -1,4 +1,4 @@
-//! The body of an answer on its way to the client.
+//! The body of an answer, forwarded to the client.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,13 +12,13 @@ use tidegate_listen::stall::{Stall, Stalled};
 use crate::http1::{Broken, Http1};
 use crate::worker::InFlight;
 
-/// The body of an answer: a server's, or one made here.
+/// The body of an answer: of a server, or of this gateway.
 pub(crate) enum AnswerBody {
     Upstream(UpstreamBody),
     Own(Full<Bytes>),
 }
 
-/// Why the rest of an answer does not come.
+/// Why an answer ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the server behind the gateway broke off: {0}")]
@@ -29,14 +29,14 @@ pub(crate) enum BodyError {
     Silent,
 }
 
-/// What a server sends, as it comes. Its connection is kept for others when the body has ended, and closed
-/// if it is given up before.
+/// A server's body as it arrives. At its end the connection returns to the pool; if the body is dropped
+/// before, the connection is closed.
 pub(crate) struct UpstreamBody {
     source: BodySource,
     /// Until the end of the answer.
     in_flight: Option<InFlight>,
     silence: Stall,
-    /// Why there is no more, until the client has what came before it.
+    /// The error to report after the client got everything before it.
     broken: Option<Box<BodyError>>,
 }
 
@@ -90,8 +90,7 @@ impl UpstreamBody {
         body
     }
 
-    /// The body of an answer that changes the protocol: none, but the server is busy for as long as it is
-    /// there.
+    /// The empty body of an answer that changes the protocol; the server counts as busy while it lives.
     pub(crate) fn of_tunnel(in_flight: InFlight) -> Self {
         Self {
             source: BodySource::Ended,
@@ -108,8 +107,8 @@ impl UpstreamBody {
         }
     }
 
-    /// Ends the body, but not before what came so far has been sent: with an error, hyper drops the
-    /// connection and what it has not sent, to the head of the answer.
+    /// Ends the body, after what arrived so far has been sent: on an error, hyper drops the connection with
+    /// everything unsent, including the head of the answer.
     fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
         self.source = BodySource::Ended;
         self.broken = Some(Box::new(error));

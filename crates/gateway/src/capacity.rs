@@ -1,9 +1,9 @@
-//! How many connections to servers there are, in all and for the requests of one client, so that neither one
-//! client nor all of them take the file descriptors of everything else.
+//! Bounds the connections to servers, in total and per client, so that neither one client nor all of them use up
+//! the file descriptors.
 //!
-//! A client is counted from the request that takes a connection to the end of its answer: two additions for a
-//! request, without a lock. Addresses share a few thousand counters by a keyed hash, so that clients
-//! cannot choose whom they share one with.
+//! A request counts for its client from the time it takes a connection to the end of its answer: two atomic
+//! additions. Addresses share a few thousand counters by a keyed hash, so that a client cannot choose whose
+//! counter it shares.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,28 +17,28 @@ use rustix::io::Errno;
 use tidegate::address::canonical;
 use tidegate_listen::clock::{Instant, now};
 
-/// How many counters there are for clients.
+/// The number of client counters.
 const COUNTERS: usize = 1 << 14;
 
-/// How often the log says that there are too few connections.
+/// How often a shortage is logged.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Why no connection to a server can be had.
+/// Why no connection to a server is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// The client has as many as one may have.
+    /// The client has reached its limit.
     Client,
-    /// There are as many as there may be.
+    /// The gateway has reached its limit.
     All,
-    /// The system has no more: of what, the log says.
+    /// The system has run out of a resource; the log says which.
     System(&'static str),
 }
 
 impl Shortage {
-    /// The words in metrics.
+    /// The names in metrics.
     pub(crate) const NAMES: [&'static str; 3] = ["client", "all", "system"];
 
-    /// What an error says that is not the server's fault.
+    /// The shortage behind an I/O error, if it is one.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => "file descriptors of this process (`ulimit -n`)",
@@ -59,7 +59,7 @@ impl Shortage {
     }
 }
 
-/// Connections to servers, and who has them.
+/// The counts of connections to servers.
 pub(crate) struct Capacity {
     most: usize,
     most_per_client: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Capacity {
     logged: Mutex<Option<Instant>>,
 }
 
-/// A connection that is counted until this is dropped.
+/// A connection, counted until this is dropped.
 pub(crate) struct OpenConnection(Arc<AtomicUsize>);
 
 impl Drop for OpenConnection {
@@ -98,19 +98,19 @@ impl Capacity {
         }
     }
 
-    /// One more connection, if there may be one.
+    /// Counts one more connection, if allowed.
     pub(crate) fn open(&self) -> Option<OpenConnection> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         let connection = OpenConnection(Arc::clone(&self.open));
         (before < self.most).then_some(connection)
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Where an address is counted: those that make one key for rules are one client.
+    /// The counter of an address. Addresses that make one key in rules are one client.
     pub(crate) fn counter(&self, ip: IpAddr) -> ClientCounter {
         let bits = match canonical(ip) {
             IpAddr::V4(ip) => u128::from(ip.to_bits()),
@@ -123,7 +123,7 @@ impl Capacity {
         ClientCounter(u16::try_from(hash % COUNTERS as u64).unwrap_or(0))
     }
 
-    /// Counts a connection for a client, if it may have one more.
+    /// Counts a connection for a client, if allowed.
     pub(crate) fn take(&self, client: ClientCounter) -> bool {
         let Some(counter) = self.clients.get(usize::from(client.0)) else {
             return true;
@@ -142,7 +142,7 @@ impl Capacity {
         }
     }
 
-    /// Counts a request that got no connection, and says so in the log now and then.
+    /// Counts a request that got no connection, and logs it from time to time.
     pub(crate) fn refuse(&self, shortage: Shortage) {
         self.refused[shortage.place()].fetch_add(1, Ordering::Relaxed);
         {
@@ -155,21 +155,21 @@ impl Capacity {
         match shortage {
             Shortage::Client => tracing::warn!(
                 max_upstream_connections_per_client = self.most_per_client,
-                "a client has as many connections to servers as one may have; its other requests get 503"
+                "a client has reached its limit of connections to servers; its other requests get 503"
             ),
             Shortage::All => tracing::warn!(
                 max_upstream_connections = self.most,
-                "there are as many connections to servers as there may be; other requests get 503"
+                "the limit of connections to servers is reached; other requests get 503"
             ),
             Shortage::System(what) => tracing::warn!(
                 shortage = what,
                 connections = self.connections(),
-                "no connection to a server can be opened, because the system has no more; requests get 503"
+                "no connection to a server can be opened, because the system has run out; requests get 503"
             ),
         }
     }
 
-    /// How many requests got no connection, in the order of [`Shortage::NAMES`].
+    /// The number of requests that got no connection, in the order of [`Shortage::NAMES`].
     pub(crate) fn refused(&self) -> [u64; 3] {
         [0, 1, 2].map(|place: usize| self.refused[place].load(Ordering::Relaxed))
     }

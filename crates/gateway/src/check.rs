@@ -1,4 +1,4 @@
-//! Asks the servers behind the gateway whether they are well, if the configuration says so.
+//! Active health checks of the servers behind the gateway, if configured.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::settings::HealthConfig;
 use crate::upstream::Upstream;
 use crate::upstream_url::UpstreamScheme;
 
-/// The longest that an answer may take.
+/// The timeout of a check.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Asks all of them, again and again.
+/// Checks all servers, for ever.
 pub async fn check_all(gateway: Arc<Gateway>) {
     let Some(health) = gateway.health.clone() else {
         return;
@@ -46,7 +46,7 @@ pub async fn check_all(gateway: Arc<Gateway>) {
     while checks.join_next().await.is_some() {}
 }
 
-/// Whether a server answers with 2xx or 3xx: not known, if this process cannot ask.
+/// Whether a server answers with 2xx or 3xx; `None` if this process could not check.
 async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) -> Option<bool> {
     match gateway.connector.connect(upstream, false, None).await {
         Ok(connected) => Some(answers_well(connected, upstream, health).await),

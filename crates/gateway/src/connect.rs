@@ -1,5 +1,4 @@
-//! Connections to the servers behind the gateway: TCP, TLS where it is asked for, and the version of HTTP
-//! that both ends speak.
+//! Opens connections to the servers behind the gateway: TCP, TLS if configured, and the negotiated HTTP version.
 
 use std::io;
 use std::sync::Arc;
@@ -22,15 +21,15 @@ use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 use crate::upstream_url::UpstreamScheme;
 
-/// How often an HTTP/2 server that has requests is asked whether it is still there.
+/// How often an HTTP/2 server with requests in flight is pinged.
 const PING: Duration = Duration::from_secs(20);
 
-/// How much of one answer a server may send over HTTP/2 before the client has taken it, and of all of them:
-/// answers that are not taken must not hold up the others.
+/// How much of one answer a server may send over HTTP/2 before the client reads it, and of all answers: unread
+/// answers must not block the others.
 const STREAM_WINDOW: u32 = 64 * 1024 - 1;
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// Makes connections.
+/// Opens connections.
 pub(crate) struct Connector {
     /// Offers HTTP/2 and HTTP/1.1.
     any: TlsConnector,
@@ -38,13 +37,13 @@ pub(crate) struct Connector {
     http1: TlsConnector,
 }
 
-/// A connection that stands.
+/// An open connection.
 pub(crate) enum Connected {
     Http1(Box<Http1>),
     Http2(http2::SendRequest<RequestBody>),
 }
 
-/// A failed sending, with the request if it has certainly not left.
+/// A failed send, with the request if certainly nothing of it was sent.
 pub(crate) type NotSent = TrySendError<Request<RequestBody>>;
 
 impl Connector {
@@ -57,7 +56,7 @@ impl Connector {
         Ok(Self { any, http1 })
     }
 
-    /// A new connection to a server, `counted` for as long as it is open.
+    /// Opens a connection to a server, `counted` while it is open.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
@@ -73,7 +72,7 @@ impl Connector {
                 Ok(Connected::Http1(connection))
             }
             UpstreamScheme::H2c if needs_http1 => Err(io::Error::other(
-                "a server that is spoken to by HTTP/2 alone takes no upgrades",
+                "a server with `h2c://` does not support protocol upgrades",
             )),
             UpstreamScheme::H2c => open_http2(stream, counted).await.map(Connected::Http2),
             UpstreamScheme::Https => {
@@ -114,8 +113,7 @@ where
     Ok(sender)
 }
 
-/// Sends a request over HTTP/2, where the connection has a task of its own, and waits for the head of its
-/// answer.
+/// Sends a request over HTTP/2, whose connection has its own task, and waits for the head of the answer.
 pub(crate) async fn send_http2(
     sender: &mut http2::SendRequest<RequestBody>,
     request: Request<RequestBody>,

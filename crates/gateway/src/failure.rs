@@ -1,5 +1,5 @@
-//! Why a request was not answered by a server, and the reply to its client. It says nothing of the servers
-//! behind the gateway: that is for the log.
+//! Why a request was not forwarded or answered, and the reply to its client. The reply reveals nothing about the
+//! servers behind the gateway; the log does.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -17,10 +17,10 @@ use crate::request_body::BrokenBody;
 
 /// Why a request was not answered.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum GatewayFailure {
     #[error("{0}")]
     NotReady(String),
-    #[error("this is not a proxy for connections of your own: CONNECT is not answered")]
+    #[error("this gateway is not a forward proxy: CONNECT is not supported")]
     Connect,
     #[error("{0}")]
     BadRequest(Cow<'static, str>),
@@ -34,24 +34,24 @@ pub(crate) enum Failure {
     Unreachable(#[source] io::Error),
     #[error("the server behind this gateway cannot be reached in time")]
     SlowConnection,
-    #[error("the server behind this gateway did not answer as HTTP wants it")]
+    #[error("the server behind this gateway sent an invalid HTTP response")]
     BadAnswer(#[source] Box<dyn Error + Send + Sync>),
-    #[error("the server behind this gateway sent an answer whose length can be read in two ways")]
+    #[error("the server behind this gateway sent a response of ambiguous length")]
     TwoLengths,
     #[error("the server behind this gateway changed the protocol without being asked")]
     UnwantedUpgrade,
     #[error("the server behind this gateway did not answer in time")]
     SlowAnswer,
-    #[error("the body of the request did not come in time")]
+    #[error("the body of the request did not arrive in time")]
     SlowClient,
-    #[error("the body of the request could not be read; it broke off, or is malformed")]
+    #[error("the body of the request could not be read; it ended early or is malformed")]
     BrokenBody,
-    #[error("the request cannot be sent on")]
+    #[error("the request cannot be forwarded")]
     Unsendable(#[source] http::Error),
 }
 
-impl Failure {
-    /// What an error of an HTTP/1.1 connection means.
+impl GatewayFailure {
+    /// The failure for an error of an HTTP/1.1 connection.
     pub(crate) fn of_http1(error: Broken) -> Self {
         match error {
             Broken::Body(error) => Self::of_body(&error),
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// What an error of an HTTP/2 connection means.
+    /// The failure for an error of an HTTP/2 connection.
     pub(crate) fn of_http2(error: hyper::Error) -> Self {
         let mut source: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(inner) = source {
@@ -78,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// A request that cannot be understood, or could mean two things.
+    /// A malformed or ambiguous request.
     pub(crate) fn bad_request(problem: impl Into<Cow<'static, str>>) -> Self {
         Self::BadRequest(problem.into())
     }
@@ -120,7 +120,7 @@ fn no_connection(shortage: Shortage) -> &'static str {
             "too many requests from your address wait for a server behind this gateway, or for their answers to be read; try again in a second"
         }
         Shortage::All | Shortage::System(_) => {
-            "this gateway has no connection to a server to spare now; try again in a second"
+            "this gateway has no free connection to a server; try again in a second"
         }
     }
 }

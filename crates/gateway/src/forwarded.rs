@@ -1,6 +1,6 @@
-//! Who the client is, as the next server gets to know it: `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
+//! Describes the client to the next server: `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
 //!
-//! What came with the request is kept only from a trusted proxy. From anybody else all of it goes.
+//! Incoming values are kept only from a trusted proxy; all others are removed.
 
 use std::net::IpAddr;
 
@@ -13,31 +13,30 @@ static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// How long what is added to a list mostly is.
+/// The usual length of an added list element.
 const USUAL_LENGTH: usize = 64;
 
-/// How the client of a request is found and named.
+/// How the client of a request is determined and described.
 pub(crate) struct Forwarding<'g> {
     pub(crate) trusted_proxies: &'g TrustedProxies,
     /// Which lists are read and written.
     pub(crate) header: ForwardedHeader,
-    /// Whether clients come over TLS.
+    /// Whether clients connect with TLS.
     pub(crate) is_tls: bool,
 }
 
-/// What a server gets to know of the client. Kept out of the `HeaderMap`: inserting it costs more than writing the
-/// bytes.
+/// The headers that describe the client. Kept out of the `HeaderMap`: inserting them costs more than writing
+/// the bytes.
 pub(crate) struct ForwardedHeaders {
     chain: Chain,
     header: ForwardedHeader,
-    /// Unless a trusted proxy has said it.
+    /// `None` if a trusted proxy has set it.
     proto: Option<&'static str>,
     host: Option<HeaderValue>,
 }
 
 impl ForwardedHeaders {
-    /// What is known of the client, whose `Host` is still there. What others have said about it is taken off
-    /// the headers.
+    /// Builds the headers while the request still has its `Host`, and removes what untrusted peers have set.
     pub(crate) fn of(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let peer = peer.to_canonical();
         let is_trusted = forwarding.trusted_proxies.is_trusted(peer);
@@ -55,12 +54,12 @@ impl ForwardedHeaders {
         let proto = if forwarding.is_tls { "https" } else { "http" };
         let host = headers.get(HOST);
         chain.add(peer, host.and_then(|host| host.to_str().ok()), proto);
-        let is_told = |name: &HeaderName| is_trusted && headers.contains_key(name);
+        let is_set = |name: &HeaderName| is_trusted && headers.contains_key(name);
         Self {
             chain,
             header: forwarding.header,
-            proto: Some(proto).filter(|_| !is_told(&PROTO)),
-            host: host.filter(|_| !is_told(&X_HOST)).cloned(),
+            proto: Some(proto).filter(|_| !is_set(&PROTO)),
+            host: host.filter(|_| !is_set(&X_HOST)).cloned(),
         }
     }
 
@@ -81,10 +80,10 @@ impl ForwardedHeaders {
             .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Puts it among headers.
+    /// Inserts them into a `HeaderMap`.
     pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
         for (name, value) in self.headers() {
-            // Made of what was a header already, and of addresses.
+            // Built from header values and addresses, so it is valid.
             if let Ok(value) = HeaderValue::from_bytes(value) {
                 headers.insert(name, value);
             }
@@ -92,7 +91,7 @@ impl ForwardedHeaders {
     }
 }
 
-/// Removes the headers that say who the client is.
+/// Removes the headers that describe the client.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let names: Vec<HeaderName> = headers
         .keys()
@@ -104,7 +103,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header says who the client is, also in a spelling that some servers take for the same.
+/// Whether a header describes the client, also in a spelling that some servers treat as the same.
 fn is_about_client(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     let begins = |prefix: &[u8]| {
@@ -120,7 +119,7 @@ fn is_about_client(name: &HeaderName) -> bool {
     }
 }
 
-/// The two lists of those whom a request has passed.
+/// The two lists of proxies that a request has passed.
 #[derive(Default)]
 struct Chain {
     x_forwarded_for: String,
@@ -128,8 +127,8 @@ struct Chain {
 }
 
 impl Chain {
-    /// What a trusted peer says. If it writes only one of the two lists, the other gets the client that
-    /// the first one names, so that they agree.
+    /// The lists of a trusted peer. If it sends only one of them, the other gets the client that the first one
+    /// names, so that they agree.
     fn before(headers: &HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let mut chain = Self {
             x_forwarded_for: joined(headers, &FOR),

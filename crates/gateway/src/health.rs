@@ -1,41 +1,40 @@
-//! Whether a server behind the gateway is worth asking: by what connections to it came to, and by what it
-//! says when it is asked.
+//! The health of a server behind the gateway: passive, by failed connections, and active, by checks.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_listen::clock::{Instant, now};
 
-/// How long a server rests after its first failure. Doubled with each further one.
+/// How long a server is skipped after its first failure. Doubled with each further one.
 const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_secs(15);
 
-/// How many checks in a row must fail.
+/// How many checks in a row must fail before a server is unhealthy.
 const FAILED_CHECKS: u32 = 2;
 
 /// Whether requests go to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Up,
-    /// No connection could be made, and it is left alone for a while.
+    /// A connection failed, and the server is skipped for a while.
     Resting,
-    /// It was asked, and is not well.
+    /// Its health checks fail.
     Down,
 }
 
-/// What is known about one server. Requests and checks report to it in no order, and it need not be exact.
-pub(crate) struct Health {
+/// The health of one server. Requests and checks report in any order, and it need not be exact.
+pub(crate) struct UpstreamHealth {
     name: String,
     since: Instant,
     failures: AtomicU32,
-    /// When the rest is over, in microseconds since `since`.
+    /// When it is tried again, in microseconds since `since`.
     rests_until: AtomicU64,
-    /// Whether somebody tries while it rests.
+    /// Whether a request is trying it now.
     is_tried: AtomicBool,
     failed_checks: AtomicU32,
 }
 
-impl Health {
+impl UpstreamHealth {
     pub(crate) fn new(name: String) -> Self {
         Self {
             name,
@@ -51,7 +50,7 @@ impl Health {
         if self.failed_checks.load(Ordering::Relaxed) >= FAILED_CHECKS {
             return Standing::Down;
         }
-        // The clock is read only for one that has failed.
+        // The clock is read only for a server that has failed.
         let has_failed = self.failures.load(Ordering::Relaxed) > 0;
         if has_failed && self.now() < self.rests_until.load(Ordering::Relaxed) {
             return Standing::Resting;
@@ -59,13 +58,12 @@ impl Health {
         Standing::Up
     }
 
-    /// Whether a request may try a server that rests: one at a time, so that the first that succeeds ends
-    /// the rest.
+    /// Whether a request may try a skipped server: one at a time; the first success ends the pause.
     pub(crate) fn may_try(&self) -> bool {
         self.standing() == Standing::Resting && !self.is_tried.swap(true, Ordering::Relaxed)
     }
 
-    /// A connection could not be made.
+    /// A connection failed.
     pub(crate) fn failed(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).min(16);
         let rest = LONGEST_REST.min(FIRST_REST * (1 << failures));
@@ -73,10 +71,7 @@ impl Health {
         self.rests_until.store(until, Ordering::Relaxed);
         self.is_tried.store(false, Ordering::Relaxed);
         if failures == 0 {
-            tracing::warn!(
-                upstream = self.name,
-                "no connection can be made to a server behind the gateway"
-            );
+            tracing::warn!(upstream = self.name, "cannot connect to an upstream");
         }
     }
 
@@ -85,33 +80,24 @@ impl Health {
         if self.failures.load(Ordering::Relaxed) > 0 {
             self.failures.store(0, Ordering::Relaxed);
             self.is_tried.store(false, Ordering::Relaxed);
-            tracing::info!(
-                upstream = self.name,
-                "a server behind the gateway is there again"
-            );
+            tracing::info!(upstream = self.name, "an upstream is reachable again");
         }
     }
 
-    /// A try was given up, with an unknown result.
+    /// An attempt was dropped, with an unknown result.
     pub(crate) fn given_up(&self) {
         self.is_tried.store(false, Ordering::Relaxed);
     }
 
-    /// It was asked whether it is well.
+    /// The result of a health check.
     pub(crate) fn checked(&self, is_well: bool) {
         if is_well {
             self.succeeded();
             if self.failed_checks.swap(0, Ordering::Relaxed) >= FAILED_CHECKS {
-                tracing::info!(
-                    upstream = self.name,
-                    "a server behind the gateway is well again"
-                );
+                tracing::info!(upstream = self.name, "an upstream is healthy again");
             }
         } else if self.failed_checks.fetch_add(1, Ordering::Relaxed) + 1 == FAILED_CHECKS {
-            tracing::warn!(
-                upstream = self.name,
-                "a server behind the gateway is not well"
-            );
+            tracing::warn!(upstream = self.name, "an upstream is unhealthy");
         }
     }
 
@@ -128,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_rests_for_twice_as_long_after_each_failure() {
-        let health = Health::new("http://a".to_owned());
+        let health = UpstreamHealth::new("http://a".to_owned());
         let milli = Duration::from_millis(1);
         let mut rest = FIRST_REST;
         for _ in 0..10 {

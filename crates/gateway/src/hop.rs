@@ -1,4 +1,4 @@
-//! Headers that are for one leg of the way only: taken off before a message goes on.
+//! Hop-by-hop headers: removed before a message is forwarded.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
@@ -7,18 +7,18 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-/// What a message asks of its connection.
+/// What the `Connection` header of a message asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leg {
-    /// The protocol to change to.
+    /// The protocol to upgrade to.
     pub(crate) upgrade: Option<HeaderValue>,
 }
 
-/// Takes off what is for this leg only: `Connection`, what it names, and what always is. Announced
-/// trailers stay, because they are passed on.
+/// Removes hop-by-hop headers: `Connection`, those that it names, and the fixed ones. `Trailer` stays, because
+/// trailers are forwarded.
 pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
     let mut leg = Leg::default();
-    // Most have none of them.
+    // Most messages have no such header.
     if !headers.keys().any(is_of_one_leg) {
         return leg;
     }
@@ -27,7 +27,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
         let upgrade = headers.get(UPGRADE).cloned();
         leg.upgrade = upgrade.filter(|_| named.contains(&UPGRADE));
         for name in named {
-            // Without these it would not be known where the message ends, or whose it is.
+            // Removing these would lose the end of the message, or its client.
             if name != CONTENT_LENGTH && name != HOST {
                 headers.remove(name);
             }
@@ -49,8 +49,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
     leg
 }
 
-/// Takes off what may stand only in a head, where it was looked at: servers that put trailers among the
-/// headers would believe it.
+/// Removes trailers that are allowed only as headers, where they were checked: servers that merge trailers
+/// into headers would trust them.
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     strip(trailers);
     for name in [
@@ -70,7 +70,7 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header is for one leg of the way, whatever `Connection` names.
+/// Whether a header is always hop-by-hop.
 fn is_of_one_leg(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -83,12 +83,12 @@ fn is_of_one_leg(name: &HeaderName) -> bool {
             | "te"
             | "transfer-encoding"
             | "upgrade"
-            // The client gets `100 Continue` when its body is asked for.
+            // The client gets `100 Continue` when its body is read.
             | "expect"
     )
 }
 
-/// Whether the length of an answer's body is said once, in a way that everybody understands.
+/// Whether the length of a response body is given once and unambiguously.
 pub(crate) fn has_one_length(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
@@ -105,14 +105,14 @@ pub(crate) fn has_one_length(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Puts on what asks for another protocol, or agrees to it.
+/// Adds the headers that request or accept an upgrade.
 pub(crate) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// The protocol that a request asks to change to. HTTP/2 in plain text is not one: requests on such a
-/// connection would not be seen here.
+/// The protocol that a request asks to upgrade to. Not plain-text HTTP/2: its requests would bypass the
+/// gateway.
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let Some(protocol) = headers.get(UPGRADE) else {
         return false;
@@ -128,7 +128,7 @@ pub(crate) fn names_http2(protocol: &HeaderValue) -> bool {
     })
 }
 
-/// Whether a request is a call of gRPC, whose body may be a stream without an end.
+/// Whether a request is a gRPC call, whose body may be an endless stream.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)

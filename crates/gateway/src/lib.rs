@@ -1,14 +1,13 @@
-//! The gateway: a reverse proxy that decides by the rules before anything goes on.
+//! The gateway: a reverse proxy that decides by the rules before it forwards a request.
 //!
-//! The path of a request: `screen.rs` refuses what has two meanings and brings the rest into one form;
-//! the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server
-//! (`upstream.rs`, `health.rs`), as often as need be; `attempt.rs` sends it over a connection (`pool.rs`,
-//! `connect.rs`, `http1/`) with the headers that belong on the next leg (`hop.rs`, `forwarded.rs`).
-//! `body.rs` carries answers back, `tunnel.rs` connections that change their protocol, and `failure.rs` turns
-//! what went wrong into replies.
+//! The path of a request: `screen.rs` refuses ambiguous requests and normalises the rest; the middleware of
+//! `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server (`upstream.rs`,
+//! `health.rs`), again after a failure; `attempt.rs` sends it over a connection (`pool.rs`, `connect.rs`, `http1/`)
+//! with the headers for the next hop (`hop.rs`, `forwarded.rs`). `body.rs` carries answers back, `tunnel.rs`
+//! upgraded connections, and `failure.rs` turns errors into replies.
 //!
-//! Each core has a runtime of its own, and a connection stays where it was accepted, with a pool of
-//! connections to the servers behind: no request is handed from thread to thread.
+//! Each core has its own runtime, and a connection stays where it was accepted, with a pool of connections to the
+//! servers: no request moves from thread to thread.
 
 mod attempt;
 mod body;
@@ -48,7 +47,7 @@ use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
 use tidegate_listen::stall::BodyRate;
-use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, TlsError, serve_on};
+use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, TlsError, serve_on};
 use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
 use tokio::net::TcpListener;
 use tower::Layer as _;
@@ -57,31 +56,32 @@ use capacity::{Capacity, OpenConnection};
 use connect::Connector;
 use pool::Pool;
 use route::Routes;
+use screen::Screened;
 use upstream::Upstream;
 use worker::Worker;
 
-/// What all workers of a gateway share.
+/// The state that all workers of a gateway share.
 pub struct Gateway {
     identity: Arc<Identity>,
     routes: Routes,
     upstreams: Vec<Arc<Upstream>>,
     connector: Connector,
     health: Option<HealthConfig>,
-    /// How many connections there are to the servers.
+    /// The counts of connections to the servers.
     capacity: Capacity,
-    /// The connections of every worker that wait for a request.
+    /// The idle connections of every worker.
     pools: Mutex<Vec<Weak<Pool>>>,
     underscore_headers: UnderscoreHeaders,
-    /// None: paths with an encoded slash are refused.
+    /// `None` refuses paths with an encoded slash.
     encoded_slashes: Option<EncodedSlashes>,
-    /// How fast the body of a request must come, if that matters.
+    /// The minimum rate of request bodies, if bounded.
     body_rate: Option<BodyRate>,
-    /// Whether clients come over TLS.
+    /// Whether clients connect with TLS.
     is_tls: bool,
 }
 
 impl Gateway {
-    /// A gateway whose clients are known by `identity`.
+    /// A gateway whose clients are identified by `identity`.
     pub fn new(settings: &GatewaySettings, identity: Arc<Identity>) -> Result<Self, TlsError> {
         let (routes, upstreams) = Routes::new(&settings.routes);
         Ok(Self {
@@ -103,7 +103,7 @@ impl Gateway {
         })
     }
 
-    /// Leave to open one more connection to a server, if need be in place of one that waits for a request.
+    /// Permission to open one more connection to a server, if needed by closing an idle one.
     fn open_connection(&self) -> Option<OpenConnection> {
         self.capacity.open().or_else(|| {
             let pools = self.pools.lock();
@@ -119,42 +119,42 @@ impl Gateway {
     }
 }
 
-/// Whether requests can be decided; if not, the reply to clients.
+/// Checks that requests can be decided; if not, returns the reply.
 pub type ReadyCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// How the connections of clients are served, and their requests decided.
+/// How clients are served and their requests decided.
 pub struct Serving<'t, S> {
-    /// Decides requests. Who a client is, is added to it.
+    /// Decides requests. The gateway adds the identity of clients.
     pub layer: RateLimitLayer<S>,
-    /// Asked before each request.
+    /// Called before each request.
     pub is_ready: ReadyCheck,
     /// The threads that connections are spread over.
     pub threads: &'t Threads,
-    /// How connections are treated.
+    /// The settings of connections.
     pub settings: ListenSettings,
-    /// Ends it.
+    /// Begins the shutdown.
     pub drain: Drain,
 }
 
-/// What a request meets first, before the service that is limited.
+/// The first stage of a request, in front of the rate limited service.
 struct Ingress<L> {
     limited: L,
     is_ready: ReadyCheck,
     gateway: Arc<Gateway>,
     guard: DrainGuard,
-    /// How long a client may take nothing of an answer.
+    /// How long a client may read nothing of an answer.
     write_timeout: Duration,
 }
 
-/// Ends tunnels shortly before the drain cuts their connections.
+/// Ends tunnels shortly before the drain closes their connections.
 #[derive(Clone)]
 struct DrainGuard {
     drain: Drain,
-    /// How long they may go on after it has begun.
+    /// How long they may continue after it has begun.
     timeout: Duration,
 }
 
-/// Serves connections until the drain begins, and then until those that are open have ended.
+/// Serves connections until the drain begins and the open ones have ended.
 pub async fn serve<S>(listener: TcpListener, gateway: Arc<Gateway>, serving: Serving<'_, S>)
 where
     S: Store + 'static,
@@ -190,7 +190,7 @@ where
             write_timeout,
         });
         let service = tower::service_fn(move |request| {
-            // In a box, because it is moved several times before it is first polled.
+            // Boxed, because it is moved several times before it is first polled.
             Box::pin(screen::admit(Arc::clone(&ingress), request))
         });
         (runtime.clone(), service)
@@ -205,24 +205,21 @@ where
 }
 
 impl Gateway {
-    /// A layer that knows who the client of a request is.
+    /// The layer, with the identity of clients.
     fn describing<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
-        let [finding, describing] = [(); 2].map(|()| Arc::clone(&self.identity));
+        let identity = Arc::clone(&self.identity);
         layer
             .forwarded_header(self.identity.forwarded_header())
             .underscore_headers(self.underscore_headers)
             .reads_headers(self.identity.headers())
             .front_end(FrontEnd::Gateway)
             .encoded_slashes(self.encoded_slashes.unwrap_or_default())
-            .client_address(move |request| {
-                let Some(Peer(peer)) = request.extensions.get() else {
-                    return Ok(None);
-                };
-                let client = finding.client_address(peer.ip(), &request.headers);
-                client.map(Some)
+            .client_address(|request| {
+                let screened = request.extensions.get::<Screened>();
+                screened.map(|screened| screened.client.clone()).transpose()
             })
             .attributes(move |request, attributes| {
-                describing.describe(&request.headers, request.uri.query(), attributes)
+                identity.describe(&request.headers, request.uri.query(), attributes)
             })
     }
 }

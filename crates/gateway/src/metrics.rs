@@ -6,16 +6,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use tidegate_listen::Timing;
+use tidegate_listen::{Labels, Timing};
 
 use crate::Gateway;
 use crate::capacity::Shortage;
-use crate::upstream::{Outcome, Upstream};
-
-type Labels<const N: usize> = [(&'static str, String); N];
+use crate::upstream::{ForwardResult, Upstream};
 
 impl Gateway {
-    /// Registers what is known of the servers behind it.
+    /// Registers the metrics of the servers behind it.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let requests = Family::<Labels<2>, Counter>::default();
         let retries = Family::<Labels<1>, Counter>::default();
@@ -23,7 +21,7 @@ impl Gateway {
         let in_flight = Family::<Labels<1>, Gauge>::default();
         for upstream in self.upstreams() {
             let labels = [label(upstream)];
-            for outcome in Outcome::ALL {
+            for outcome in ForwardResult::ALL {
                 let labels = [label(upstream), ("status", outcome.name().to_owned())];
                 let count = upstream.outcomes(outcome);
                 requests.get_or_create(&labels).inc_by(count);
@@ -35,25 +33,21 @@ impl Gateway {
         }
         registry.register(
             "upstream_requests",
-            "Requests that the gateway sent on, by server and class of status",
+            "Requests that the gateway forwarded, by server and class of status",
             requests,
         );
-        registry.register(
-            "upstream_retries",
-            "Requests that were sent once more",
-            retries,
-        );
+        registry.register("upstream_retries", "Requests that were sent again", retries);
         registry.register("upstream_up", "1 if requests are sent to this server", up);
         registry.register(
             "upstream_in_flight",
-            "Requests that this server has, until the end of their answers",
+            "Requests in flight at this server, until the end of their answers",
             in_flight,
         );
         let connections = Gauge::<i64>::default();
         connections.set(i64::try_from(self.capacity.connections()).unwrap_or(i64::MAX));
         registry.register(
             "upstream_connections",
-            "Connections to servers behind the gateway, with those that wait for a request",
+            "Connections to servers behind the gateway, including idle ones",
             connections,
         );
         let refused = Family::<Labels<1>, Counter>::default();
@@ -64,7 +58,7 @@ impl Gateway {
         }
         registry.register(
             "upstream_connections_refused",
-            "Requests that got 503 because there was no connection to a server to be had",
+            "Requests that got 503 because no connection to a server was available",
             refused,
         );
         registry.register_with_unit(
@@ -76,7 +70,7 @@ impl Gateway {
     }
 }
 
-/// The histograms that are there already, by server.
+/// The existing histograms, by server.
 #[derive(Debug)]
 struct ByUpstream(Vec<(Labels<1>, Timing)>);
 

@@ -1,4 +1,4 @@
-//! The connections of one worker to the servers behind the gateway, kept for the next request.
+//! The idle connections of one worker to the servers behind the gateway.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::http1::Http1;
 use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 
-/// How many connections to a server wait for a request at the most, in each worker.
+/// The most idle connections to a server, in each worker.
 const MOST_IDLE: usize = 256;
 
-/// How long they wait.
+/// How long they are kept.
 const LONGEST_IDLE: Duration = Duration::from_mins(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
-/// Connections that wait, by the place of their server.
+/// Idle connections, by the index of their server.
 pub(crate) struct Pool {
     idle: Vec<Mutex<IdleConnections>>,
 }
 
 #[derive(Default)]
 struct IdleConnections {
-    /// The one that was used last is the last.
+    /// Most recently used last.
     http1: Vec<(Box<Http1>, Instant)>,
-    /// Shared by all requests.
+    /// The HTTP/2 connection, shared by all requests.
     http2: Option<http2::SendRequest<RequestBody>>,
 }
 
@@ -38,7 +38,7 @@ impl Pool {
         }
     }
 
-    /// A connection that waits and is still good.
+    /// Takes an idle connection that is still usable.
     pub(crate) fn take_http1(&self, upstream: &Upstream) -> Option<Box<Http1>> {
         let idle = self.idle.get(upstream.place)?;
         loop {
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// Closes a connection that waits, so that another can be opened. Whether there was one.
+    /// Closes an idle connection, so that another can be opened. Returns whether there was one.
     pub(crate) fn close_one(&self) -> bool {
         self.idle.iter().any(|idle| {
             let mut idle = idle.lock();
@@ -85,7 +85,7 @@ impl Pool {
         })
     }
 
-    /// Lets go of what has waited for too long, or was closed by the server.
+    /// Drops connections that were idle for too long or closed by the server.
     fn sweep(&self) {
         for idle in &self.idle {
             let waiting = std::mem::take(&mut idle.lock().http1);
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// Sweeps a pool for as long as there is one.
+/// Sweeps a pool while it exists.
 pub(crate) async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -146,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn of_many_connections_that_were_closed_none_is_taken() {
         let (pool, upstream, listener) = pool().await;
-        // The first stays, which is the one that is looked at last.
+        // The first stays, because it is checked last.
         let (first, _open) = connect(&listener).await;
         pool.keep_http1(0, Http1::new(Stream::Plain(first)));
         for _ in 1..MOST_IDLE {

@@ -1,4 +1,4 @@
-//! The body of a request on its way to a server.
+//! The body of a request, forwarded to a server.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate_listen::clock::{Instant, now};
-use tidegate_listen::stall::{BodyRate, Pace};
+use tidegate_listen::stall::{BodyPace, BodyRate};
 
 use crate::{forwarded, hop};
 
-/// The body of a request: none, or what the client sends, as it comes.
+/// The body of a request: none, or the client's as it arrives.
 #[derive(Default)]
 pub(crate) enum RequestBody {
     #[default]
@@ -20,34 +20,34 @@ pub(crate) enum RequestBody {
     Client {
         incoming: Incoming,
         progress: Arc<Progress>,
-        /// Taken off before, and to be sent once more.
+        /// Bytes read earlier, to be sent again.
         again: Option<Bytes>,
-        /// How fast it must come, if that matters.
+        /// The minimum rate, if bounded.
         rate: Option<BodyRate>,
-        /// Since it was first waited for.
-        pace: Option<Box<Pace>>,
+        /// Measures the rate, from the first wait on.
+        pace: Option<Box<BodyPace>>,
     },
 }
 
-/// Why a client's body cannot be sent on.
+/// Why a client's body cannot be forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenBody {
-    /// It broke off, or was malformed.
+    /// It ended early or is malformed.
     #[error("the body of the request cannot be read: {0}")]
     Unreadable(#[source] hyper::Error),
-    #[error("the body of the request is not as long as its head says")]
+    #[error("the length of the request body differs from its head")]
     Length,
-    #[error("the body of the request comes too slowly")]
+    #[error("the body of the request arrives too slowly")]
     Slow,
 }
 
-/// How far a body has come, for who waits for the answer.
+/// The progress of a body, for the task that waits for the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     frames: AtomicU64,
-    /// Since when all of it is there.
+    /// When the last of it arrived.
     ended: OnceLock<Instant>,
-    /// Whether somebody waits for the client to send more.
+    /// Whether the gateway waits for the client to send more.
     is_awaited: AtomicBool,
     /// Whether the client was too slow.
     is_slow: AtomicBool,
@@ -62,7 +62,7 @@ impl Progress {
         self.ended.get().copied()
     }
 
-    /// Whether it is the client who is slow, and not the server that takes nothing.
+    /// Whether the client is slow, and not the server.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl Progress {
 }
 
 impl RequestBody {
-    /// What a client sends, and how far it has come if there is anything to send.
+    /// The body of a client, and its progress if it is not empty.
     pub(crate) fn of(incoming: Incoming) -> (Self, Option<Arc<Progress>>) {
         if incoming.is_end_stream() {
             return (Self::None, None);
@@ -93,7 +93,7 @@ impl RequestBody {
         (body, Some(progress))
     }
 
-    /// The same, which must come so fast.
+    /// The same, with a minimum rate.
     #[must_use]
     pub(crate) fn at_least(mut self, least: Option<BodyRate>) -> Self {
         if let Self::Client { rate, .. } = &mut self {
@@ -102,7 +102,7 @@ impl RequestBody {
         self
     }
 
-    /// Puts bytes back that were taken off it.
+    /// Puts back bytes that were read from it.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
         if let Self::Client { again, .. } = self {
             *again = Some(bytes);
@@ -138,7 +138,7 @@ impl Body for RequestBody {
         if frame.is_pending()
             && let Some(rate) = *rate
         {
-            let pace = pace.get_or_insert_with(|| Box::new(Pace::new(rate)));
+            let pace = pace.get_or_insert_with(|| Box::new(BodyPace::new(rate)));
             ready!(pace.poll_wait(cx));
             progress.is_slow.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err(BrokenBody::Slow)));

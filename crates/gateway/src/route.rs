@@ -1,4 +1,4 @@
-//! Which servers a request is for, by its host and its path.
+//! Finds the route of a request, by its host and path.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use tidegate::host::normalise;
 use crate::settings::RouteConfig;
 use crate::upstream::Upstream;
 
-/// All routes, the most particular first.
+/// All routes, most specific first.
 pub(crate) struct Routes(Vec<Arc<Route>>);
 
-/// Where requests go that match.
+/// A route and its servers.
 pub(crate) struct Route {
     pub(crate) config: RouteConfig,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
 }
 
 impl Routes {
-    /// The routes, and every server that one of them names, once.
+    /// The routes, and every server that they name, without duplicates.
     pub(crate) fn new(configs: &[RouteConfig]) -> (Self, Vec<Arc<Upstream>>) {
         let mut all: Vec<Arc<Upstream>> = Vec::new();
         let mut routes = Vec::with_capacity(configs.len());
@@ -37,11 +37,11 @@ impl Routes {
                 upstreams,
             }));
         }
-        // The longest prefix first; then a whole host, part of one, any.
+        // The longest prefix first; then an exact host, a wildcard, any.
         routes.sort_by_key(|route| {
             let host = match &route.config.host {
                 Some(host) if !host.is_wildcard() => (0, 0),
-                // A longer name is the nearer one.
+                // A longer name is more specific.
                 Some(host) => (1, usize::MAX - host.length()),
                 None => (2, 0),
             };
@@ -50,27 +50,29 @@ impl Routes {
         (Self(routes), all)
     }
 
-    /// The route of a request to a host, with or without a port, and a normal path.
-    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+    /// The index of the route of a request to a host, with or without a port, and a normal path.
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<usize> {
         let host = normalise(host).unwrap_or_default();
-        self.0.iter().find(|route| {
+        self.0.iter().position(|route| {
             let pattern = route.config.host.as_ref();
             is_below(path, &route.config.prefix)
                 && pattern.is_none_or(|pattern| pattern.matches(&host))
         })
     }
 
-    /// Whether any of them is for one host and not for all.
+    /// Whether any route is for a particular host.
     pub(crate) fn read_host(&self) -> bool {
         self.0.iter().any(|route| route.config.host.is_some())
     }
 
+    /// The route at an index.
+    pub(crate) fn get(&self, index: usize) -> Option<&Arc<Route>> {
+        self.0.get(index)
+    }
+
     /// Whether every request has the same route.
-    pub(crate) fn only(&self) -> Option<&Arc<Route>> {
-        match &self.0[..] {
-            [route] if route.config.host.is_none() && route.config.prefix == "/" => Some(route),
-            _ => None,
-        }
+    pub(crate) fn are_one(&self) -> bool {
+        matches!(&self.0[..], [route] if route.config.host.is_none() && route.config.prefix == "/")
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
             route(None, "/v1/users/", 4),
         ]);
         assert_eq!(upstreams.len(), 6);
-        assert!(routes.only().is_none());
+        assert!(!routes.are_one());
         for (host, path, port) in [
             ("other.org", "/", 1),
             ("other.org:80", "/v10", 1),
@@ -127,12 +129,12 @@ mod tests {
             ("api.example.com", "/v1/users/", 4),
             ("a.eu.example.com", "/v1", 6),
         ] {
-            let found = routes.find(host, path).unwrap();
+            let found = routes.get(routes.find(host, path).unwrap()).unwrap();
             assert_eq!(found.upstreams[0].url.port, port, "{host}{path}");
         }
         let (routes, _) = Routes::new(&[route(Some("a"), "/v1", 1)]);
         assert!(routes.find("a", "/").is_none() && routes.find("b", "/v1").is_none());
         let (routes, _) = Routes::new(&[route(None, "/", 1)]);
-        assert!(routes.only().is_some());
+        assert!(routes.are_one());
     }
 }

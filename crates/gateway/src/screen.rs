@@ -1,9 +1,10 @@
-//! The first look at a request: what could mean two things is refused, the rest is brought into one form,
-//! in which it is matched and sent on alike.
+//! Screens a request: ambiguous ones are refused, the rest is normalised, and is matched and forwarded in that
+//! form.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,18 +13,20 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
+use tidegate::AttributeError;
 use tidegate::host::normalise;
 use tidegate::path::{PathError, forwarded, has_hidden_slash};
+use tidegate_listen::Peer;
 use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
-use crate::failure::Failure;
+use crate::failure::GatewayFailure;
 use crate::{Gateway, Ingress, hop, tunnel};
 
-/// The body of an answer: of a server, watched if need be, or of this gateway's own.
+/// The body of an answer: of a server, watched if needed, or of this gateway.
 type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
 
-/// Looks at a request, and lets it on to be decided if there is nothing against it.
+/// Screens a request, and passes it on to be decided.
 pub(crate) async fn admit<S, B>(
     ingress: Arc<Ingress<S>>,
     mut request: Request<Incoming>,
@@ -32,10 +35,11 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body + Send + 'static,
 {
-    let is_ready = (ingress.is_ready)().map_err(Failure::NotReady);
-    if let Err(failure) = is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
-        return Ok(failure.reply().map(Either::Right));
-    }
+    let is_ready = (ingress.is_ready)().map_err(GatewayFailure::NotReady);
+    match is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
+        Ok(screened) => request.extensions_mut().insert(screened),
+        Err(failure) => return Ok(failure.reply().map(Either::Right)),
+    };
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
@@ -62,35 +66,68 @@ where
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }
 
-fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+/// What is known about a request before it is decided. Found out once, and carried with the request.
+#[derive(Clone)]
+pub(crate) struct Screened {
+    /// The address that the connection came from.
+    pub(crate) peer: IpAddr,
+    /// The address of the client. An error is answered when the request is decided.
+    pub(crate) client: Result<IpAddr, AttributeError>,
+    /// The index of its route, if there is one for it.
+    pub(crate) route: Option<usize>,
+    /// The normal path, which routes are matched by. Empty if every request has the same route.
+    pub(crate) path: String,
+}
+
+fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<Screened, GatewayFailure> {
     if request.method() == Method::CONNECT {
-        return Err(Failure::Connect);
+        return Err(GatewayFailure::Connect);
     }
     if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request has more than one `Content-Length`; send one",
         ));
     }
     settle_host(gateway, request)?;
     join_cookies(request.headers_mut());
-    settle_path(gateway, request)
+    settle_path(gateway, request)?;
+    let peer = request.extensions_mut().remove::<Peer>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
+    let client = gateway.identity.client_address(peer, request.headers());
+    let (mut route, mut path) = (Some(0), String::new());
+    if !gateway.routes.are_one() {
+        let host = request.headers().get(HOST);
+        let host = host.and_then(|host| host.to_str().ok());
+        let slashes = gateway.encoded_slashes.unwrap_or_default();
+        let normal = tidegate::path::normalise(request.uri().path(), slashes);
+        path = normal.unwrap_or_default().into_owned();
+        route = gateway.routes.find(host.unwrap_or_default(), &path);
+    }
+    Ok(Screened {
+        peer,
+        client,
+        route,
+        path,
+    })
 }
 
-/// From here on the host is in `Host`, once, and the URI is a path.
-fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+/// Normalises the host: from here on it is in `Host`, once, and the URI is a path.
+fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request has more than one `Host`; send one",
         ));
     }
     let Some(authority) = request.uri().authority() else {
         return match host {
             Some(host) => check_host(host.as_bytes()),
-            // Rules that ask for a host are looked at when the request is decided.
+            // Whether a rule needs a host is checked when the request is decided.
             None if request.version() == Version::HTTP_10 && !gateway.routes.read_host() => Ok(()),
-            None => Err(Failure::bad_request("the request has no `Host`; send one")),
+            None => Err(GatewayFailure::bad_request(
+                "the request has no `Host`; send one",
+            )),
         };
     };
     check_host(authority.as_str().as_bytes())?;
@@ -100,13 +137,13 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
             .eq_ignore_ascii_case(authority.as_str().as_bytes())
     };
     if host.is_some_and(is_other) {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request's URI names one host, and `Host` another; send the same",
         ));
     }
     let host = HeaderValue::from_str(authority.as_str());
     let host =
-        host.map_err(|_| Failure::bad_request("the host in the request's URI is not text"))?;
+        host.map_err(|_| GatewayFailure::bad_request("the host in the request's URI is not text"))?;
     let path = request.uri().path_and_query().cloned();
     let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -114,7 +151,7 @@ fn settle_host<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
     Ok(())
 }
 
-/// HTTP/2 allows cookies in pieces, and HTTP/1.1 does not.
+/// Joins cookies: HTTP/2 allows several fields, HTTP/1.1 does not.
 fn join_cookies(headers: &mut HeaderMap) {
     let mut pieces = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let (Some(first), Some(second)) = (pieces.next(), pieces.next()) else {
@@ -125,36 +162,38 @@ fn join_cookies(headers: &mut HeaderMap) {
         joined.extend_from_slice(b"; ");
         joined.extend_from_slice(piece);
     }
-    // What was made of values is one.
+    // Joined header values are a valid value.
     if let Ok(joined) = HeaderValue::from_bytes(&joined) {
         headers.insert(COOKIE, joined);
     }
 }
 
-fn check_host(host: &[u8]) -> Result<(), Failure> {
+fn check_host(host: &[u8]) -> Result<(), GatewayFailure> {
     let text = String::from_utf8_lossy(host);
     let normal = normalise(&text);
-    normal.map_err(|error| Failure::bad_request(error.to_string()))?;
+    normal.map_err(|error| GatewayFailure::bad_request(error.to_string()))?;
     Ok(())
 }
 
-/// From here on there is nothing left to resolve in the path.
-fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Failure> {
+/// Normalises the path: from here on there is nothing left to resolve in it.
+fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), GatewayFailure> {
     let uri = request.uri();
     let path = uri.path();
     if !path.starts_with('/') {
-        return Err(Failure::bad_request(
+        return Err(GatewayFailure::bad_request(
             "the request's URI has no path; send one that begins with `/`",
         ));
     }
     if gateway.encoded_slashes.is_none() && has_hidden_slash(path) {
-        return Err(Failure::bad_request(PathError::HiddenSlash.to_string()));
+        return Err(GatewayFailure::bad_request(
+            PathError::HiddenSlash.to_string(),
+        ));
     }
     let slashes = gateway.encoded_slashes.unwrap_or_default();
     let settled =
-        forwarded(path, slashes).map_err(|error| Failure::bad_request(error.to_string()))?;
+        forwarded(path, slashes).map_err(|error| GatewayFailure::bad_request(error.to_string()))?;
     let is_as_sent = matches!(settled, Cow::Borrowed(_));
-    // `http://a?x` has a path that is not written.
+    // `http://a?x` has an implicit path.
     if is_as_sent
         && uri
             .path_and_query()
@@ -166,8 +205,9 @@ fn settle_path<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<(), Fai
         Some(query) => format!("{settled}?{query}"),
         None => settled.into_owned(),
     };
-    let path = PathAndQuery::try_from(whole)
-        .map_err(|error| Failure::bad_request(format!("the path cannot be sent on: {error}")))?;
+    let path = PathAndQuery::try_from(whole).map_err(|error| {
+        GatewayFailure::bad_request(format!("the path cannot be forwarded: {error}"))
+    })?;
     *request.uri_mut() = Uri::from(path);
     Ok(())
 }

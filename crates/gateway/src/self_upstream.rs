@@ -1,4 +1,4 @@
-//! A gateway in front of its own server would open the API to everybody, or ask itself in circles.
+//! Refuses a gateway in front of its own server: it would expose the API, or call itself in a loop.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -18,7 +18,7 @@ pub struct SelfUpstream {
     pub address: SocketAddr,
 }
 
-/// Looks for a server behind the gateway that is one of these addresses of this program.
+/// Finds an upstream that is one of these addresses of this program.
 pub async fn find_self_upstream(
     routes: &[RouteConfig],
     own: &[(&'static str, SocketAddr)],
@@ -37,7 +37,8 @@ pub async fn find_self_upstream(
     None
 }
 
-/// Whether the host of an address leads to where this program listens. A name that does not resolve does not.
+/// Whether an upstream resolves to an address where this program listens. A name that does not resolve does
+/// not.
 async fn reaches(url: &UpstreamUrl, listening: IpAddr) -> bool {
     let Ok(addresses) = lookup_host((url.host.as_str(), url.port)).await else {
         return false;
@@ -48,12 +49,12 @@ async fn reaches(url: &UpstreamUrl, listening: IpAddr) -> bool {
         .any(|ip| {
             ip == listening
             || (listening.is_unspecified() && is_local(ip))
-            // The kernel takes it for this machine.
+            // The kernel treats it as this machine.
             || (ip.is_unspecified() && (listening.is_loopback() || listening.is_unspecified()))
         })
 }
 
-/// Whether an address is one of this machine's: only those can be bound.
+/// Whether an address belongs to this machine: only those can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -9,65 +9,65 @@ use tidegate_tower::UnderscoreHeaders;
 
 use crate::UpstreamUrl;
 
-/// How a gateway is set up.
+/// The settings of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
-    /// Where requests go; the one for everything, if there is one, is the last.
+    /// The routes; the catch-all route, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
-    /// Whose certificates are trusted behind it, in PEM form; otherwise the public authorities.
+    /// The authorities trusted behind it, in PEM form; by default the public ones.
     pub upstream_ca: Option<Vec<u8>>,
-    /// How the servers behind it are asked whether they are well.
+    /// How the health of the servers is checked.
     pub health: Option<HealthConfig>,
-    /// How fast the body of a request must come, if that matters.
+    /// The minimum rate of request bodies, if bounded.
     pub body_rate: Option<BodyRate>,
-    /// How many connections to servers there may be.
+    /// The most connections to servers.
     pub max_connections: usize,
-    /// How many of them the requests of one client may have.
+    /// The most of them for one client.
     pub max_connections_per_client: usize,
-    /// How many bits of an IPv6 address make a client.
+    /// How many bits of an IPv6 address identify a client.
     pub ipv6_prefix: u8,
-    /// What `%2f` in a path is. None: paths with an encoded slash are refused.
+    /// How `%2f` in a path is read. `None` refuses such paths.
     pub encoded_slashes: Option<EncodedSlashes>,
-    /// What happens to headers that some servers take for others that are read.
+    /// What happens to headers that some servers treat as the same as a header that is read.
     pub underscore_headers: UnderscoreHeaders,
-    /// Whether clients come over TLS.
+    /// Whether clients connect with TLS.
     pub is_tls: bool,
 }
 
-/// Where requests go that match.
+/// The settings of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// The host that the request must be for.
+    /// The host that a request must have.
     pub host: Option<HostPattern>,
-    /// What its path must begin with, in whole segments. Normal, and `/` for all.
+    /// The prefix of the path, in whole segments. Normalised, and `/` for all.
     pub prefix: String,
     /// The servers that answer, one or more.
     pub upstreams: Vec<UpstreamUrl>,
     /// How long the head of an answer may take.
     pub timeout: Duration,
-    /// How long a connection may take to stand.
+    /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// How long a body, or a connection with another protocol, may be silent.
     pub idle_timeout: Duration,
-    /// How often a request is sent again that has certainly not been answered.
+    /// How often a request is retried that was certainly not answered.
     pub retries: u32,
-    /// Whether the server gets its own name as `Host`, and not the one that the client sent.
+    /// Whether the server gets its own name as `Host`, instead of the client's.
     pub replaces_host: bool,
     /// Whether the server sees paths without the prefix.
     pub strips_prefix: bool,
 }
 
-/// How servers are asked whether they are well.
+/// How the health of servers is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthConfig {
-    /// The path to ask for.
+    /// The path to request.
     pub path: String,
     /// How often.
     pub interval: Duration,
 }
 
 impl RouteConfig {
-    /// A route for everything, with what holds unless something else is said.
+    /// A catch-all route with the default settings.
     pub fn to(upstream: UpstreamUrl) -> Self {
         Self {
             host: None,

@@ -1,4 +1,4 @@
-//! Connections that have changed their protocol, such as WebSocket: bytes both ways, until one end closes.
+//! Tunnels of upgraded connections, such as WebSocket: bytes both ways, until one end closes.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use tokio::time::sleep;
 use crate::DrainGuard;
 use crate::http1::Tunnel;
 
-/// The server's end of a connection that has changed its protocol, as an extension of the answer that says
-/// so.
+/// The server's end of an upgraded connection, as an extension of its 101 answer.
 #[derive(Clone)]
 pub(crate) struct ServerEnd {
     tunnel: Arc<Mutex<Option<Tunnel>>>,
-    /// How long nothing may come from either side.
+    /// How long both sides may be silent.
     timeout: Duration,
 }
 
@@ -31,7 +30,7 @@ impl ServerEnd {
     }
 }
 
-/// Copies bytes both ways. What `held` stands for is held until then.
+/// Copies bytes both ways. Keeps `held` until the end.
 pub(crate) async fn relay<H>(client: OnUpgrade, server: ServerEnd, guard: DrainGuard, held: H) {
     let ended = copy(client, server, guard).await;
     if let Err(error) = ended {

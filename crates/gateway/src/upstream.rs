@@ -1,4 +1,4 @@
-//! A server behind the gateway: what is known of it, and what is counted.
+//! A server behind the gateway: its address, health and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,24 +7,24 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use tidegate_listen::Timing;
 
-use crate::health::{Health, Standing};
+use crate::health::{Standing, UpstreamHealth};
 use crate::upstream_url::UpstreamUrl;
 
-/// Bounds of the buckets for the time to the head of an answer, in seconds.
+/// Bucket bounds for the time to the head of an answer, in seconds.
 const BOUNDS: [f64; 13] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
 
-/// What became of a request that was sent on.
+/// The result of a forwarded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ForwardResult {
     /// It was answered, with a status of this class, 1 to 5.
     Answered(u8),
-    /// It was not.
+    /// It was not answered.
     Failed,
 }
 
-impl Outcome {
+impl ForwardResult {
     pub(crate) const ALL: [Self; 6] = [
         Self::Answered(1),
         Self::Answered(2),
@@ -45,7 +45,7 @@ impl Outcome {
         }
     }
 
-    /// The word in metrics.
+    /// The name in metrics.
     pub(crate) fn name(self) -> &'static str {
         ["1xx", "2xx", "3xx", "4xx", "5xx", "failed"][self.place()]
     }
@@ -54,10 +54,10 @@ impl Outcome {
 /// A server behind the gateway, shared by all workers.
 pub(crate) struct Upstream {
     pub(crate) url: UpstreamUrl,
-    /// Its place among all of them, and in every pool.
+    /// Its index among all servers, and in every pool.
     pub(crate) place: usize,
     pub(crate) host: Option<HeaderValue>,
-    pub(crate) health: Health,
+    pub(crate) health: UpstreamHealth,
     in_flight: AtomicUsize,
     outcomes: [AtomicU64; 6],
     retries: AtomicU64,
@@ -68,7 +68,7 @@ impl Upstream {
     pub(crate) fn new(url: UpstreamUrl, place: usize) -> Self {
         Self {
             host: HeaderValue::from_str(url.authority.as_str()).ok(),
-            health: Health::new(url.to_string()),
+            health: UpstreamHealth::new(url.to_string()),
             url,
             place,
             in_flight: AtomicUsize::new(0),
@@ -78,7 +78,7 @@ impl Upstream {
         }
     }
 
-    pub(crate) fn count(&self, outcome: Outcome) {
+    pub(crate) fn count(&self, outcome: ForwardResult) {
         self.outcomes[outcome.place()].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -90,7 +90,7 @@ impl Upstream {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn outcomes(&self, outcome: Outcome) -> u64 {
+    pub(crate) fn outcomes(&self, outcome: ForwardResult) -> u64 {
         self.outcomes[outcome.place()].load(Ordering::Relaxed)
     }
 
@@ -107,12 +107,12 @@ impl Upstream {
         self.health.standing() == Standing::Up
     }
 
-    /// It has one more request.
+    /// Counts one more request in flight.
     pub(crate) fn begin(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of its answers has ended.
+    /// Counts one request less.
     pub(crate) fn end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -122,8 +122,8 @@ impl Upstream {
     }
 }
 
-/// The server that has the least to do, of those that are up and were not tried; one that is resting only
-/// if there is no other, and then one request at a time.
+/// The least loaded server of those that are up and were not tried; a skipped one only if there is no other,
+/// and then one request at a time.
 pub(crate) fn pick<'u>(
     upstreams: &'u [Arc<Upstream>],
     tried: &[usize],

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::uri::{Authority, Uri};
 
-/// How a server behind the gateway is spoken to.
+/// The protocol of a server behind the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpstreamScheme {
     /// HTTP/1.1 in plain text.
@@ -18,7 +18,7 @@ pub enum UpstreamScheme {
 /// The address of a server behind the gateway: `http://10.0.0.1:3000`, `https://…` or `h2c://…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamUrl {
-    /// How it is spoken to.
+    /// Its protocol.
     pub scheme: UpstreamScheme,
     /// Its name or address, as written, with the port if one was.
     pub authority: Authority,
@@ -29,21 +29,19 @@ pub struct UpstreamUrl {
 }
 
 impl UpstreamUrl {
-    /// Reads an address, or says what is wrong with it. Nothing is repeated that may be a password.
+    /// Parses an address. An error repeats nothing that may be a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         const FORM: &str =
             "write it as `http://host:port`, `https://host:port` or `h2c://host:port`";
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(format!("this is no URL; {FORM}"));
+            return Err(format!("this is not a URL; {FORM}"));
         };
         let (scheme, default_port) = match scheme {
             "http" => (UpstreamScheme::Http, 80),
             "https" => (UpstreamScheme::Https, 443),
             "h2c" => (UpstreamScheme::H2c, 80),
             _ => {
-                return Err(format!(
-                    "this scheme is none that the gateway speaks; {FORM}"
-                ));
+                return Err(format!("the gateway does not support this scheme; {FORM}"));
             }
         };
         let uri: Uri = format!("http://{rest}")
@@ -55,14 +53,14 @@ impl UpstreamUrl {
             .cloned()
             .filter(|authority| !authority.host().is_empty());
         let Some(authority) = authority else {
-            return Err(format!("there is no host in it; {FORM}"));
+            return Err(format!("the URL has no host; {FORM}"));
         };
         if authority.as_str().contains('@') {
-            return Err("a user and a password cannot be sent on; leave them out".to_owned());
+            return Err("a user and a password are not supported; leave them out".to_owned());
         }
         if has_path || rest.contains('#') {
             return Err(
-                "paths are passed on as they come: leave out what stands after the host".to_owned(),
+                "a path is not supported, because paths are forwarded unchanged; leave out everything after the host".to_owned(),
             );
         }
         let has_port = authority
@@ -75,7 +73,7 @@ impl UpstreamUrl {
             port => Some(port.unwrap_or(default_port)),
         };
         let Some(port) = port else {
-            return Err("its port is none; ports are 1 to 65535".to_owned());
+            return Err("invalid port; ports are 1 to 65535".to_owned());
         };
         let host = authority
             .host()
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told_without_its_password() {
+    fn an_error_about_an_address_does_not_repeat_its_password() {
         for text in [
             "127.0.0.1:3000",
             "ftp://s3cret",

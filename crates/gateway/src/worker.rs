@@ -1,4 +1,4 @@
-//! What one worker of the gateway has to itself.
+//! The state of one worker of the gateway.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::http1::Http1;
 use crate::pool::Pool;
 use crate::upstream::Upstream;
 
-/// What one worker forwards with.
+/// The state of one worker.
 pub(crate) struct Worker {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Arc<Pool>,
 }
 
-/// A request that a server has, until the end of its answer. Holds on to its worker, and not to the server:
-/// that is shared by all workers, and counting who holds it would have them meet at every request.
+/// A request in flight, until the end of its answer. Holds a reference to its worker, and not to the server:
+/// the server is shared by all workers, and its reference count would be contended at every request.
 pub(crate) struct InFlight {
     worker: Arc<Worker>,
-    /// Which server.
+    /// The index of the server.
     place: usize,
-    /// Whose connection to the server it is counted for.
+    /// The client that the connection counts for.
     client: Option<ClientCounter>,
 }
 
@@ -34,7 +34,7 @@ impl InFlight {
         }
     }
 
-    /// Counts a connection for the client, if it may have one more.
+    /// Counts a connection for the client, if allowed.
     pub(crate) fn take_connection(&mut self, client: ClientCounter) -> bool {
         let is_taken = self.client.is_some() || self.worker.gateway.capacity.take(client);
         if is_taken {
@@ -43,14 +43,14 @@ impl InFlight {
         is_taken
     }
 
-    /// The connection is shared by others, and not the client's.
+    /// The connection is shared, and does not count for the client.
     pub(crate) fn give_connection_back(&mut self) {
         if let Some(client) = self.client.take() {
             self.worker.gateway.capacity.give_back(client);
         }
     }
 
-    /// Keeps the connection of the answer for another, if it has come to its end.
+    /// Returns the connection to the pool, if the answer has ended.
     pub(crate) fn keep(&self, connection: Box<Http1>) {
         self.worker.pool.keep_http1(self.place, connection);
     }

@@ -1,4 +1,4 @@
-//! The table of clients: what belongs to an API key. Keys are kept as their hashes.
+//! The table of clients: the attributes of each API key. Keys are stored as hashes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,22 +9,22 @@ use tidegate::document::{Fields, Key, Kind, Node, Problems, Source, Spot, Value}
 
 use crate::IdentityError;
 
-/// What a key begins with that is given as its hash.
+/// The prefix of a key that is given as a hash.
 const HASHED: &str = "sha256:";
 
 type Hash = [u8; 32];
 
-/// What belongs to whose key.
+/// The attributes of each key.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    by_key: HashMap<Hash, Client>,
+    by_key: HashMap<Hash, ClientRecord>,
 }
 
-/// What belongs to one key.
+/// The attributes of one key.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(Arc<[(Box<str>, Box<str>)]>);
+pub(crate) struct ClientRecord(Arc<[(Box<str>, Box<str>)]>);
 
-impl Client {
+impl ClientRecord {
     pub(crate) fn column(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(column, _)| &**column == name)?;
         Some(&found.1)
@@ -32,7 +32,7 @@ impl Client {
 }
 
 impl Clients {
-    /// Reads the table of a file. No key of it is in what an error says.
+    /// Reads the table in a file. No error repeats a key.
     pub(crate) fn read(file: &Path) -> Result<Self, IdentityError> {
         let text = std::fs::read_to_string(file).map_err(|source| IdentityError::Unreadable {
             file: file.to_owned(),
@@ -57,7 +57,7 @@ impl Clients {
         self.by_key.len()
     }
 
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Client> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<ClientRecord> {
         self.by_key.get(&hash(key)).cloned()
     }
 }
@@ -65,13 +65,13 @@ impl Clients {
 static TABLE: [Key; 1] = [Key::new(
     "clients",
     Kind::MapOf("", &Kind::MapOf("", &Kind::Text(""))),
-    "what belongs to each key",
+    "the attributes of each key",
 )];
 
 fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
     let fields = Fields::of(node, Spot::document(), &TABLE, problems)?;
     if fields.key("clients").is_none() {
-        // Without a word of what is there instead: it may be the keys.
+        // The message quotes nothing of the file: it may be a key.
         let message = "a table of clients begins with `clients:`";
         problems.error(&node.place, fields.spot(), message);
         return None;
@@ -82,13 +82,14 @@ fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
         return Some(Clients::default());
     };
     let Value::Map(entries) = &table.value else {
-        let message = "this must be a map of keys, each with what belongs to it: `k1: {user_id: u1, tier: pro}`";
+        let message =
+            "this must be a map of keys, each with its attributes: `k1: {user_id: u1, tier: pro}`";
         problems.error(&table.place, &spot, message);
         return None;
     };
     let mut by_key = HashMap::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
-        // By its number, as its name is a secret.
+        // Named by its index, as the key is a secret.
         let spot = spot.item(index);
         let columns = columns(&entry.value, &spot, problems);
         let Some(hash) = hash_of(&entry.key) else {
@@ -105,9 +106,9 @@ fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
     Some(Clients { by_key })
 }
 
-fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> Client {
+fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> ClientRecord {
     if matches!(node.value, Value::Null) {
-        return Client(Arc::default());
+        return ClientRecord(Arc::default());
     }
     let mut columns: Vec<(Box<str>, Box<str>)> = Vec::new();
     for entry in spot.entries(node, problems) {
@@ -116,7 +117,7 @@ fn columns(node: &Node, spot: &Spot, problems: &mut Problems) -> Client {
             columns.push((entry.key.as_str().into(), text.into()));
         }
     }
-    Client(columns.into())
+    ClientRecord(columns.into())
 }
 
 fn hash(key: &[u8]) -> Hash {
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(client.column("plan"), None);
         assert!(clients.find(b"k3").unwrap().column("tier").is_none());
         assert!(clients.find(b"made-up").is_none());
-        // What `printf %s k2 | sha256sum` says.
+        // The output of `printf %s k2 | sha256sum`.
         let hashed = "015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e";
         let clients = read(&format!("clients:\n  sha256:{hashed}: {{tier: free}}\n")).unwrap();
         assert_eq!(clients.find(b"k2").unwrap().column("tier"), Some("free"));
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_keys() {
+    fn problems_are_reported_without_the_keys() {
         #[rustfmt::skip]
         let table = [
             ("clients:\n  s3cret: [a]\n",                           "2:11: field `clients[0]`: this must be a map"),

@@ -1,4 +1,4 @@
-//! What one piece of `Cookie` says, between two semicolons. Most servers read one pair in it. `http.cookies` of
+//! Reads one piece of `Cookie`, between two semicolons. Most servers read one pair in it. `http.cookies` of
 //! Python, which many WSGI programs use, begins the next pair after white space, and nginx after a comma.
 
 use std::borrow::Cow;
@@ -7,10 +7,10 @@ use tidegate::white_space::trimmed;
 
 use crate::spelling::{cookie_value, is_name};
 
-/// Attributes of cookies that have no value, so that a pair may stand in front of them.
+/// Cookie attributes without a value, which may follow a pair.
 const FLAGS: [&[u8]; 2] = [b"secure", b"httponly"];
 
-/// The values of a cookie that servers read in a piece: none, one, or several if they do not agree.
+/// The values of a cookie that servers read in a piece: none, one, or several if servers disagree.
 pub(crate) fn values<'p>(
     piece: &'p [u8],
     wanted: &[u8],
@@ -33,7 +33,7 @@ pub(crate) fn values<'p>(
     own.into_iter().chain(others)
 }
 
-/// The text in quotes or the word with which a value begins, and what follows after white space.
+/// The quoted text or word at the start of a value, and the rest after white space.
 fn first_word(value: &[u8]) -> (&[u8], &[u8]) {
     let end = match value {
         [b'"', inside @ ..] => {
@@ -54,8 +54,8 @@ fn first_word(value: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether Python keeps the pairs that it has read when this follows. It forgets them all at a name without
-/// a value, and stops at what cannot be a name.
+/// Whether Python keeps the pairs read so far when this follows. It drops them all at a name without a value,
+/// and stops at an invalid name.
 fn keeps_what_is_before(rest: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let length = rest.iter().take_while(|byte| is_of_name(byte)).count();
@@ -66,7 +66,7 @@ fn keeps_what_is_before(rest: &[u8]) -> bool {
     !rest.is_empty() && (name.is_empty() || !ends || has_value || is_flag)
 }
 
-/// Adds the values that the wanted cookie has in pairs after a comma, each to the end of the piece.
+/// Adds the values of the wanted cookie in pairs after a comma, each to the end of the piece.
 fn add_after_commas<'p>(piece: &'p [u8], wanted: &[u8], values: &mut Vec<Cow<'p, [u8]>>) {
     let commas = piece.iter().enumerate().filter(|(_, byte)| **byte == b',');
     for (comma, _) in commas {
@@ -80,7 +80,7 @@ fn add_after_commas<'p>(piece: &'p [u8], wanted: &[u8], values: &mut Vec<Cow<'p,
     }
 }
 
-/// Adds the values that the wanted cookie has in pairs between white space.
+/// Adds the values of the wanted cookie in pairs between white space.
 fn add_after_white_space<'p>(mut rest: &'p [u8], wanted: &[u8], values: &mut Vec<Cow<'p, [u8]>>) {
     let ends_name = |byte: &u8| *byte == b'=' || byte.is_ascii_whitespace();
     while !rest.is_empty() {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is written, it is read, and reading it ends.
+        /// Any text is read, and reading terminates.
         #[test]
         fn nothing_is_too_strange(piece in "[a =\"\\\\\t%1]{0,30}") {
             let count = values(piece.as_bytes(), b"a").count();

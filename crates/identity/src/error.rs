@@ -1,8 +1,8 @@
-//! Why a server does not know who its clients are.
+//! Errors of the identity settings.
 
 use std::path::PathBuf;
 
-/// A file about clients that cannot be used. No key or secret is in its message.
+/// An identity file cannot be used. The message contains no key or secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -11,21 +11,21 @@ pub enum IdentityError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The table of clients is not as it should be.
+    /// The table of clients is invalid.
     #[error("{0}")]
     Clients(String),
     /// Keys cannot be fetched with TLS.
     #[error("cannot set up TLS: {0}")]
     Tls(#[source] rustls::Error),
-    /// There is no key in it that tokens could be verified with.
+    /// It has no usable verification key.
     #[error("cannot use the key in `{}`: {problem}", file.display())]
     Key {
         /// The file.
         file: PathBuf,
-        /// What is wrong, and what would be accepted.
+        /// The problem, and what would be accepted.
         problem: String,
     },
 }

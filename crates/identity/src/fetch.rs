@@ -1,4 +1,4 @@
-//! Fetches a JSON Web Key Set: bounded in time and size, and from no other server than the one that is named.
+//! Fetches a JSON Web Key Set: bounded in time and size, and only from the configured server.
 
 use std::io;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use tokio_rustls::TlsConnector;
 
 use crate::JwksUrl;
 
-/// How long all of it may take, redirects included.
+/// The timeout, redirects included.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest set that is read, in bytes.
 const LARGEST: usize = 1 << 20;
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
 
-/// Makes a configuration of TLS that trusts these authorities, in PEM form; the public ones without any.
+/// Builds a TLS configuration that trusts these authorities, in PEM form; by default the public ones.
 pub type ClientTls = fn(Option<&[u8]>) -> Result<ClientConfig, rustls::Error>;
 
 /// Fetches one set.
@@ -35,16 +35,16 @@ pub(crate) struct Fetcher {
     tls: TlsConnector,
 }
 
-/// A set as it came.
+/// A fetched set.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) body: Bytes,
-    /// How long it may be used, if its server says so.
+    /// How long it may be cached, if its server says so.
     pub(crate) max_age: Option<Duration>,
 }
 
-/// Where to go on, or what came.
-enum Step {
+/// The result of one request.
+enum FetchStep {
     Redirect(JwksUrl),
     Done(Fetched),
 }
@@ -65,11 +65,14 @@ impl Fetcher {
         &self.url
     }
 
-    /// The set, or what is wrong.
+    /// Fetches the set.
     pub(crate) async fn fetch(&self) -> Result<Fetched, String> {
         match tokio::time::timeout(PATIENCE, self.follow()).await {
             Ok(fetched) => fetched,
-            Err(_) => Err(format!("no whole answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!(
+                "no complete answer within {} s",
+                PATIENCE.as_secs()
+            )),
         }
     }
 
@@ -77,9 +80,9 @@ impl Fetcher {
         let mut url = self.url.clone();
         for _ in 0..=REDIRECTS {
             match self.ask(&url).await? {
-                Step::Done(fetched) => return Ok(fetched),
-                Step::Redirect(to) if to.is_same_server(&self.url) => url = to,
-                Step::Redirect(_) => {
+                FetchStep::Done(fetched) => return Ok(fetched),
+                FetchStep::Redirect(to) if to.is_same_server(&self.url) => url = to,
+                FetchStep::Redirect(_) => {
                     return Err(
                         "it redirects to another server, which is not followed; name that one in `jwks_url`"
                             .to_owned(),
@@ -90,7 +93,7 @@ impl Fetcher {
         Err(format!("more than {REDIRECTS} redirects"))
     }
 
-    async fn ask(&self, url: &JwksUrl) -> Result<Step, String> {
+    async fn ask(&self, url: &JwksUrl) -> Result<FetchStep, String> {
         let stream = connect(url).await.map_err(|error| error.to_string())?;
         if !url.is_tls {
             return exchange(stream, url).await;
@@ -101,7 +104,7 @@ impl Fetcher {
     }
 }
 
-/// A connection. Without TLS only to this machine, whatever the name stands for.
+/// Opens a connection. Without TLS only to this machine, whatever the name resolves to.
 async fn connect(url: &JwksUrl) -> io::Result<TcpStream> {
     let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await?;
     let mut last = None;
@@ -111,10 +114,10 @@ async fn connect(url: &JwksUrl) -> io::Result<TcpStream> {
             Err(error) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| io::Error::other("the host has no address that may be used")))
+    Err(last.unwrap_or_else(|| io::Error::other("the host has no usable address")))
 }
 
-async fn exchange<T>(stream: T, url: &JwksUrl) -> Result<Step, String>
+async fn exchange<T>(stream: T, url: &JwksUrl) -> Result<FetchStep, String>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -132,19 +135,19 @@ where
         let answer = sender.send_request(request).await;
         read(answer.map_err(|error| error.to_string())?, url).await
     };
-    // Driven by this task, so that nothing is left of it when the time is up.
+    // Driven by this task, so that a timeout drops it.
     tokio::pin!(asking);
     tokio::select! {
         step = &mut asking => step,
         ended = connection => match ended {
-            // What has arrived is read to its end.
+            // Received bytes are read to the end.
             Ok(()) => asking.await,
             Err(error) => Err(error.to_string()),
         },
     }
 }
 
-async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String> {
+async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<FetchStep, String> {
     let status = answer.status();
     if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
         let to = answer
@@ -153,8 +156,8 @@ async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String>
             .and_then(|to| to.to_str().ok());
         let to = to.and_then(|to| resolve(to, url));
         return to
-            .map(Step::Redirect)
-            .ok_or_else(|| "it redirects to nowhere that may be followed".to_owned());
+            .map(FetchStep::Redirect)
+            .ok_or_else(|| "its redirect cannot be followed".to_owned());
     }
     if status != StatusCode::OK {
         return Err(format!("it answers with the status {}", status.as_u16()));
@@ -162,7 +165,7 @@ async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String>
     let max_age = max_age(answer.headers());
     let body = Limited::new(answer.into_body(), LARGEST).collect().await;
     match body {
-        Ok(body) => Ok(Step::Done(Fetched {
+        Ok(body) => Ok(FetchStep::Done(Fetched {
             body: body.to_bytes(),
             max_age,
         })),
@@ -173,7 +176,7 @@ async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<Step, String>
     }
 }
 
-/// Where a redirect leads. A path alone is on the same server.
+/// The target of a redirect. A path alone is on the same server.
 fn resolve(to: &str, from: &JwksUrl) -> Option<JwksUrl> {
     let uri: Uri = to.parse().ok()?;
     if uri.scheme().is_some() {

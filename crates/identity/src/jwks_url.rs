@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
 
-/// What is accepted.
+/// The accepted form, for messages.
 const FORM: &str = "write an `https://` URL, such as `https://issuer.example.com/.well-known/jwks.json`; `http://` is only for this machine (127.0.0.1, [::1], localhost)";
 
 /// Where a JSON Web Key Set is fetched from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwksUrl {
-    /// Whether TLS is spoken. Without it, the host is this machine.
+    /// Whether TLS is used. Without it, the host is this machine.
     pub is_tls: bool,
     /// The host as written, with the port if one was.
     pub authority: Authority,
@@ -25,13 +25,13 @@ pub struct JwksUrl {
 }
 
 impl JwksUrl {
-    /// All of it. The query may hold a secret, so this is not for logs.
+    /// The full URL. The query may hold a secret, so this is not for logs.
     pub fn to_full(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority, self.path)
     }
 
-    /// Whether both are at the same host and port, with the same protection.
+    /// Whether both have the same scheme, host and port.
     pub fn is_same_server(&self, other: &Self) -> bool {
         (self.is_tls, &self.host, self.port) == (other.is_tls, &other.host, other.port)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for JwksUrl {
 impl std::str::FromStr for JwksUrl {
     type Err = String;
 
-    /// Reads an address. Nothing is repeated that may be a password.
+    /// Parses an address. An error repeats nothing that may be a password.
     fn from_str(text: &str) -> Result<Self, String> {
         let uri: Uri = text
             .parse()
@@ -65,7 +65,7 @@ impl std::str::FromStr for JwksUrl {
         let authority = authority.ok_or_else(|| format!("this URL has no host; {FORM}"))?;
         if authority.as_str().contains('@') {
             return Err(format!(
-                "a user and a password are not sent; leave them out; {FORM}"
+                "a user and a password are not supported; leave them out; {FORM}"
             ));
         }
         let host = authority
@@ -74,7 +74,7 @@ impl std::str::FromStr for JwksUrl {
             .to_ascii_lowercase();
         if !is_tls && !is_this_machine(&host) {
             return Err(format!(
-                "keys that come without TLS can be replaced on their way; {FORM}"
+                "keys fetched without TLS can be replaced in transit; {FORM}"
             ));
         }
         let has_port = authority.as_str().len() > authority.host().len();

@@ -1,13 +1,13 @@
-//! Where small files are kept over restarts: given by the program.
+//! Storage for small files that survive a restart, provided by the program.
 
 use std::error::Error;
 
 /// Small files that survive a restart.
 pub trait KeptFiles: Send + Sync {
-    /// The text of a file, if there is one.
+    /// The content of a file, if there is one.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Box<dyn Error + Send + Sync>>;
 
-    /// Writes a file whole or not at all. Waits for the disk.
+    /// Writes a file atomically. Waits for the disk.
     fn write(&self, name: &str, text: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>>;
 
     /// Whether files can be written.

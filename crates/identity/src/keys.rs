@@ -1,5 +1,5 @@
-//! The keys that tokens are verified with. What a key is says which algorithms it may be used with,
-//! whatever a token claims.
+//! The keys that verify tokens. The type of a key decides which algorithms it may be used with, whatever a token
+//! claims.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ use serde_json::Value;
 use crate::IdentityError;
 use crate::{JwtKey, JwtSettings};
 
-/// What an HMAC key should have at least, in bytes.
+/// The least recommended length of an HMAC key, in bytes.
 const GOOD_SECRET: usize = 32;
 
-/// What is wrong with keys none of which may be used.
+/// The error if no key is usable.
 const NONE_FITS: &str = "no key in it can be used with any of `jwt.algorithms`";
 
 /// The keys of a server.
 #[derive(Default)]
-pub(crate) struct Keys(Vec<Key>);
+pub(crate) struct Keys(Vec<VerifyingKey>);
 
 /// A key, and how tokens are verified with it.
-pub(crate) struct Key {
+pub(crate) struct VerifyingKey {
     id: Option<String>,
     pub(crate) verifies: DecodingKey,
     pub(crate) validation: Validation,
 }
 
 impl Keys {
-    /// Reads the key of a setting, or those of its file.
+    /// Reads the key of a setting, or the keys in its file.
     pub(crate) fn read(settings: &JwtSettings) -> Result<Self, IdentityError> {
         let found = match &settings.key {
             JwtKey::Secret(secret) => vec![of_secret(secret.bytes())],
@@ -47,7 +47,7 @@ impl Keys {
             JwtKey::JwksFile(file) => {
                 of_set(&read(file)?).map_err(|problem| IdentityError::key(file, problem))?
             }
-            // They come later.
+            // They are fetched later.
             JwtKey::JwksUrl { .. } => Vec::new(),
         };
         let keys = Self::fitting(settings, found);
@@ -57,8 +57,7 @@ impl Keys {
         }
     }
 
-    /// Those of a set that was fetched, of which there is at least one. What anybody can fetch is no secret, so
-    /// only public keys count.
+    /// The keys of a fetched set, at least one. Only public keys count: a fetched secret is not secret.
     pub(crate) fn of_fetched(settings: &JwtSettings, set: &[u8]) -> Result<Self, String> {
         let mut found = of_set(set)?;
         found.retain(|(_, key, _)| key.family() != AlgorithmFamily::Hmac);
@@ -69,13 +68,13 @@ impl Keys {
         Ok(keys)
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Those of them that may be used by the settings.
-    fn fitting(settings: &JwtSettings, found: Vec<Found>) -> Self {
+    /// The keys that the settings allow.
+    fn fitting(settings: &JwtSettings, found: Vec<ParsedKey>) -> Self {
         let fits = |algorithm: &Algorithm| {
             settings.algorithms.is_empty() || settings.algorithms.contains(algorithm)
         };
@@ -84,7 +83,7 @@ impl Keys {
             let algorithms: Vec<_> = algorithms.into_iter().filter(fits).collect();
             if !algorithms.is_empty() {
                 let validation = validation(settings, algorithms);
-                keys.push(Key {
+                keys.push(VerifyingKey {
                     id,
                     verifies: key,
                     validation,
@@ -94,9 +93,12 @@ impl Keys {
         Self(keys)
     }
 
-    /// Those that a token may be signed with that names this one, or none. A key without a name may be
-    /// meant by any.
-    pub(crate) fn named<'k>(&'k self, id: Option<&'k str>) -> impl Iterator<Item = &'k Key> {
+    /// The keys that may have signed a token that names this key, or none. A key without a name matches any
+    /// token.
+    pub(crate) fn named<'k>(
+        &'k self,
+        id: Option<&'k str>,
+    ) -> impl Iterator<Item = &'k VerifyingKey> {
         self.0.iter().filter(move |key| match (&key.id, id) {
             (Some(known), Some(id)) => known == id,
             _ => true,
@@ -105,9 +107,9 @@ impl Keys {
 }
 
 /// Reads one kind of key.
-type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>;
+type KeyReader = fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>;
 
-type Found = (Option<String>, DecodingKey, Vec<Algorithm>);
+type ParsedKey = (Option<String>, DecodingKey, Vec<Algorithm>);
 
 fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
     std::fs::read(file).map_err(|source| IdentityError::Unreadable {
@@ -116,17 +118,17 @@ fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
     })
 }
 
-fn of_secret(secret: &[u8]) -> Found {
+fn of_secret(secret: &[u8]) -> ParsedKey {
     if secret.len() < GOOD_SECRET {
         tracing::warn!(
-            "the secret of tokens has less than {GOOD_SECRET} bytes: who has a token could find it by trying; take a longer one"
+            "the secret of tokens has less than {GOOD_SECRET} bytes: anyone with a token could guess it by trying; use a longer one"
         );
     }
     let algorithms = AlgorithmFamily::Hmac.algorithms().to_vec();
     (None, DecodingKey::from_secret(secret), algorithms)
 }
 
-fn of_pem(pem: &[u8]) -> Result<Found, String> {
+fn of_pem(pem: &[u8]) -> Result<ParsedKey, String> {
     let text = String::from_utf8_lossy(pem);
     if text.contains("PRIVATE KEY") {
         return Err("it is a private key, which only the issuer of tokens should have; give its public key, for example as `openssl pkey -pubout` writes it".to_owned());
@@ -137,7 +139,7 @@ fn of_pem(pem: &[u8]) -> Result<Found, String> {
                 .to_owned(),
         );
     }
-    let readers: [Reader; 3] = [
+    let readers: [KeyReader; 3] = [
         DecodingKey::from_rsa_pem,
         DecodingKey::from_ec_pem,
         DecodingKey::from_ed_pem,
@@ -148,12 +150,12 @@ fn of_pem(pem: &[u8]) -> Result<Found, String> {
     Ok((None, key, algorithms))
 }
 
-/// The keys of a JSON Web Key Set that can be used. Others may be in it, too.
-fn of_set(text: &[u8]) -> Result<Vec<Found>, String> {
+/// The usable keys of a JSON Web Key Set. Others are ignored.
+fn of_set(text: &[u8]) -> Result<Vec<ParsedKey>, String> {
     let form = "it is not a JSON Web Key Set, `{\"keys\": [...]}`";
     let set: Value = serde_json::from_slice(text).map_err(|error| format!("{form}: {error}"))?;
     let keys = set.get("keys").and_then(Value::as_array).ok_or(form)?;
-    let usable: Vec<Found> = keys.iter().filter_map(of_member).collect();
+    let usable: Vec<ParsedKey> = keys.iter().filter_map(of_member).collect();
     if usable.is_empty() {
         return Err(
             "it has no key for signatures of RS256 to PS512, ES256, ES384, EdDSA or HS256 to HS512"
@@ -163,7 +165,7 @@ fn of_set(text: &[u8]) -> Result<Vec<Found>, String> {
     Ok(usable)
 }
 
-fn of_member(member: &Value) -> Option<Found> {
+fn of_member(member: &Value) -> Option<ParsedKey> {
     let jwk = Jwk::deserialize(member).ok()?;
     let is_for_signatures = matches!(
         jwk.common.public_key_use,

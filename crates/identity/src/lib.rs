@@ -1,9 +1,8 @@
-//! Who a client is: where its address, its key, its name and its tier come from, for every front end
-//! that is asked on behalf of others.
+//! Identifies clients: where the address, key, name and tier of a client come from, for the front ends that decide
+//! proxied requests.
 //!
-//! `source.rs` finds what a request says, in the one form that `spelling.rs` reads; `tokens.rs` believes
-//! what is signed, `clients.rs` knows what belongs to a key. What is not asked for in the setting
-//! `identify` is not known.
+//! `source.rs` reads values from a request, in the normal form of `spelling.rs`; `tokens.rs` verifies signed
+//! tokens, `clients.rs` has the attributes of keys. Only the attributes in the setting `identify` are set.
 
 mod clients;
 mod cookies;
@@ -32,7 +31,7 @@ use serde_json::{Map, Value};
 use tidegate::address::{self, ForwardedHeader, TrustedProxies};
 use tidegate::{AttributeError, AttributeValue, Attributes};
 
-use clients::{Client, Clients};
+use clients::{ClientRecord, Clients};
 pub use error::IdentityError;
 pub use fetch::ClientTls;
 pub use jwks_url::JwksUrl;
@@ -40,13 +39,13 @@ pub use kept_files::KeptFiles;
 use remote_keys::RemoteKeys;
 pub use secret::Secret;
 pub use settings::{AttributeSource, IdentifySettings, JwtKey, JwtSettings};
-pub use source::{Found, Several, parameter};
+pub use source::{FoundValue, Several, parameter};
 use tokens::{Refusals, Tokens};
 
 /// The attribute by which clients are found in their table.
 const API_KEY: &str = "api_key";
 
-/// Who a client is, by its request. By default a client is known by its address alone.
+/// Identifies clients by their requests. By default a client is known by its address alone.
 #[derive(Default)]
 pub struct Identity {
     /// Where the key comes from.
@@ -57,35 +56,34 @@ pub struct Identity {
     trusted_proxies: TrustedProxies,
     forwarded_header: ForwardedHeader,
     tokens: Option<Tokens>,
-    clients: Option<Table>,
+    clients: Option<ClientTable>,
 }
 
 /// The table of clients, and where it comes from.
-struct Table {
+struct ClientTable {
     file: PathBuf,
     clients: ArcSwap<Clients>,
 }
 
-/// What is known of one request.
-struct Known<'i, 'r> {
+/// One request, and what was read from it.
+struct KnownRequest<'i, 'r> {
     identity: &'i Identity,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
-    client: Option<Client>,
-    /// The claims of its token, once it was looked at. None are those that cannot be believed.
+    client: Option<ClientRecord>,
+    /// The claims of its token, once verified; empty if the token is refused.
     claims: Option<Map<String, Value>>,
 }
 
 impl Identity {
-    /// Reads the files that the settings name. Waits for the disk. Keys that are fetched with TLS are, by
-    /// `client_tls`.
+    /// Reads the files that the settings name. Waits for the disk. `client_tls` configures TLS for fetched keys.
     pub fn open(
         settings: &IdentifySettings,
         trusted_proxies: TrustedProxies,
         client_tls: ClientTls,
     ) -> Result<Self, IdentityError> {
         let clients = match &settings.clients_file {
-            Some(file) => Some(Table {
+            Some(file) => Some(ClientTable {
                 file: file.clone(),
                 clients: ArcSwap::from_pointee(Clients::read(file)?),
             }),
@@ -127,17 +125,17 @@ impl Identity {
         names.chain(&self.address_headers).cloned().collect()
     }
 
-    /// Adds what is known of the client that sent a request with these headers and this query.
+    /// Adds the attributes of the client that sent a request with these headers and this query.
     ///
-    /// Fails for a request that says two different things where one is looked for: the service behind may
-    /// use either of them.
+    /// Fails for a request with two different values for one attribute: the service behind may use either of
+    /// them.
     pub fn describe<'r>(
         &self,
         headers: &'r HeaderMap,
         query: Option<&'r str>,
         attributes: &mut Attributes<'r>,
     ) -> Result<(), AttributeError> {
-        let mut known = Known {
+        let mut known = KnownRequest {
             identity: self,
             headers,
             query,
@@ -147,7 +145,7 @@ impl Identity {
         if let Some(key) = known.first(API_KEY, &self.api_key)? {
             let table = self.clients.as_ref();
             known.client = table.and_then(|table| table.find(key.as_bytes()));
-            // With a table, a key that is made up is no key: each would have a whole limit of its own.
+            // With a table, an unknown key is ignored: each invented key would get a limit of its own.
             if self.clients.is_none() || known.client.is_some() {
                 attributes.set(API_KEY, key)?;
             }
@@ -160,12 +158,12 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether what this peer says about others counts.
+    /// Whether this peer is a trusted proxy.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_proxies.is_trusted(peer)
     }
 
-    /// The proxies that are believed about their clients.
+    /// The trusted proxies.
     pub fn trusted_proxies(&self) -> &TrustedProxies {
         &self.trusted_proxies
     }
@@ -175,8 +173,8 @@ impl Identity {
         self.forwarded_header
     }
 
-    /// The address of the client whose request came from `peer` with these headers: the peer's own, unless
-    /// it is a trusted proxy that names another.
+    /// The address of the client of a request from `peer` with these headers: the peer's own, unless it is a
+    /// trusted proxy that names another.
     pub fn client_address(
         &self,
         peer: IpAddr,
@@ -206,18 +204,18 @@ impl Identity {
             let name = "ip".to_owned();
             return Err(AttributeError::Contradiction { name });
         }
-        // What is not an address names no client.
+        // A value that is not an address is ignored.
         Ok(address.unwrap_or_else(|| address::canonical(peer)))
     }
 
-    /// Reads the files again. What cannot be used leaves what was there before. Waits for the disk.
+    /// Reloads the files. An unusable file keeps the previous content. Waits for the disk.
     pub fn reload(&self) {
         if let Some(table) = &self.clients {
             match Clients::read(&table.file) {
                 Ok(clients) => {
                     let count = clients.len();
                     table.clients.store(Arc::new(clients));
-                    // Once it is in force, so that who reads this can rely on it.
+                    // Logged once it is in force, so that the log can be relied on.
                     tracing::info!(clients = count, "the table of clients was read again");
                 }
                 Err(error) => tracing::error!("the table of clients stays as it was: {error}"),
@@ -225,7 +223,7 @@ impl Identity {
         }
         if let Some(tokens) = &self.tokens {
             match tokens.reload() {
-                // Logged when they have come.
+                // Logged when they have been fetched.
                 Ok(()) if tokens.remote().is_some() => {}
                 Ok(()) => tracing::info!("the keys of tokens were read again"),
                 Err(error) => tracing::error!("the keys of tokens stay as they were: {error}"),
@@ -233,7 +231,7 @@ impl Identity {
         }
     }
 
-    /// Fetches the keys of tokens for the first time, if they are fetched. The time until the next.
+    /// Fetches the keys of tokens for the first time, if configured. Returns the time until the next fetch.
     pub async fn first_fetch(&self, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         match &self.tokens {
             Some(tokens) => tokens.first_fetch(data).await,
@@ -241,7 +239,7 @@ impl Identity {
         }
     }
 
-    /// Fetches them again and again, `next` from now for the first time. Never ends.
+    /// Fetches them for ever, `next` from now for the first time. Never returns.
     pub async fn keep_fetching(&self, next: Duration, data: Option<&Arc<dyn KeptFiles>>) {
         match &self.tokens {
             Some(tokens) => tokens.keep_fetching(next, data).await,
@@ -249,13 +247,13 @@ impl Identity {
         }
     }
 
-    /// How often the keys of tokens were fetched, and how often that failed; none if they are not fetched.
+    /// How often the keys of tokens were fetched, and how often that failed; `None` if they are not fetched.
     pub fn fetches(&self) -> Option<(u64, u64)> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
         remote.map(RemoteKeys::fetches)
     }
 
-    /// What should be looked at, for those who ask whether the server is ready.
+    /// A warning for `/readyz`, if there is a problem.
     pub fn warnings(&self) -> Option<String> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
         remote.and_then(RemoteKeys::warning)
@@ -268,15 +266,15 @@ impl Identity {
     }
 }
 
-impl Table {
-    fn find(&self, key: &[u8]) -> Option<Client> {
+impl ClientTable {
+    fn find(&self, key: &[u8]) -> Option<ClientRecord> {
         self.clients.load().find(key)
     }
 }
 
-impl<'r> Known<'_, 'r> {
-    /// The first of the sources that is there. Those that the client writes must agree, whichever of
-    /// them is first: one that is not used here may be the one that the service goes by.
+impl<'r> KnownRequest<'_, 'r> {
+    /// The first source that is present. Sources that the client writes must all agree: the service may use one
+    /// that is not used here.
     fn first(
         &mut self,
         name: &str,

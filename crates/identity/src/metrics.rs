@@ -9,7 +9,7 @@ use crate::Identity;
 type Label = [(&'static str, String); 1];
 
 impl Identity {
-    /// Registers how many tokens were refused, and how fetching their keys went.
+    /// Registers the refused tokens, and the fetches of their keys.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let refused = Family::<Label, Counter>::default();
         for (reason, count) in self.refusals() {
@@ -19,7 +19,7 @@ impl Identity {
         }
         registry.register(
             "jwt_refused",
-            "Tokens of clients that were not believed, by reason",
+            "Tokens of clients that were refused, by reason",
             refused,
         );
         if let Some((fetched, failed)) = self.fetches() {
@@ -30,7 +30,7 @@ impl Identity {
             }
             registry.register(
                 "jwks_fetches",
-                "Fetches of the keys of tokens, by what came of them",
+                "Fetches of the keys of tokens, by result",
                 fetches,
             );
         }

@@ -1,5 +1,5 @@
-//! Keys of tokens that are fetched from their issuer: at the start, at intervals, and when a token names a key that
-//! is not known. The last good set stays in force, and is kept in the data directory for a start without it.
+//! Keys of tokens that are fetched from their issuer: at the start, at intervals, and when a token names an unknown
+//! key. The last good set stays in force, and is stored in the data directory for a start without the issuer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,28 +17,28 @@ use crate::tokens::Tokens;
 
 /// The file in the data directory.
 const FILE: &str = "jwks.json";
-/// How often a set is fetched whose server does not say how long it may be used.
+/// How often a set is fetched whose server gives no cache lifetime.
 const EVERY: Duration = Duration::from_mins(10);
 const SHORTEST: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_hours(24);
-/// How long unknown keys cause no other fetch: a client can name as many as it likes.
+/// How long unknown keys cause no further fetch: a client can name any number of them.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// Where keys come from, and how fetching them went.
+/// Fetched keys, and the state of fetching them.
 pub(crate) struct RemoteKeys {
     fetcher: Fetcher,
-    /// A token has named a key that is not known.
+    /// A token named an unknown key.
     unknown_key: Notify,
-    /// The operator wants them to be fetched.
+    /// The operator requested a fetch.
     is_asked: Notify,
-    state: Mutex<State>,
+    state: Mutex<FetchState>,
     fetched: AtomicU64,
     failed: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    /// The set in force, as it came.
+struct FetchState {
+    /// The set in force, as fetched.
     set: Option<Bytes>,
     /// Why the last attempt failed, if it did.
     problem: Option<String>,
@@ -56,23 +56,23 @@ impl RemoteKeys {
         }
     }
 
-    /// A token names a key that is not known: they are fetched, if they were not just now for the same reason.
+    /// A token names an unknown key: requests a fetch, unless one was made recently for the same reason.
     pub(crate) fn miss(&self) {
         self.unknown_key.notify_one();
     }
 
-    /// Fetches them soon, in any case.
+    /// Requests a fetch.
     pub(crate) fn ask(&self) {
         self.is_asked.notify_one();
     }
 
-    /// What should be looked at.
+    /// A warning, if the last fetch failed.
     pub(crate) fn warning(&self) -> Option<String> {
         let state = self.state.lock();
         let problem = state.problem.as_ref()?;
         let and = match state.set {
             Some(_) => "the last ones stay in use",
-            None => "tokens are refused until they are",
+            None => "tokens are refused until they are fetched",
         };
         let url = self.fetcher.url();
         Some(format!(
@@ -88,7 +88,7 @@ impl RemoteKeys {
 }
 
 impl Tokens {
-    /// Fetches the keys for the first time. Without an answer, those that were kept are used.
+    /// Fetches the keys for the first time. Without an answer, the stored set is used.
     pub(crate) async fn first_fetch(&self, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let Some(remote) = self.remote() else {
             return LONGEST;
@@ -105,7 +105,7 @@ impl Tokens {
         next
     }
 
-    /// Fetches the keys again and again, `next` from now for the first time. Never ends.
+    /// Fetches the keys for ever, `next` from now for the first time. Never returns.
     pub(crate) async fn keep_fetching(
         &self,
         mut next: Duration,
@@ -135,7 +135,7 @@ impl Tokens {
         }
     }
 
-    /// Fetches the keys once; the time until they should be fetched again.
+    /// Fetches the keys once. Returns the time until the next fetch.
     async fn fetch(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let fetched = remote.fetcher.fetch().await;
         let read = fetched.and_then(|fetched| {
@@ -166,23 +166,25 @@ impl Tokens {
         }
     }
 
-    /// Takes the set that was kept, if it came from the same place.
+    /// Uses the stored set, if it came from the same URL.
     fn use_kept(&self, remote: &RemoteKeys, data: &dyn KeptFiles) {
         let kept = match data.read(FILE) {
             Ok(Some(kept)) => kept,
             Ok(None) => return,
-            Err(error) => return tracing::warn!("the kept keys of tokens cannot be used: {error}"),
+            Err(error) => {
+                return tracing::warn!("the stored keys of tokens cannot be used: {error}");
+            }
         };
         let kept: Option<Value> = serde_json::from_slice(&kept).ok();
         let Some((url, set)) = kept
             .as_ref()
             .and_then(|kept| Some((kept.get("url")?, kept.get("set")?)))
         else {
-            return tracing::warn!("the kept keys of tokens cannot be used: `{FILE}` is damaged");
+            return tracing::warn!("the stored keys of tokens cannot be used: `{FILE}` is damaged");
         };
         if *url != remote.fetcher.url().to_full() {
             return tracing::info!(
-                "the kept keys of tokens came from another place and are not used"
+                "the stored keys of tokens came from another URL and are not used"
             );
         }
         let set = set.to_string();
@@ -191,12 +193,12 @@ impl Tokens {
                 self.put(keys);
                 remote.state.lock().set = Some(Bytes::from(set));
             }
-            Err(problem) => tracing::warn!("the kept keys of tokens cannot be used: {problem}"),
+            Err(problem) => tracing::warn!("the stored keys of tokens cannot be used: {problem}"),
         }
     }
 }
 
-/// Writes a set to the data directory. A failure is logged: the set is in force all the same.
+/// Writes a set to the data directory. A failure is logged; the set is in force anyway.
 async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>) {
     let Some(data) = data.filter(|data| data.is_writable()) else {
         return;
@@ -208,6 +210,8 @@ async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>
     let data = Arc::clone(data);
     let writing = tokio::task::spawn_blocking(move || data.write(FILE, text.as_bytes()));
     if let Ok(Err(error)) = writing.await {
-        tracing::warn!("the keys of tokens are not kept for a start without their issuer: {error}");
+        tracing::warn!(
+            "the keys of tokens could not be stored for a start without their issuer: {error}"
+        );
     }
 }

@@ -1,16 +1,16 @@
-//! A secret that is never shown.
+//! A secret that is never printed.
 
-/// A secret. Never shown.
+/// A secret. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// What it is.
+    /// The secret as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// The same as bytes.
+    /// The secret as bytes.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -22,7 +22,7 @@ impl From<&str> for Secret {
     }
 }
 
-/// Without what it is.
+/// Without the secret.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")

@@ -1,4 +1,4 @@
-//! The settings of who a client is. Files are named here and read when the identity is opened.
+//! The settings that identify clients. Files are named here and read when the identity is opened.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,22 @@ use tidegate::address::ForwardedHeader;
 
 use crate::{JwksUrl, Secret};
 
-/// Where what is known of a client comes from.
+/// Where the identity of a client comes from.
 #[derive(Debug, Clone, Default)]
 pub struct IdentifySettings {
-    /// For each attribute its sources, of which the first that is there counts.
+    /// For each attribute its sources; the first that is present counts.
     pub attributes: Vec<(String, Vec<AttributeSource>)>,
-    /// Headers in which trusted proxies say the client's address.
+    /// Headers in which trusted proxies send the client's address.
     pub ip: Vec<HeaderName>,
     /// How tokens are verified, if any are.
     pub jwt: Option<JwtSettings>,
-    /// The table of what belongs to a key.
+    /// The table of clients, by key.
     pub clients_file: Option<PathBuf>,
     /// In which header trusted proxies name the client.
     pub forwarded_header: ForwardedHeader,
 }
 
-/// Where one thing comes from.
+/// The source of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeSource {
     /// A header.
@@ -33,14 +33,14 @@ pub enum AttributeSource {
     Query(String),
     /// A cookie.
     Cookie(String),
-    /// A claim of a token that was verified.
+    /// A claim of a verified token.
     Jwt(String),
     /// A column of the table of clients.
     Client(String),
 }
 
 impl IdentifySettings {
-    /// The files that are named, to be followed.
+    /// The named files, to be watched.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let key = self.jwt.iter().filter_map(|jwt| jwt.key.file());
         self.clients_file.iter().chain(key)
@@ -50,13 +50,13 @@ impl IdentifySettings {
 /// How tokens are verified.
 #[derive(Debug, Clone)]
 pub struct JwtSettings {
-    /// What with.
+    /// The key.
     pub key: JwtKey,
-    /// By which algorithms, if not by all that the key can be used with.
+    /// The accepted algorithms; if none is given, all that the key can be used with.
     pub algorithms: Vec<Algorithm>,
-    /// Who may have issued them; anybody with the key, if none is named.
+    /// The accepted issuers; if none is given, any.
     pub issuer: Vec<String>,
-    /// Whom they may be meant for; anybody, if none is named.
+    /// The accepted audiences; if none is given, any.
     pub audience: Vec<String>,
     /// How much the clock of the issuer may differ.
     pub leeway: Micros,
@@ -73,14 +73,14 @@ pub enum JwtKey {
     JwksFile(PathBuf),
     /// A JSON Web Key Set that is fetched.
     JwksUrl {
-        /// From where.
+        /// Its URL.
         url: JwksUrl,
-        /// Whose certificates are trusted there, as PEM; the usual authorities if there are none.
+        /// The authorities trusted there, as PEM; by default the public ones.
         ca: Option<Vec<u8>>,
     },
     /// A secret that the issuer shares, in a file.
     SecretFile(PathBuf),
-    /// The same from the environment.
+    /// A shared secret from the environment.
     Secret(Secret),
 }
 

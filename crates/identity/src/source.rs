@@ -1,5 +1,4 @@
-//! Finds in a request what it says about its client, decoded as services decode it. Nothing here is
-//! verified.
+//! Reads values about the client from a request, decoded as services decode them. Nothing here is verified.
 
 use std::borrow::Cow;
 
@@ -12,19 +11,19 @@ use crate::AttributeSource;
 use crate::cookies;
 use crate::spelling::{decoded, is_parameter};
 
-/// A request says several things where one was looked for.
+/// A request has several different values for one attribute.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Several;
 
-/// What was found, if it is one thing.
-pub type Found<'r> = Result<Option<AttributeValue<'r>>, Several>;
+/// The value, if there is one.
+pub type FoundValue<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
-/// What a request says in a header, its query or a cookie.
+/// The value in a header, the query or a cookie.
 pub(crate) fn find<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
-) -> Found<'r> {
+) -> FoundValue<'r> {
     match source {
         AttributeSource::Header(name) => header(headers, name),
         AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name),
@@ -33,8 +32,8 @@ pub(crate) fn find<'r>(
     }
 }
 
-/// The token of a request, without `Bearer` in front of it, which `Authorization` must have. Bytes that
-/// are not text are no token.
+/// The token of a request, without the scheme `Bearer`, which `Authorization` must have. Bytes that are not
+/// UTF-8 are not a token.
 pub(crate) fn find_token<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
@@ -44,7 +43,7 @@ pub(crate) fn find_token<'r>(
     };
     let value = value.into_form();
     Ok(match source {
-        // What is not a bearer's still has its scheme in front of it.
+        // Other credentials still have their scheme.
         AttributeSource::Header(name) if name == AUTHORIZATION => {
             Some(value).filter(|value| !value.contains(' '))
         }
@@ -57,11 +56,11 @@ pub(crate) fn find_token<'r>(
     })
 }
 
-fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Found<'r> {
+fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> FoundValue<'r> {
     let values = headers.get_all(name).iter();
     let values = values.map(|value| trimmed(value.as_bytes()));
     if name == AUTHORIZATION {
-        // The bearer's token alone, so that it is the same as in another header.
+        // Without the scheme, so that it equals the same token in another header.
         return one(values.map(|value| {
             let form = match plain(value) {
                 Cow::Borrowed(value) => credentials_in(value),
@@ -88,7 +87,7 @@ fn without_bearer(credentials: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 /// The value of a cookie, decoded.
-fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
+fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> FoundValue<'r> {
     let fields = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
     let pieces = fields.flat_map(|field| field.split(|byte| *byte == b';'));
     let values = pieces.flat_map(|piece| cookies::values(piece, wanted.as_bytes()));
@@ -96,7 +95,7 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> Found<'r> {
 }
 
 /// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
-pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
+pub fn parameter<'r>(query: &'r str, wanted: &str) -> FoundValue<'r> {
     let value = |pair: &'r str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
@@ -110,8 +109,8 @@ pub fn parameter<'r>(query: &'r str, wanted: &str) -> Found<'r> {
     one(values)
 }
 
-/// The one value that all are.
-fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> Found<'r> {
+/// The common value of all, if they agree.
+fn one<'r>(mut values: impl Iterator<Item = AttributeValue<'r>>) -> FoundValue<'r> {
     let Some(first) = values.next() else {
         return Ok(None);
     };
@@ -237,7 +236,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a client writes, it is read as something.
+        /// Any value of a client is read.
         #[test]
         fn nothing_is_too_strange(value in proptest::collection::vec(32..=255_u8, 0..40), query in ".{0,40}") {
             let mut headers = HeaderMap::new();

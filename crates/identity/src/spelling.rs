@@ -1,11 +1,11 @@
-//! One spelling for values that clients may write in many: what services read when they decode a
-//! parameter of a query or a cookie.
+//! Normalises values that clients can spell in several ways: to what services read when they decode a query
+//! parameter or a cookie.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
-/// A part of a query: a plus is a space, escapes are decoded once, and what is no escape stays.
+/// Decodes a part of a query: a plus is a space, escapes are decoded once, and invalid escapes stay.
 pub(crate) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
     if !bytes.contains(&b'+') {
         return without_escapes(Cow::Borrowed(bytes));
@@ -14,14 +14,14 @@ pub(crate) fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
     without_escapes(Cow::Owned(bytes.iter().map(space).collect()))
 }
 
-/// The value of a cookie: without its quotes and what is escaped within them, as Python reads it, and
-/// then with its escapes decoded once, as Express, PHP and Ruby do. What is no escape stays.
+/// Decodes the value of a cookie: first its quotes and the escapes within them, as Python does, then percent
+/// escapes once, as Express, PHP and Ruby do. Invalid escapes stay.
 pub(crate) fn cookie_value(value: &[u8]) -> Cow<'_, [u8]> {
     without_escapes(unquoted(value))
 }
 
-/// What begins with a quote loses that and its last byte: Express does not look whether it is a quote.
-/// Within a pair of quotes, `\141` is a byte in octal digits and `\x` is `x`.
+/// Removes a leading quote and the last byte: Express does not check that it is a quote. Within a pair of
+/// quotes, `\141` is a byte in octal digits and `\x` is `x`.
 fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
     let [b'"', inside @ .., last] = value else {
         return Cow::Borrowed(value);
@@ -55,7 +55,7 @@ fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// `%XX` decoded, once. What is not an escape stays.
+/// Decodes `%XX`, once. Invalid escapes stay.
 fn without_escapes(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     match bytes {
         Cow::Borrowed(bytes) => percent_decode(bytes).into(),
@@ -63,9 +63,8 @@ fn without_escapes(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read
-/// `key[]=a` and `key[0]=a` as a list, which programs take for the item, and Express reads `[key]=a` as
-/// `key=a`.
+/// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read `key[]=a`
+/// and `key[0]=a` as a list, which programs use like the item, and Express reads `[key]=a` as `key=a`.
 pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
     let is_list = |mut rest: &[u8]| {
         while let Some(index) = rest.strip_prefix(b"[") {
@@ -92,8 +91,8 @@ pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
         || in_brackets.is_some_and(|(head, rest)| is_name(head, wanted) && is_list(rest))
 }
 
-/// Whether servers take one name of a parameter or a cookie for another. nginx and ASP.NET do not look at
-/// the case; PHP cuts spaces in front, and a dot, a space and a bracket are `_` to it.
+/// Whether some server treats two names of a parameter or cookie as the same. nginx and ASP.NET ignore case;
+/// PHP removes leading spaces, and reads a dot, a space and a bracket as `_`.
 pub(crate) fn is_name(name: &[u8], wanted: &[u8]) -> bool {
     let folded = |byte: &u8| match byte {
         b'.' | b' ' | b'[' => b'_',
@@ -122,14 +121,14 @@ mod tests {
             // Once, and not again.
             (b"%2561",              b"%61"),
             (b"\"\\045\\066\\061\"", b"a"),
-            // What is no escape.
+            // Invalid escapes.
             (b"%zz%4",              b"%zz%4"),
             (b"%",                  b"%"),
             (b"%6",                 b"%6"),
             (b"\"\\999\"",          b"999"),
             (b"\"\\14\"",           b"14"),
             (b"\"a\\\"",            b"a\\"),
-            // Without quotes a backslash is one, and a plus always is.
+            // Without quotes a backslash is literal, and a plus always is.
             (b"\\141",              b"\\141"),
             (b"a+b",                b"a+b"),
             (b"\"\\\"\"",           b"\""),
@@ -202,7 +201,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is written, it is read, and never as more than was written.
+        /// Any text is read, and never becomes longer.
         #[test]
         fn nothing_is_too_strange(value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40)) {
             proptest::prop_assert!(cookie_value(&value).len() <= value.len());

@@ -1,5 +1,5 @@
-//! Believes what a token says if it is signed, meant for us and not over. A token that is refused is
-//! counted, and its request is one without a token.
+//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted, and its request is
+//! treated as one without a token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::keys::Keys;
 use crate::remote_keys::RemoteKeys;
 use crate::{AttributeSource, JwtKey, JwtSettings};
 
-/// The longest token that is looked at, in bytes.
+/// The longest accepted token, in bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// How many keys are tried for a token that does not name its own.
+/// How many keys are tried for a token that names none.
 const MOST_TRIED: usize = 4;
 
 /// Verifies tokens.
@@ -31,9 +31,9 @@ pub(crate) struct Tokens {
     refusals: Refusals,
 }
 
-/// Why a token is not believed.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum JwtRefusal {
     Malformed,
     TooLong,
     UnknownKey,
@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
     MissingClaim,
 }
 
-impl Refusal {
+impl JwtRefusal {
     const ALL: [Self; 10] = [
         Self::Malformed,
         Self::TooLong,
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for JwtRefusal {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::ExpiredSignature => Self::Expired,
@@ -99,16 +99,16 @@ impl From<Error> for Refusal {
 
 /// How often tokens were refused, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals([AtomicU64; Refusal::ALL.len()]);
+pub(crate) struct Refusals([AtomicU64; JwtRefusal::ALL.len()]);
 
 impl Refusals {
-    fn count(&self, refusal: Refusal) {
+    fn count(&self, refusal: JwtRefusal) {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every reason that has occurred.
+    /// The count of every reason that has occurred.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = Refusal::ALL.into_iter().zip(&self.0);
+        let counts = JwtRefusal::ALL.into_iter().zip(&self.0);
         let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
         counts.filter(|(_, count)| *count > 0)
     }
@@ -134,7 +134,7 @@ impl Tokens {
         })
     }
 
-    /// Reads the keys again, or has them fetched soon.
+    /// Reloads the keys, or requests a fetch.
     pub(crate) fn reload(&self) -> Result<(), IdentityError> {
         match &self.remote {
             Some(remote) => remote.ask(),
@@ -143,7 +143,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// From now on these are the keys.
+    /// Replaces the keys.
     pub(crate) fn put(&self, keys: Keys) {
         self.keys.store(Arc::new(keys));
     }
@@ -165,13 +165,13 @@ impl Tokens {
         &self.refusals
     }
 
-    /// What a token says, if it can be believed.
+    /// The claims of a valid token.
     pub(crate) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
         match self.verify(token) {
             Ok(claims) => Some(claims),
             Err(refusal) => {
                 self.refusals.count(refusal);
-                if let (Refusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
+                if let (JwtRefusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
                     remote.miss();
                 }
                 tracing::debug!(reason = refusal.name(), "a token was refused");
@@ -180,22 +180,22 @@ impl Tokens {
         }
     }
 
-    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+    pub(crate) fn verify(&self, token: &str) -> Result<Map<String, Value>, JwtRefusal> {
         if token.len() > LONGEST {
-            return Err(Refusal::TooLong);
+            return Err(JwtRefusal::TooLong);
         }
         let header = decode_header(token).map_err(|error| unreadable(token, error))?;
-        // What has to be understood, and is not.
+        // A critical header parameter that is not supported.
         if header.crit.is_some() {
-            return Err(Refusal::Malformed);
+            return Err(JwtRefusal::Malformed);
         }
         let keys = self.keys.load();
-        let mut refusal = Refusal::UnknownKey;
+        let mut refusal = JwtRefusal::UnknownKey;
         let mut tried = 0;
         for key in keys.named(header.kid.as_deref()) {
             if !key.validation.algorithms.contains(&header.alg) {
                 if tried == 0 {
-                    refusal = Refusal::Algorithm;
+                    refusal = JwtRefusal::Algorithm;
                 }
                 continue;
             }
@@ -204,7 +204,7 @@ impl Tokens {
                 Err(error) => refusal = error.into(),
             }
             tried += 1;
-            if refusal != Refusal::Signature || tried == MOST_TRIED {
+            if refusal != JwtRefusal::Signature || tried == MOST_TRIED {
                 break;
             }
         }
@@ -212,9 +212,8 @@ impl Tokens {
     }
 }
 
-/// Why the header of a token cannot be read: it names an algorithm that is not supported, such as `none`, or it is
-/// malformed.
-fn unreadable(token: &str, error: Error) -> Refusal {
+/// Why the header of a token is unreadable: an unsupported algorithm, such as `none`, or a malformed token.
+fn unreadable(token: &str, error: Error) -> JwtRefusal {
     let header = token.split('.').next().unwrap_or_default();
     let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
     let header = header
@@ -225,12 +224,12 @@ fn unreadable(token: &str, error: Error) -> Refusal {
         .as_ref()
         .and_then(|header| header.get("alg")?.as_str());
     match algorithm.map(str::parse::<Algorithm>) {
-        Some(Err(_)) => Refusal::Algorithm,
+        Some(Err(_)) => JwtRefusal::Algorithm,
         _ => error.into(),
     }
 }
 
-/// The claim with this name, or below the names that dots separate; as text, if it is one value.
+/// The claim with this name, or at this dotted path; as text, if it is a single value.
 pub(crate) fn claim(claims: &Map<String, Value>, name: &str) -> Option<String> {
     let found = claims.get(name).or_else(|| {
         let (first, rest) = name.split_once('.')?;

@@ -1,4 +1,4 @@
-//! The accept loop: one task for each connection, and the order in which they go.
+//! The accept loop: one task per connection, and the drain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,25 +19,25 @@ use crate::budget::ConnectionPermit;
 use crate::connection::HttpConnections;
 use crate::{Drain, ListenSettings, Peer};
 
-/// How long to wait after a failed accept: doubled each time, until one succeeds.
+/// The pause after a failed accept: doubled each time, until one succeeds.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many connections of this process have ended.
+/// The number of closed connections of this process.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// How many connections of this process have ended, over all listeners.
+/// The number of closed connections of this process, over all listeners.
 pub fn ended_connections() -> u64 {
     ENDED.load(Ordering::Relaxed)
 }
 
-/// Serves connections until the drain begins, and then until those that are open have ended.
+/// Serves connections until the drain begins and the open ones have ended.
 ///
-/// No error ends it. When the drain begins, connections that the kernel has already taken are still
-/// accepted and served, and then the port is closed. HTTP/1 connections end with their next answer or
-/// the [last call](ListenSettings::last_call), HTTP/2 connections when their requests are answered,
-/// and what is left after [`drain_timeout`](ListenSettings::drain_timeout) is cut. Dropping the future
-/// cuts everything at once.
+/// No error ends it. When the drain begins, connections in the kernel's queue are still accepted and served, and
+/// then the port is closed. HTTP/1 connections end with their next answer or the
+/// [last call](ListenSettings::last_call), HTTP/2 connections when their requests are answered, and the rest is
+/// closed after [`drain_timeout`](ListenSettings::drain_timeout). Dropping the future closes all connections
+/// immediately.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -72,7 +72,7 @@ where
     .await;
 }
 
-/// The same, where each connection gets a runtime and a service of its own from `place`.
+/// The same, but each connection gets its own runtime and service from `place`.
 pub async fn serve_on<S, B>(
     listener: TcpListener,
     settings: ListenSettings,
@@ -92,7 +92,7 @@ pub async fn serve_on<S, B>(
         let http = Arc::clone(&http);
         let stream = stream.into_std();
         let serving = async move {
-            // The runtime that reads a socket has to be the one that waits for it.
+            // A socket must be registered with the runtime that reads it.
             let stream = match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -109,7 +109,7 @@ pub async fn serve_on<S, B>(
     .await;
 }
 
-/// A task of another runtime, ended with its future.
+/// A task on another runtime, aborted when dropped.
 struct RemoteTask(JoinHandle<()>);
 
 impl Future for RemoteTask {
@@ -126,8 +126,8 @@ impl Drop for RemoteTask {
     }
 }
 
-/// Accepts connections until the drain begins, and waits for those that are open then: a task of what
-/// `open` makes for each.
+/// Accepts connections until the drain begins, and waits for the open ones. Each runs the future that `open`
+/// returns as a task.
 pub async fn accept_all<F>(
     listener: TcpListener,
     settings: &ListenSettings,
@@ -159,10 +159,10 @@ pub async fn accept_all<F>(
     }
 }
 
-/// A connection, and the leave to have it.
+/// A connection, and its part of the budget.
 type Accepted = (TcpStream, SocketAddr, Option<ConnectionPermit>);
 
-/// The next connection, or none when the drain has begun. Meanwhile the memory of those that end is let go.
+/// The next connection, or `None` when the drain has begun. Meanwhile frees the memory of ended tasks.
 async fn next(
     listener: &TcpListener,
     settings: &ListenSettings,
@@ -189,7 +189,7 @@ async fn next(
     }
 }
 
-/// Accepts, however often it fails.
+/// Accepts a connection, with retries.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -201,8 +201,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Err(error) if is_of_the_client(&error) => {
                 tracing::debug!(%error, "a connection was gone before it was accepted");
             }
-            // Such as no file descriptor left: the connection stays where it is, and the next try
-            // would fail at once.
+            // For example no file descriptor left: the connection stays in the queue, and an
+            // immediate retry would fail too.
             Err(error) => {
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(%error, pause_ms, "cannot accept connections");
@@ -213,8 +213,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// The connections that the kernel has taken and that were not accepted: they would be reset when the
-/// port closes. Their number is bounded by the kernel, so that no more is waited for.
+/// Accepts the connections in the kernel's queue: they would be reset when the port closes. Their number is
+/// bounded by the kernel.
 fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     let listener = listener.into_std().inspect_err(|error| {
         tracing::warn!(%error, "cannot look for waiting connections");
@@ -243,14 +243,14 @@ fn accept_waiting(listener: &std::net::TcpListener) -> io::Result<(TcpStream, So
     Ok((stream, address))
 }
 
-/// Small answers are sent at once, and not held back for more.
+/// Disables Nagle's algorithm: small answers are sent without delay.
 fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
 }
 
-/// Whether an error of accept says something about one client and nothing about the next.
+/// Whether an error of accept concerns one client only.
 fn is_of_the_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,20 +1,20 @@
-//! What a connection is doing: noted by its socket and its service, and read by the task that decides how long
-//! it may go on.
+//! The activity of a connection: recorded by its socket and its service, and read by the task that applies its
+//! timeouts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::stall::Phase;
+use crate::stall::ConnectionPhase;
 
-/// Counts that a connection's parts share.
+/// Counters that the parts of a connection share.
 ///
-/// They are read by the connection's own task only to look for long waits: no order between them
-/// matters, and everything is relaxed.
+/// They are read by the connection's own task only to detect long waits: their order does not matter, and all
+/// accesses are relaxed.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// Whether the head of each request arrives by itself, so that its time can be taken: HTTP/1.
+    /// Whether heads can be timed, because they arrive one at a time: HTTP/1.
     has_heads: bool,
     requests: AtomicU64,
     in_flight: AtomicU64,
@@ -38,33 +38,33 @@ impl Activity {
         }
     }
 
-    /// Bytes have come. With no request under way they begin or continue a head.
+    /// Bytes have arrived. With no request in progress they begin or continue a head.
     pub(crate) fn note_read(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             self.has_read.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ConnectionPhase {
         let requests = self.requests.load(Ordering::Relaxed);
         if self.in_flight.load(Ordering::Relaxed) > 0 {
-            Phase::Busy(requests)
+            ConnectionPhase::Busy(requests)
         } else {
             let has_read = self.has_read.load(Ordering::Relaxed);
             match (has_read, requests) {
-                (false, 0) => Phase::Fresh,
-                (true, requests) if self.has_heads => Phase::Head(requests),
-                (_, requests) => Phase::Idle(requests),
+                (false, 0) => ConnectionPhase::Fresh,
+                (true, requests) if self.has_heads => ConnectionPhase::Head(requests),
+                (_, requests) => ConnectionPhase::Idle(requests),
             }
         }
     }
 
-    /// From now on answers say that no further request will be read.
+    /// Makes answers carry `Connection: close`.
     pub(crate) fn close_after_answer(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// From now on the connection speaks another protocol than HTTP.
+    /// Marks the connection as upgraded to another protocol.
     pub(crate) fn becomes_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
@@ -77,18 +77,18 @@ impl Activity {
         self.let_go.notify_one();
     }
 
-    /// Waits until the socket is let go of, by one who waits for it.
+    /// Waits until the socket is dropped.
     pub(crate) async fn is_let_go(&self) {
         self.let_go.notified().await;
     }
 
-    /// Whether an answer has to say that the connection closes. HTTP/2 says so by itself.
+    /// Whether an answer needs `Connection: close`. HTTP/2 has GOAWAY for that.
     pub(crate) fn says_close(&self) -> bool {
         self.has_heads && self.is_closing.load(Ordering::Relaxed)
     }
 }
 
-/// A request under way, until the last of its answer's body is taken or given up.
+/// A request in progress, until the body of its answer is read or dropped.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<Activity>);
 
@@ -118,31 +118,31 @@ mod tests {
     #[test]
     fn an_http1_connection_goes_from_head_to_answer_to_idle() {
         let activity = Arc::new(Activity::new(true));
-        assert_eq!(activity.phase(), Phase::Fresh);
+        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Head(0));
+        assert_eq!(activity.phase(), ConnectionPhase::Head(0));
         let first = RequestGuard::begin(&activity);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Busy(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Busy(1));
         drop(first);
-        assert_eq!(activity.phase(), Phase::Idle(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(1));
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Head(1));
+        assert_eq!(activity.phase(), ConnectionPhase::Head(1));
     }
 
     #[test]
     fn an_http2_connection_is_idle_whatever_it_reads() {
         let activity = Arc::new(Activity::new(false));
-        assert_eq!(activity.phase(), Phase::Fresh);
+        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
         activity.note_read();
-        assert_eq!(activity.phase(), Phase::Idle(0));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(0));
         let (first, second) = (
             RequestGuard::begin(&activity),
             RequestGuard::begin(&activity),
         );
         drop(first);
-        assert_eq!(activity.phase(), Phase::Busy(2));
+        assert_eq!(activity.phase(), ConnectionPhase::Busy(2));
         drop(second);
-        assert_eq!(activity.phase(), Phase::Idle(2));
+        assert_eq!(activity.phase(), ConnectionPhase::Idle(2));
     }
 }

@@ -1,21 +1,21 @@
-//! How many connections several listeners may have together. More wait, not yet accepted.
+//! Bounds the connections of several listeners together. Further ones wait in the kernel's queue.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections that listeners share, and some that one has for itself.
+/// A budget of connections that listeners share, and a reserve for one of them.
 #[derive(Debug, Clone)]
 pub struct ConnectionBudget {
     shared: Arc<Semaphore>,
     own: Option<Arc<Semaphore>>,
 }
 
-/// One connection, given back when it is dropped.
+/// One connection, returned when dropped.
 pub(crate) type ConnectionPermit = OwnedSemaphorePermit;
 
 impl ConnectionBudget {
-    /// So many connections, for all that have a clone of it.
+    /// A budget of this many connections for all clones.
     pub fn of(connections: usize) -> Self {
         let connections = connections.min(Semaphore::MAX_PERMITS);
         Self {
@@ -24,7 +24,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// The same, and so many more that no other listener can take.
+    /// The same, with a reserve that no other listener can use.
     #[must_use]
     pub fn with_own(&self, connections: usize) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Waits for a connection to be free. Nothing is closed for it: semaphores here are not.
+    /// Waits for a free connection. The semaphores are never closed.
     pub(crate) async fn permit(&self) -> Option<ConnectionPermit> {
         let shared = Arc::clone(&self.shared);
         let Some(own) = &self.own else {
@@ -69,7 +69,7 @@ mod tests {
         }
         taken.pop();
         let waiting = timeout(Duration::from_secs(1), all.permit()).await;
-        assert!(waiting.is_err(), "it was of the other's own");
+        assert!(waiting.is_err(), "the reserve belongs to the other");
         taken.push(own.permit().await.unwrap());
         taken.clear();
         assert!(all.permit().await.is_some());

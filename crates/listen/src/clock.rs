@@ -1,5 +1,5 @@
-//! The clock of connections, and the one place that reads it. It is that of tokio's timers, so that a test that
-//! pauses the time of its runtime controls timeouts, pools and health alike. A [`Stopwatch`] only measures.
+//! The clock of connections, and the only place that reads it. It is the clock of tokio's timers, so that a test
+//! that pauses its runtime's time controls timeouts, pools and health. A [`Stopwatch`] only measures.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ impl TickClock {
     /// The clock of this machine.
     #[expect(
         clippy::new_without_default,
-        reason = "it finds out how fast the machine's clock is"
+        reason = "it calibrates the machine's clock"
     )]
     pub fn new() -> Self {
         Self(quanta::Clock::new())

@@ -17,21 +17,19 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::activity::Activity;
 use crate::clock::now;
-use crate::leaving::Leaving;
+use crate::leaving::{BoxError, Leaving};
 use crate::service::ConnectionService;
 use crate::stall::{ConnectionTimeouts, TimeoutAction};
-use crate::wire::{Opening, Version, Wire, WireSettings};
+use crate::wire::{HttpVersion, Opening, Wire, WireSettings};
 use crate::{Drain, ListenSettings, Peer};
 
-/// The least that hyper takes for the buffer that a head has to fit in.
+/// hyper's minimum for the buffer of a head.
 const MIN_HEAD_BYTES: usize = 8 * 1024;
 
-/// How much that is encrypted waits for a client that takes nothing.
+/// How much encrypted data is buffered for a client that reads nothing.
 const TLS_BUFFER: usize = 16 * 1024;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a connection ended before its time. Of interest to those who look for it only.
+/// Why a connection ended early. Logged at debug level only.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     #[error("the TLS handshake failed: {0}")]
@@ -46,7 +44,7 @@ pub(crate) enum ConnectionError {
     Http(#[source] hyper::Error),
 }
 
-/// What all connections of a listener have in common.
+/// The state that all connections of a listener share.
 pub(crate) struct HttpConnections {
     settings: ListenSettings,
     drain: Drain,
@@ -58,8 +56,8 @@ pub(crate) struct HttpConnections {
 impl HttpConnections {
     pub(crate) fn new(settings: ListenSettings, drain: Drain) -> Self {
         let mut http1 = http1::Builder::new();
-        // The head's time is taken here: hyper's timeout would end idle connections with it. Flushes
-        // are not gathered (`pipeline_flush`): an answer would be held back by half a next request.
+        // Heads are timed here: hyper's timeout would also end idle connections. Flushes are not
+        // combined (`pipeline_flush`): half of a next request would hold an answer back.
         http1
             .header_read_timeout(None)
             .max_buf_size(settings.max_head_bytes.max(MIN_HEAD_BYTES))
@@ -105,8 +103,8 @@ impl HttpConnections {
         };
         stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
         let version = match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Some(Version::Http2),
-            Some(b"http/1.1") => Some(Version::Http1),
+            Some(b"h2") => Some(HttpVersion::Http2),
+            Some(b"http/1.1") => Some(HttpVersion::Http1),
             _ => None,
         };
         self.serve_wire(stream, version, peer, service).await
@@ -115,7 +113,7 @@ impl HttpConnections {
     async fn serve_wire<T, S, B>(
         &self,
         mut io: T,
-        version: Option<Version>,
+        version: Option<HttpVersion>,
         peer: Peer,
         service: S,
     ) -> Result<(), ConnectionError>
@@ -136,10 +134,10 @@ impl HttpConnections {
                 None => return Ok(()),
             },
         };
-        let activity = Arc::new(Activity::new(version == Version::Http1));
+        let activity = Arc::new(Activity::new(version == HttpVersion::Http1));
         let settings = WireSettings {
-            is_strict: self.settings.strict && version == Version::Http1,
-            is_http2: version == Version::Http2,
+            is_strict: self.settings.strict && version == HttpVersion::Http1,
+            is_http2: version == HttpVersion::Http2,
             write_timeout: self.settings.idle_timeout,
         };
         let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
@@ -150,28 +148,28 @@ impl HttpConnections {
             activity: Arc::clone(&activity),
         };
         match version {
-            Version::Http1 => {
+            HttpVersion::Http1 => {
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
                 self.drive(connection, version, &activity, timer).await?;
-                // A connection that speaks another protocol now is still one.
+                // An upgraded connection still counts as open.
                 if activity.is_tunnel() {
                     activity.is_let_go().await;
                 }
                 Ok(())
             }
-            Version::Http2 => {
+            HttpVersion::Http2 => {
                 let connection = self.http2.serve_connection(io, service);
                 self.drive(connection, version, &activity, timer).await
             }
         }
     }
 
-    /// Waits for the first bytes of a connection: none, if there are none before the last call.
+    /// Waits for the first bytes of a connection: `None` if none arrive before the last call.
     async fn open<T: AsyncRead + Unpin>(
         &self,
         io: &mut T,
         timer: Pin<&mut Sleep>,
-    ) -> Result<Option<(Opening, Version)>, ConnectionError> {
+    ) -> Result<Option<(Opening, HttpVersion)>, ConnectionError> {
         let last_call = async {
             self.drain.begun().await;
             sleep(self.settings.last_call).await;
@@ -184,11 +182,11 @@ impl HttpConnections {
         }
     }
 
-    /// Drives a connection until it ends, leaves because of the drain, or is cut.
+    /// Drives a connection until it ends, leaves because of the drain, or times out.
     async fn drive<C>(
         &self,
         connection: C,
-        version: Version,
+        version: HttpVersion,
         activity: &Activity,
         mut timer: Pin<&mut Sleep>,
     ) -> Result<(), ConnectionError>
@@ -202,8 +200,8 @@ impl HttpConnections {
         let mut timeouts = ConnectionTimeouts::new(&self.settings);
 
         poll_fn(|cx| {
-            // Once in line for the drain, this task is woken by it: asking again at each turn would
-            // have all connections meet at one lock.
+            // Once registered, this task is woken by the drain: checking at each turn would make all
+            // connections contend for one lock.
             if !has_listened {
                 has_listened = true;
                 let _ = begun.as_mut().poll(cx);
@@ -214,16 +212,16 @@ impl HttpConnections {
                     is_draining = true;
                     activity.close_after_answer();
                 }
-                // Before it is asked to leave, so that a request that is there is begun.
+                // Polled before it is asked to leave, so that a received request is begun.
                 if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                     return Poll::Ready(ended.map_err(ConnectionError::Http));
                 }
                 let phase = activity.phase();
                 let verdict = if begins_to_drain {
                     match version {
-                        Version::Http1 => timeouts.drained(phase),
-                        // It notifies the client first, and serves what was sent until then.
-                        Version::Http2 => timeouts.leave(),
+                        HttpVersion::Http1 => timeouts.drained(phase),
+                        // Sends GOAWAY first, and serves requests sent until then.
+                        HttpVersion::Http2 => timeouts.leave(),
                     }
                 } else if let Some(wait) = timeouts.paused(phase, now) {
                     TimeoutAction::Wait(wait)

@@ -1,20 +1,20 @@
-//! The notice that the program is about to stop.
+//! The drain: the notice that the program is about to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Asks front ends to finish what they have begun and to begin nothing else.
+/// Asks front ends to finish requests in progress and to begin no others.
 ///
-/// Cheap to clone; clones are one and the same. A drain that has begun does not end.
+/// Cheap to clone; clones are the same drain. A drain cannot be undone.
 #[derive(Debug, Clone, Default)]
 pub struct Drain {
-    inner: Arc<Inner>,
+    inner: Arc<DrainState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct DrainState {
     has_begun: AtomicBool,
     begun: Notify,
 }
@@ -25,7 +25,7 @@ impl Drain {
         Self::default()
     }
 
-    /// Begins to drain. Again is the same as once.
+    /// Begins the drain. Idempotent.
     pub fn begin(&self) {
         self.inner.has_begun.store(true, Ordering::SeqCst);
         self.inner.begun.notify_waiters();
@@ -36,9 +36,9 @@ impl Drain {
         self.inner.has_begun.load(Ordering::SeqCst)
     }
 
-    /// Waits until the drain begins; returns at once if it has.
+    /// Waits until the drain begins; returns immediately if it has.
     pub async fn begun(&self) {
-        // In line before the look: a drain that begins between the two is not missed.
+        // Registered before the check: a drain that begins between the two is not missed.
         let notified = self.inner.begun.notified();
         if !self.has_begun() {
             notified.await;

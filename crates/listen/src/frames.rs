@@ -1,22 +1,21 @@
-//! Reads along with an HTTP/2 connection, frame by frame, to end one whose client sends frames that carry
-//! nothing: `PRIORITY`, `WINDOW_UPDATE` and the like. Each costs a little work, is answered by nothing, and is
-//! not counted by hyper.
+//! Detects HTTP/2 clients that flood a connection with control frames such as `PRIORITY` and `WINDOW_UPDATE`. Each
+//! costs a little work, gets no answer, and is not counted by hyper.
 //!
-//! A client earns such frames by its requests, by the data that it is sent, and by the passing of time. Only
-//! one that is about to run out makes the clock be read.
+//! A client earns control frames by its requests, by the data that it is sent, and over time. The clock is read
+//! only when a client is about to run out.
 
 use std::io;
 
 use crate::clock::{Instant, now};
 
-/// How many frames without a meaning a client has at the beginning, and gets for each second, for each block
-/// of headers that it sends, and for each frame of data that it is sent.
+/// How many control frames a client has at the beginning, and earns per second, per header block that it
+/// sends, and per data frame that it is sent.
 const AT_FIRST: u64 = 1_000;
 const PER_SECOND: u64 = 100;
 const PER_HEADERS: u64 = 20;
 const PER_DATA: u64 = 20;
 
-/// What a client sends before its first frame.
+/// The length of the client preface.
 const PREFACE: u32 = 24;
 const HEAD: usize = 9;
 
@@ -27,14 +26,14 @@ const PUSH_PROMISE: u8 = 5;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 
-/// What has gone over one connection.
+/// The frames of one connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
     from_client: Scan,
     to_client: Scan,
     earned: u64,
     spent: u64,
-    /// Since when time is earned, and how many seconds of it were.
+    /// When the earning of time began, and how many seconds were earned.
     since: Instant,
     seconds: u64,
 }
@@ -51,12 +50,12 @@ impl Frames {
         }
     }
 
-    /// Sees what the client has sent. An error, if too much of it has no meaning.
+    /// Inspects bytes from the client. An error if it sends too many control frames.
     pub(crate) fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (mut headers, mut idle) = (0, 0);
         self.from_client.each(bytes, |kind| match kind {
             HEADERS => headers += 1,
-            // These have bounds of their own.
+            // These are bounded elsewhere.
             DATA | PUSH_PROMISE | GOAWAY | CONTINUATION => {}
             _ => idle += 1,
         });
@@ -68,7 +67,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Sees what the client was sent.
+    /// Inspects bytes to the client.
     pub(crate) fn sent(&mut self, bytes: &[u8]) {
         let mut data = 0;
         self.to_client
@@ -82,7 +81,7 @@ impl Frames {
         self.seconds = seconds;
         if self.spent > self.earned {
             return Err(io::Error::other(
-                "the client floods the connection with frames that carry nothing",
+                "the client floods the connection with control frames",
             ));
         }
         Ok(())
@@ -92,10 +91,10 @@ impl Frames {
 /// Finds the frames in a stream of bytes.
 #[derive(Debug)]
 struct Scan {
-    /// The beginning of a frame whose head is not there yet.
+    /// The beginning of an incomplete frame header.
     head: [u8; HEAD],
     length: usize,
-    /// How much comes before the next frame.
+    /// How many bytes are left before the next frame.
     left: u32,
 }
 

@@ -1,33 +1,33 @@
-//! Reads along with an HTTP/1 client for shapes that two parsers can read in two ways: a body with two lengths,
-//! lines that end in a bare newline.
+//! The strict framing reader: inspects the bytes of an HTTP/1 client for requests that two parsers can read in two
+//! ways, such as a body with two lengths or lines that end in a bare newline.
 //!
-//! hyper accepts some of them. A request that is passed on must have none: the next server could see another
-//! request where this one sees a body. Everything else that is wrong is left to hyper to refuse.
+//! hyper accepts some of them. A forwarded request must have none: the next server could see another request where
+//! this one sees a body. All other errors are left to hyper.
 //! Why it exists: `docs/decisions/003-strict-framing-reader.md`.
 
 use std::io;
 
-/// The longest line that is kept; hyper refuses heads long before.
+/// The longest line that is buffered; hyper refuses heads long before.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// Where in the client's bytes the next one stands.
+/// The position in the client's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FramingState {
     /// In the lines of a head, or before one.
     Head,
-    /// In a body, so many bytes from its end.
+    /// In a body, this many bytes before its end.
     Body(u64),
-    /// In the line with the size of a chunk.
+    /// In a chunk size line.
     Size,
-    /// In a chunk, so many bytes from its end, the line's end with it.
+    /// In a chunk, this many bytes before its end, the line end included.
     Chunk(u64),
     /// After the last chunk.
     Trailers,
-    /// Nothing more is let through.
+    /// Nothing more is passed on.
     Refused,
 }
 
-/// What the head has said so far about the body.
+/// The framing headers of the head so far.
 #[derive(Debug, Default)]
 struct Head {
     has_begun: bool,
@@ -35,35 +35,38 @@ struct Head {
     is_chunked: bool,
 }
 
-/// Reads along with one connection.
+/// Inspects the bytes of one connection.
 #[derive(Debug)]
-pub(crate) struct Framing {
-    state: State,
+pub(crate) struct FramingReader {
+    state: FramingState,
     head: Head,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
 }
 
-impl Framing {
+impl FramingReader {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Head,
+            state: FramingState::Head,
             head: Head::default(),
             line: Vec::new(),
         }
     }
 
-    /// Looks at bytes before they are parsed: how many of them may be. The others belong to a head with a
-    /// forbidden shape, up to the line before that, and nothing after it may be parsed. A body that cannot be
-    /// followed is an error.
+    /// Inspects bytes before hyper parses them. Returns how many of them may be parsed; after an ambiguous head
+    /// nothing more may be. A body whose framing is invalid is an error.
     pub(crate) fn look(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
-                State::Body(left) => at += self.pass(left, bytes.len() - at, State::Body),
-                State::Chunk(left) => at += self.pass(left, bytes.len() - at, State::Chunk),
-                State::Refused => return Ok(at),
-                State::Head | State::Size | State::Trailers => {
+                FramingState::Body(left) => {
+                    at += self.pass(left, bytes.len() - at, FramingState::Body)
+                }
+                FramingState::Chunk(left) => {
+                    at += self.pass(left, bytes.len() - at, FramingState::Chunk)
+                }
+                FramingState::Refused => return Ok(at),
+                FramingState::Head | FramingState::Size | FramingState::Trailers => {
                     let rest = &bytes[at..];
                     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
                         self.line.extend_from_slice(rest);
@@ -72,8 +75,8 @@ impl Framing {
                     };
                     if self.ends_line(&rest[..end]) {
                         at += end + 1;
-                    } else if self.state == State::Head {
-                        self.state = State::Refused;
+                    } else if self.state == FramingState::Head {
+                        self.state = FramingState::Refused;
                     } else {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
@@ -83,18 +86,18 @@ impl Framing {
         Ok(at)
     }
 
-    /// Whether there was a head with a forbidden shape.
+    /// Whether there was an ambiguous head.
     pub(crate) fn has_refused(&self) -> bool {
-        self.state == State::Refused
+        self.state == FramingState::Refused
     }
 
-    /// Passes over as much of a body as there is.
-    fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> State) -> usize {
+    /// Skips as much of a body as has arrived.
+    fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> FramingState) -> usize {
         let step = usize::try_from(left).unwrap_or(usize::MAX).min(there);
         let left = left - step as u64;
         self.state = match (left, self.state) {
-            (0, State::Chunk(_)) => State::Size,
-            (0, _) => State::Head,
+            (0, FramingState::Chunk(_)) => FramingState::Size,
+            (0, _) => FramingState::Head,
             (left, _) => in_body(left),
         };
         step
@@ -107,7 +110,7 @@ impl Framing {
         Ok(())
     }
 
-    /// A line has ended with `tail`. Whether it is accepted.
+    /// Ends a line with `tail`. Returns whether it is accepted.
     fn ends_line(&mut self, tail: &[u8]) -> bool {
         if self.line.is_empty() {
             return self.reads(tail);
@@ -125,23 +128,23 @@ impl Framing {
             return false;
         };
         match self.state {
-            State::Size => self.size(line),
-            State::Trailers if line.is_empty() => {
-                self.state = State::Head;
+            FramingState::Size => self.size(line),
+            FramingState::Trailers if line.is_empty() => {
+                self.state = FramingState::Head;
                 true
             }
-            State::Trailers => true,
+            FramingState::Trailers => true,
             _ if !self.head.has_begun => {
-                // An empty line before a request is passed over.
+                // An empty line before a request is skipped.
                 self.head.has_begun = !line.is_empty();
                 true
             }
             _ if line.is_empty() => {
                 let head = std::mem::take(&mut self.head);
                 self.state = match (head.is_chunked, head.length) {
-                    (true, _) => State::Size,
-                    (false, Some(length)) if length > 0 => State::Body(length),
-                    (false, _) => State::Head,
+                    (true, _) => FramingState::Size,
+                    (false, Some(length)) if length > 0 => FramingState::Body(length),
+                    (false, _) => FramingState::Head,
                 };
                 true
             }
@@ -157,9 +160,11 @@ impl Framing {
         let size = str::from_utf8(&line[..digits]).ok();
         let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         match size {
-            Some(0) if is_whole => self.state = State::Trailers,
-            // With the end of its line.
-            Some(size) if is_whole && size < u64::MAX - 2 => self.state = State::Chunk(size + 2),
+            Some(0) if is_whole => self.state = FramingState::Trailers,
+            // Includes the line end.
+            Some(size) if is_whole && size < u64::MAX - 2 => {
+                self.state = FramingState::Chunk(size + 2)
+            }
             _ => return false,
         }
         true
@@ -167,7 +172,7 @@ impl Framing {
 }
 
 impl Head {
-    /// Whether a header goes with those before it.
+    /// Whether a header is consistent with those before it.
     fn header(&mut self, line: &[u8]) -> bool {
         if !matches!(line.first(), Some(b'c' | b'C' | b't' | b'T')) {
             return true;
@@ -197,9 +202,9 @@ impl Head {
 mod tests {
     use super::*;
 
-    /// What is let through, however the bytes come.
+    /// What is passed on, however the bytes are split.
     fn passed(text: &str, step: usize) -> io::Result<Vec<u8>> {
-        let (mut framing, mut passed) = (Framing::new(), Vec::new());
+        let (mut framing, mut passed) = (FramingReader::new(), Vec::new());
         for piece in text.as_bytes().chunks(step) {
             let length = framing.look(piece)?;
             passed.extend_from_slice(&piece[..length]);

@@ -1,4 +1,4 @@
-//! A connection that can be asked to end when it has answered.
+//! A connection that can be asked to shut down gracefully.
 
 use std::pin::Pin;
 
@@ -8,11 +8,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper_util::rt::TokioExecutor;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A connection of either version.
+/// A connection of either HTTP version.
 pub(crate) trait Leaving: Future<Output = hyper::Result<()>> {
-    /// Asks it to end when what it has begun is answered.
+    /// Asks it to end after the requests in progress.
     fn leave(self: Pin<&mut Self>);
 }
 

@@ -1,4 +1,5 @@
-//! The service of one connection: adds the peer to each request, and notes what is in flight. Boxes nothing.
+//! The service of one connection: adds the peer to each request, and records requests in progress. Allocates
+//! nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ where
 }
 
 pin_project! {
-    /// An answer that is being made.
+    /// The future of an answer.
     pub(crate) struct TrackedResponse<F> {
         in_flight: Option<RequestGuard>,
         #[pin]
@@ -76,7 +77,7 @@ where
 }
 
 pin_project! {
-    /// An answer's body, under way until it is dropped.
+    /// The body of an answer; the request is in progress until it is dropped.
     pub(crate) struct TrackedBody<B> {
         in_flight: Option<RequestGuard>,
         #[pin]

@@ -1,7 +1,7 @@
-//! Threads for connections, one for every core, each with a runtime of its own.
+//! Threads for connections, one per core, each with its own runtime.
 //!
-//! A connection with many short requests is best served on one thread: what arrives together is answered together,
-//! and written in one piece.
+//! A connection with many short requests is best served on one thread: requests that arrive together are answered
+//! together, in one write.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// The threads. They end when this is dropped, with all that is still on them.
+/// The threads. They end when this is dropped, with all of their tasks.
 #[derive(Debug)]
 pub struct Threads {
     runtimes: Vec<(Handle, oneshot::Sender<()>)>,
@@ -37,13 +37,13 @@ fn start(number: usize) -> io::Result<(Handle, oneshot::Sender<()>)> {
     std::thread::Builder::new()
         .name(format!("connections-{number}"))
         .spawn(move || {
-            // An error is the word that this was dropped.
+            // An error means that this was dropped.
             let _ = runtime.block_on(ended);
         })?;
     Ok((handle, sender))
 }
 
-/// Hands things out in turns.
+/// Round robin over a list.
 #[derive(Debug)]
 pub struct RoundRobin<T> {
     things: Vec<T>,
@@ -51,7 +51,7 @@ pub struct RoundRobin<T> {
 }
 
 impl<T: Clone> RoundRobin<T> {
-    /// Over these, of which there must be one.
+    /// Over these; there must be at least one.
     pub fn new(things: Vec<T>) -> Self {
         Self {
             things,
@@ -59,7 +59,7 @@ impl<T: Clone> RoundRobin<T> {
         }
     }
 
-    /// The next one; there must be one.
+    /// The next item.
     pub fn take(&self) -> T {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         self.things[turn % self.things.len()].clone()

@@ -1,6 +1,6 @@
-//! How long things take: a histogram that threads count in without waiting for each other.
+//! A histogram of durations that threads update without a lock.
 //!
-//! That of `prometheus_client` has a lock, at which all decisions would meet: `docs/decisions/009-histogram.md`.
+//! That of `prometheus_client` has a lock that all decisions would contend for: `docs/decisions/009-histogram.md`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,20 +10,23 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
+/// The labels of one series of a metric.
+pub type Labels<const N: usize> = [(&'static str, String); N];
+
 /// A histogram of durations. Clones count together.
 #[derive(Debug, Clone)]
 pub struct Timing(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// Upper bounds in nanoseconds, and how many were not above and not in a bucket before.
+    /// Upper bounds in nanoseconds, and the count of each bucket.
     buckets: Box<[(u64, AtomicU64)]>,
     above: AtomicU64,
     nanos: AtomicU64,
 }
 
 impl Timing {
-    /// With buckets up to these bounds, in seconds and in their order.
+    /// A histogram with these bucket bounds, in seconds and ascending.
     pub fn new(bounds: &[f64]) -> Self {
         let nanos = |seconds: &f64| Duration::from_secs_f64(*seconds).as_nanos();
         let bucket = |seconds| {
@@ -37,7 +40,7 @@ impl Timing {
         }))
     }
 
-    /// Something took so long.
+    /// Records a duration.
     pub fn note(&self, took: Duration) {
         let Counts {
             buckets,

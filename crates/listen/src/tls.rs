@@ -1,4 +1,4 @@
-//! Certificates: read from PEM files, and read again when they are renewed.
+//! Certificates: read from PEM files, and reloaded when they are renewed.
 
 use std::fmt;
 use std::io;
@@ -19,22 +19,22 @@ use tokio_rustls::TlsAcceptor;
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read `{}`: {source}; check the path and who may read the file", path.display())]
+    #[error("cannot read `{}`: {source}; check the path and the permissions of the file", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file is not whole, or not PEM.
-    #[error("`{}` is not valid PEM: {source}; it may be cut short", path.display())]
+    /// A file is truncated or not PEM.
+    #[error("`{}` is not valid PEM: {source}; it may be truncated", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: pem::Error,
     },
-    /// The certificate's file holds none.
+    /// The certificate file holds no certificate.
     #[error(
         "no certificate in `{}`: it must hold `BEGIN CERTIFICATE` blocks, the server's own first",
         path.display()
@@ -43,7 +43,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// The key's file holds none.
+    /// The key file holds no key.
     #[error(
         "no private key in `{}`: it must hold a `BEGIN PRIVATE KEY` block (or `RSA` or `EC`) that is \
          not encrypted",
@@ -53,7 +53,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// The two files do not belong together.
+    /// The certificate and the key do not match.
     #[error(
         "the private key in `{}` is not that of the first certificate in `{}`: give the pair that \
          was issued together",
@@ -66,7 +66,7 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// The pair is of a kind that cannot be used.
+    /// The pair is of an unsupported kind.
     #[error(
         "the certificate in `{}` with the key in `{}` cannot be used: {source}; use an X.509 \
          certificate with an ECDSA, Ed25519 or RSA key",
@@ -81,7 +81,7 @@ pub enum TlsError {
         /// What is wrong with them.
         source: rustls::Error,
     },
-    /// The authorities whose clients are let in cannot be used.
+    /// The authorities of client certificates cannot be used.
     #[error(
         "the certificates in `{}` cannot be used to tell clients by: {problem}; give those of the \
          authorities that issued theirs",
@@ -98,7 +98,7 @@ pub enum TlsError {
     Setup(#[source] rustls::Error),
 }
 
-/// The certificate of a listener, which can be exchanged while it serves.
+/// The certificate of a listener, which can be replaced while it serves.
 ///
 /// Cheap to clone; clones serve the same certificate.
 #[derive(Debug, Clone)]
@@ -114,11 +114,11 @@ struct Files {
     key: PathBuf,
 }
 
-/// What the next handshake is answered with.
+/// The configuration of the next handshake.
 struct Current(ArcSwap<CertifiedKey>);
 
 impl Tls {
-    /// Reads a chain of certificates, the server's own first, and its private key.
+    /// Reads a certificate chain, the server's own first, and its private key.
     ///
     /// Serves TLS 1.2 and 1.3, and offers HTTP/2 before HTTP/1.1.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
@@ -142,8 +142,8 @@ impl Tls {
         })
     }
 
-    /// The same certificate, served only to clients that show one of these authorities in a PEM file.
-    /// The file is read once.
+    /// The same certificate, served only to clients with a certificate of one of the authorities in a PEM file. The
+    /// file is read once.
     pub fn with_client_ca(&self, path: &Path) -> Result<Self, TlsError> {
         let refused = |problem: String| TlsError::Authorities {
             path: path.to_owned(),
@@ -172,21 +172,21 @@ impl Tls {
         })
     }
 
-    /// Reads the same files again. New connections get what they hold now; an error leaves what was
-    /// served before. Reads two small files, and blocks for that.
+    /// Reloads the files, for new connections. After an error the previous certificate stays in use. Blocks while it
+    /// reads two small files.
     pub fn reload(&self) -> Result<(), TlsError> {
         let certified = self.files.read(self.config.crypto_provider())?;
         self.current.0.store(Arc::new(certified));
         Ok(())
     }
 
-    /// What does the handshakes.
+    /// The acceptor of handshakes.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 }
 
-/// The configuration of a server with this certificate, for a listener of another make.
+/// The rustls configuration of a server with this certificate, for other listeners.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     Tls::load(certificate, key).map(|tls| tls.config)
 }

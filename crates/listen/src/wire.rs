@@ -1,6 +1,6 @@
-//! A connection's bytes: what was read to tell HTTP/1 from HTTP/2 is given back, arrivals are noted, writes time
-//! out, a head with two meanings is answered with 400, and an answer is not lost to a reset when the connection
-//! closes while the client still sends.
+//! The byte stream of a connection: replays the bytes read to detect the HTTP version, records activity, times out
+//! writes, answers an ambiguous head with 400, and lingers at the end so that a reset does not lose the last
+//! answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,23 +13,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use crate::activity::Activity;
 use crate::clock::http_date;
 use crate::frames::Frames;
-use crate::framing::Framing;
-use crate::stall::{Linger, Phase, Stall};
+use crate::framing::FramingReader;
+use crate::stall::{ConnectionPhase, Linger, Stall};
 
-/// What an HTTP/2 client sends first.
+/// The preface of an HTTP/2 client.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long what is written in one piece may be.
+/// The longest answer that is copied into one write.
 const SMALL: usize = 1024;
 
-/// The protocol that a connection speaks.
+/// The HTTP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// The first bytes of a connection, as far as they had to be read to tell its version.
+/// The bytes that were read to detect the version of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     bytes: [u8; PREFACE.len()],
@@ -38,17 +38,17 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Reads until the version is certain: one byte is enough for most of HTTP/1.
-    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, Version)> {
+    /// Reads until the version is certain: one byte is enough for most HTTP/1 requests.
+    pub(crate) async fn read<T: AsyncRead + Unpin>(io: &mut T) -> io::Result<(Self, HttpVersion)> {
         let mut opening = Self::default();
         while opening.end < PREFACE.len() {
             let read = io.read(&mut opening.bytes[opening.end..]).await?;
             opening.end += read;
             if read == 0 || opening.bytes[..opening.end] != PREFACE[..opening.end] {
-                return Ok((opening, Version::Http1));
+                return Ok((opening, HttpVersion::Http1));
             }
         }
-        Ok((opening, Version::Http2))
+        Ok((opening, HttpVersion::Http2))
     }
 }
 
@@ -58,33 +58,33 @@ pub(crate) struct Wire<T> {
     io: T,
     opening: Opening,
     activity: Arc<Activity>,
-    /// Reads along, where requests go on to another server.
-    framing: Option<Framing>,
-    /// Reads along with HTTP/2.
+    /// Inspects HTTP/1 framing, if requests are forwarded to another server.
+    framing: Option<FramingReader>,
+    /// Inspects HTTP/2 frames.
     frames: Option<Box<Frames>>,
-    refusal: Refusal,
-    /// Whether the last that was asked of it is a flush, and that is done: then no earlier answer is on its way.
+    refusal: BadRequestAnswer,
+    /// Whether the last operation was a completed flush: then no earlier answer is pending.
     is_flushed: bool,
     has_shut_down: bool,
     linger: Linger,
     writes: Stall,
 }
 
-/// How a connection is read and written.
+/// The settings of a wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireSettings {
-    /// Whether requests with two meanings are refused.
+    /// Whether ambiguous requests are refused.
     pub(crate) is_strict: bool,
-    /// Whether a client is cut that floods the connection with frames of HTTP/2 that carry nothing.
+    /// Whether clients that flood the connection with HTTP/2 control frames are disconnected.
     pub(crate) is_http2: bool,
-    /// How long a client may take nothing of what it is sent.
+    /// How long a client may read nothing.
     pub(crate) write_timeout: Duration,
 }
 
-/// The answer to a head with two meanings.
+/// The 400 answer to an ambiguous head.
 #[derive(Debug, Default)]
-struct Refusal {
-    /// What is still to be written, once it is known that it is to be.
+struct BadRequestAnswer {
+    /// The text, once it is to be written.
     answer: Option<Vec<u8>>,
     written: usize,
     /// Whether it waits for the answers to earlier requests.
@@ -102,9 +102,9 @@ impl<T> Wire<T> {
             io,
             opening,
             activity,
-            framing: settings.is_strict.then(Framing::new),
+            framing: settings.is_strict.then(FramingReader::new),
             frames: settings.is_http2.then(|| Box::new(Frames::new())),
-            refusal: Refusal::default(),
+            refusal: BadRequestAnswer::default(),
             is_flushed: true,
             has_shut_down: false,
             linger: Linger::default(),
@@ -124,14 +124,16 @@ impl<T> Wire<T> {
     }
 
     fn has_refused(&self) -> bool {
-        self.framing.as_ref().is_some_and(Framing::has_refused)
+        self.framing
+            .as_ref()
+            .is_some_and(FramingReader::has_refused)
     }
 
     fn is_busy(&self) -> bool {
-        matches!(self.activity.phase(), Phase::Busy(_))
+        matches!(self.activity.phase(), ConnectionPhase::Busy(_))
     }
 
-    /// Notes how a write or a flush went.
+    /// Records the result of a write or a flush.
     fn wrote<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -140,7 +142,7 @@ impl<T> Wire<T> {
     ) -> Poll<io::Result<R>> {
         self.is_flushed = is_flush && matches!(written, Poll::Ready(Ok(_)));
         if self.is_flushed && self.refusal.is_waiting && !self.is_busy() {
-            // Reading and writing are of the same task.
+            // Reads and writes happen in the same task.
             self.refusal.is_waiting = false;
             cx.waker().wake_by_ref();
         }
@@ -158,10 +160,10 @@ impl<T> Drop for Wire<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
-    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, as hyper has nothing
+    /// Answers 400 after the answers to earlier requests, and closes. Ends with an error, because hyper has nothing
     /// more to read.
     fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The bytes came too early to be known as those of another protocol, and were dropped.
+        // The bytes arrived before the upgrade was known, and were dropped.
         if self.activity.is_tunnel() {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
@@ -188,8 +190,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     }
 }
 
-impl Refusal {
-    /// What is still to be written.
+impl BadRequestAnswer {
+    /// The unwritten rest.
     fn rest(&self) -> Option<&[u8]> {
         let rest = &self.answer.as_ref()?[self.written..];
         (!rest.is_empty()).then_some(rest)
@@ -222,7 +224,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
         this.activity.note_read();
         let passed = this.look(read)?;
         buffer.set_filled(before + passed);
-        // No bytes at all would be the end of the connection.
+        // An empty read would mean the end of the connection.
         if passed == 0 {
             return this.poll_refuse(cx);
         }
@@ -254,7 +256,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
             ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
             this.has_shut_down = true;
         }
-        let is_expected = matches!(this.activity.phase(), Phase::Head(_));
+        let is_expected = matches!(this.activity.phase(), ConnectionPhase::Head(_));
         this.linger.poll(&mut this.io, cx, is_expected).map(Ok)
     }
 
@@ -265,7 +267,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     ) -> Poll<io::Result<usize>> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
         let written = if length <= SMALL {
-            // To put a small answer together takes less than to have the kernel do it.
+            // Copying a small answer is cheaper than a vectored write.
             let (mut whole, mut end) = ([0; SMALL], 0);
             for slice in slices {
                 whole[end..end + slice.len()].copy_from_slice(slice);
@@ -304,13 +306,16 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn the_opening_tells_the_version_and_is_given_back() {
+    async fn the_opening_reveals_the_version_and_is_replayed() {
         for (sent, version) in [
-            (&b"GET / HTTP/1.1\r\n\r\n"[..], Version::Http1),
-            (b"POST / HTTP/1.1\r\n\r\n", Version::Http1),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more", Version::Http2),
-            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", Version::Http1),
-            (b"", Version::Http1),
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], HttpVersion::Http1),
+            (b"POST / HTTP/1.1\r\n\r\n", HttpVersion::Http1),
+            (
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more",
+                HttpVersion::Http2,
+            ),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", HttpVersion::Http1),
+            (b"", HttpVersion::Http1),
         ] {
             let mut io = sent;
             let (opening, found) = Opening::read(&mut io).await.unwrap();

@@ -1,5 +1,5 @@
-//! Who may do what: tokens with scopes. With none configured, checks are open, and the operator on this
-//! machine administrates with the token that the server made.
+//! Access control: tokens with scopes. With no token configured, checks are open, and an operator on this
+//! machine administers the server with the token that it generated.
 
 mod refusals;
 mod this_machine;
@@ -15,45 +15,45 @@ use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
-use crate::config::{Scope, Token};
-use crate::problem::Problem;
+use crate::config::{Token, TokenScope};
+use crate::problem::HttpProblem;
 pub(crate) use refusals::TokenRefusal;
 use refusals::TokenRefusals;
 
-/// What to do where the made token does not count.
+/// What to do where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
-/// Who may do what.
+/// Access control of the API, gRPC and RESP.
 pub(crate) struct Access {
-    /// Those that are configured. Their number never changes, their secrets may.
+    /// The configured tokens. Their number never changes; their secrets may.
     tokens: ArcSwap<Vec<Token>>,
     is_configured: bool,
-    /// The token that the server made, if none is configured and it could be made.
+    /// The token that the server generated, if none is configured.
     made: ArcSwapOption<Token>,
     pub(crate) refusals: TokenRefusals,
 }
 
-/// Who asks, and the secret that it shows.
-pub(crate) struct Asked<'a> {
+/// The secret that a caller presents, and where it comes from.
+pub(crate) struct PresentedToken<'a> {
     pub(crate) front_end: FrontEnd,
-    /// The address, where it is known.
+    /// The caller's address, if known.
     pub(crate) peer: Option<IpAddr>,
-    /// The secret; an empty one counts.
+    /// The secret; an empty one counts as presented.
     pub(crate) secret: Option<&'a [u8]>,
 }
 
-/// Why a token does not open what it was shown for.
+/// Why access is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// There was none.
+pub(crate) enum AccessRefusal {
+    /// No token was presented.
     None,
-    /// It is not one of the server's.
+    /// The token is unknown.
     Unknown,
-    /// It opens other things, as this says.
+    /// The token lacks the scope; the message names it.
     OutOfScope(String),
 }
 
-/// Who asks, for the history.
+/// The caller, for the history of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) name: String,
@@ -69,24 +69,24 @@ impl Access {
         }
     }
 
-    /// From now on this is the token that the server made.
+    /// Sets the token that the server generated.
     pub(crate) fn set_made(&self, secret: String) {
         self.made.store(Some(Arc::new(Token {
             name: crate::data_dir::made_token::FILE.to_owned(),
             secret,
             file: None,
-            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+            scopes: vec![TokenScope::Read, TokenScope::Write, TokenScope::Check],
         })));
     }
 
-    /// The name of each configured token that is kept in a file, and that file.
+    /// The name and file of each configured token that is read from a file.
     pub(crate) fn token_files(&self) -> Vec<(String, PathBuf)> {
         let tokens = self.tokens.load();
         let in_file = |token: &Token| Some((token.name.clone(), token.file.clone()?));
         tokens.iter().filter_map(in_file).collect()
     }
 
-    /// From now on the configured token with this name has this secret. Whether it had another.
+    /// Sets the secret of the configured token with this name. Returns whether it changed.
     pub(crate) fn set_secret(&self, name: &str, secret: &str) -> bool {
         let is_new = |token: &Token| token.name == name && token.secret != secret;
         if !self.tokens.load().iter().any(is_new) {
@@ -102,76 +102,76 @@ impl Access {
         true
     }
 
-    /// Whether a check or a lease may be asked for. With no token configured, every caller may.
-    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), Problem> {
+    /// Allows checks and leases. With no token configured, every caller may.
+    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), HttpProblem> {
         if !self.is_configured {
             return Ok(());
         }
-        self.with_token(parts, &self.tokens.load(), &[Scope::Check])
+        self.with_token(parts, &self.tokens.load(), &[TokenScope::Check])
             .map(drop)
     }
 
-    /// Whether it may be reported how requests went. That moves limits for everybody, so with no token
-    /// configured it needs the made one.
-    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), Problem> {
-        self.may_administrate(parts, &[Scope::Check]).map(drop)
+    /// Allows feedback. Feedback moves limits for all clients, so with no token configured it needs the
+    /// generated one.
+    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), HttpProblem> {
+        self.may_administer(parts, &[TokenScope::Check]).map(drop)
     }
 
-    /// Whether rules and their history may be read.
-    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, Problem> {
-        self.may_administrate(parts, &[Scope::Read, Scope::Write])
+    /// Allows reading rules and their history.
+    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
+        self.may_administer(parts, &[TokenScope::Read, TokenScope::Write])
     }
 
-    /// Whether rules may be changed and counters reset.
-    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, Problem> {
-        self.may_administrate(parts, &[Scope::Write])
+    /// Allows changing rules and resetting counters.
+    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
+        self.may_administer(parts, &[TokenScope::Write])
     }
 
-    fn may_administrate(&self, parts: &Parts, scopes: &[Scope]) -> Result<Caller, Problem> {
+    fn may_administer(&self, parts: &Parts, scopes: &[TokenScope]) -> Result<Caller, HttpProblem> {
         if self.is_configured {
             return self.with_token(parts, &self.tokens.load(), scopes);
         }
         if let Some(why) = this_machine::refusal(parts) {
-            let problem = format!("{why}; {ADVICE} to administrate from elsewhere");
-            return Err(Problem::forbidden(problem));
+            let problem = format!("{why}; {ADVICE} to administer the server from elsewhere");
+            return Err(HttpProblem::forbidden(problem));
         }
         match &*self.made.load() {
             Some(made) => self.with_token(parts, std::slice::from_ref(&**made), scopes),
-            None => Err(Problem::forbidden(format!(
-                "this server has no token, and could not make one; {ADVICE}"
+            None => Err(HttpProblem::forbidden(format!(
+                "this server has no token and could not generate one; {ADVICE}"
             ))),
         }
     }
 
-    /// The caller, if its token is one of these and has one of the scopes.
+    /// The caller, if its token is known and has one of the scopes.
     fn with_token(
         &self,
         parts: &Parts,
         tokens: &[Token],
-        scopes: &[Scope],
-    ) -> Result<Caller, Problem> {
+        scopes: &[TokenScope],
+    ) -> Result<Caller, HttpProblem> {
         let given = parts
             .headers
             .get(AUTHORIZATION)
             .map(http::HeaderValue::as_bytes);
         let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
-        let asked = Asked {
+        let asked = PresentedToken {
             front_end: FrontEnd::Http,
             peer,
             secret: given.and_then(bearer),
         };
         let token = self.opens(&asked, tokens, scopes);
         let token = token.map_err(|refused| match refused {
-            Refused::None if !self.is_configured => Problem::unauthorized(
+            AccessRefusal::None if !self.is_configured => HttpProblem::unauthorized(
                 "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
             ),
-            Refused::None => Problem::unauthorized(
-                "this server wants a token; send it as `Authorization: Bearer TOKEN`",
+            AccessRefusal::None => HttpProblem::unauthorized(
+                "this server requires a token; send it as `Authorization: Bearer TOKEN`",
             ),
-            Refused::Unknown => Problem::unauthorized(
-                "nobody knows this token; check it for typing errors and spaces",
+            AccessRefusal::Unknown => HttpProblem::unauthorized(
+                "unknown token; check it for typos and spaces",
             ),
-            Refused::OutOfScope(problem) => Problem::forbidden(problem),
+            AccessRefusal::OutOfScope(problem) => HttpProblem::forbidden(problem),
         })?;
         Ok(Caller {
             name: token.name.clone(),
@@ -183,28 +183,28 @@ impl Access {
         self.is_configured
     }
 
-    /// Whether a caller may check with the secret that it has shown, if it has.
-    pub(crate) fn may_check_with(&self, asked: &Asked<'_>) -> Result<(), Refused> {
+    /// Allows checks with the presented secret.
+    pub(crate) fn may_check_with(&self, asked: &PresentedToken<'_>) -> Result<(), AccessRefusal> {
         let tokens = self.tokens.load();
-        self.opens(asked, &tokens, &[Scope::Check]).map(drop)
+        self.opens(asked, &tokens, &[TokenScope::Check]).map(drop)
     }
 
-    /// The token with this secret, if it has one of the scopes. What is refused is counted.
+    /// The token with this secret, if it has one of the scopes. Counts refusals.
     fn opens<'t>(
         &self,
-        asked: &Asked<'_>,
+        asked: &PresentedToken<'_>,
         tokens: &'t [Token],
-        scopes: &[Scope],
-    ) -> Result<&'t Token, Refused> {
+        scopes: &[TokenScope],
+    ) -> Result<&'t Token, AccessRefusal> {
         let opened = match asked.secret {
             Some(secret) => find(secret, tokens, scopes),
-            None => Err(Refused::None),
+            None => Err(AccessRefusal::None),
         };
         if let Err(refused) = &opened {
             let refusal = match refused {
-                Refused::None => TokenRefusal::Missing,
-                Refused::Unknown => TokenRefusal::Unknown,
-                Refused::OutOfScope(_) => TokenRefusal::Scope,
+                AccessRefusal::None => TokenRefusal::Missing,
+                AccessRefusal::Unknown => TokenRefusal::Unknown,
+                AccessRefusal::OutOfScope(_) => TokenRefusal::Scope,
             };
             self.refusals.note(refusal, asked.front_end, asked.peer);
         }
@@ -213,8 +213,12 @@ impl Access {
 }
 
 /// The token with this secret, if it has one of the scopes.
-fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t Token, Refused> {
-    // Every token is compared, so that the time does not tell which ones begin alike.
+fn find<'t>(
+    secret: &[u8],
+    tokens: &'t [Token],
+    scopes: &[TokenScope],
+) -> Result<&'t Token, AccessRefusal> {
+    // Every token is compared, so that the time taken does not reveal a common prefix.
     let mut found = None;
     for token in tokens {
         let is_same: Choice = token.secret.as_bytes().ct_eq(secret);
@@ -222,7 +226,7 @@ fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t 
             found = Some(token);
         }
     }
-    let token = found.ok_or(Refused::Unknown)?;
+    let token = found.ok_or(AccessRefusal::Unknown)?;
     if token.scopes.iter().any(|scope| scopes.contains(scope)) {
         return Ok(token);
     }
@@ -230,14 +234,14 @@ fn find<'t>(secret: &[u8], tokens: &'t [Token], scopes: &[Scope]) -> Result<&'t 
         .iter()
         .map(|scope| format!("`{}`", scope.name()))
         .collect();
-    Err(Refused::OutOfScope(format!(
+    Err(AccessRefusal::OutOfScope(format!(
         "the token `{}` does not have the scope {}",
         token.name,
         wanted.join(" or ")
     )))
 }
 
-/// The secret that a header says, after spaces or tabs.
+/// The secret of an `Authorization: Bearer` header, after spaces or tabs.
 pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii_start();
     let blank = value.iter().position(u8::is_ascii_whitespace)?;
@@ -308,7 +312,7 @@ pub(crate) mod tests {
             name: "ops".to_owned(),
             secret: "configured".to_owned(),
             file: None,
-            scopes: vec![Scope::Write],
+            scopes: vec![TokenScope::Write],
         };
         let access = Access::new(vec![token]);
         access.set_made("made".to_owned());
@@ -332,16 +336,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_token_opens_what_its_scopes_say() {
-        let token = |name: &str, scopes: &[Scope]| Token {
+        let token = |name: &str, scopes: &[TokenScope]| Token {
             name: name.to_owned(),
             secret: format!("secret-of-{name}"),
             file: None,
             scopes: scopes.to_vec(),
         };
         let access = Access::new(vec![
-            token("reader", &[Scope::Read]),
-            token("writer", &[Scope::Write]),
-            token("checker", &[Scope::Check]),
+            token("reader", &[TokenScope::Read]),
+            token("writer", &[TokenScope::Write]),
+            token("checker", &[TokenScope::Check]),
         ]);
         let may = |secret: &str| {
             let authorization = format!("Bearer {secret}");
@@ -358,7 +362,7 @@ pub(crate) mod tests {
         assert_eq!(may("secret-of-reader"), (true, false, false));
         assert_eq!(may("secret-of-writer"), (true, true, false));
         assert_eq!(may("secret-of-checker"), (false, false, true));
-        assert_eq!(may("secret-of-nobody"), (false, false, false));
+        assert_eq!(may("unknown-secret"), (false, false, false));
         let none = parts("127.0.0.1:5000", &[("host", "localhost")]);
         assert!(access.may_check(&none).is_err() && access.may_read(&none).is_err());
         assert!(access.may_report(&none).is_err());

@@ -1,22 +1,22 @@
-//! The token with which the operator on this machine administrates a server without configured tokens:
-//! read or made at the start, and again when the program says so.
+//! The token with which an operator on this machine administers a server without configured tokens: read or
+//! generated at the start and on reload.
 
 use crate::data_dir::MadeTokenError;
 use crate::data_dir::made_token::{FILE, read_or_make};
 use crate::server::Server;
 
-/// What a server without any token does.
+/// What a server without any token does, for logs.
 const CLOSED: &str = "calls that read or change rules answer 403; configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
-/// Reads or makes the token, if none is configured. Without one, the calls that need it are refused. A
-/// token that others can read is an error.
+/// Reads or generates the token, if none is configured. Without one, the calls that need it are refused. A
+/// token file that other users can read is an error.
 pub(crate) fn open(server: &Server) -> Result<(), MadeTokenError> {
     if server.access.wants_tokens() {
         warn_if_ignored(server);
         return Ok(());
     }
     let Some(directory) = &server.data else {
-        tracing::warn!("no token is configured, and none can be kept: {CLOSED}");
+        tracing::warn!("no token is configured, and a generated one cannot be stored: {CLOSED}");
         return Ok(());
     };
     match read_or_make(directory) {
@@ -25,7 +25,7 @@ pub(crate) fn open(server: &Server) -> Result<(), MadeTokenError> {
             let file = directory.path().join(FILE);
             tracing::info!(
                 file = %file.display(),
-                "no token is configured; calls that read or change rules need the one in this file"
+                "no token is configured; calls that read or change rules need the token in this file"
             );
         }
         Err(wide @ MadeTokenError::Wide { .. }) => return Err(wide),
@@ -33,13 +33,13 @@ pub(crate) fn open(server: &Server) -> Result<(), MadeTokenError> {
     }
     if server.gate.store().redis().is_some() {
         tracing::warn!(
-            "each server has an `{FILE}` of its own; configure a token that opens all that share this Redis"
+            "each server has its own `{FILE}`; configure a token that all servers of this Redis accept"
         );
     }
     Ok(())
 }
 
-/// Reads the token again, or makes a new one if its file is gone. The last one stays if that fails.
+/// Reads the token again, or generates a new one if its file is gone. On failure the current token stays.
 pub(crate) fn reload(server: &Server) {
     let Some(directory) = &server.data else {
         return;
@@ -57,7 +57,7 @@ fn warn_if_ignored(server: &Server) {
     let file = server.data.as_ref().map(|data| data.path().join(FILE));
     if let Some(file) = file.filter(|file| file.exists()) {
         tracing::warn!(
-            "`{}` opens nothing, because a token is configured; delete it",
+            "`{}` is not used, because a token is configured; delete it",
             file.display()
         );
     }

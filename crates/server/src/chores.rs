@@ -13,18 +13,18 @@ use crate::handle::Handle;
 use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
-/// How often memory of connections that have ended is given back to the system, and for how many rounds after
-/// the last of them: the allocator holds on to what is free for a second before it lets it go.
+/// How often memory of closed connections is returned to the system, and for how many rounds after the last
+/// one closed: the allocator keeps free memory for a second.
 const RETURN_EVERY: Duration = Duration::from_secs(2);
 const RETURN_ROUNDS: u32 = 3;
 
-/// Reads the rule file again when it changes, and all files when the program says so. A file that lacks
-/// rules that are in force may be half written: it counts once it has not changed for a while.
+/// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
+/// half written: it is used once it has not changed for a while.
 pub(crate) async fn follow_rules(
     server: Arc<Server>,
-    mut watch: Option<Watch>,
+    mut watch: Option<FileWatch>,
     certificates: Vec<Tls>,
     handle: Handle,
 ) {
@@ -57,14 +57,14 @@ pub(crate) async fn follow_rules(
             };
             let _ = tokio::task::spawn_blocking(reload).await;
         }
-        // Given up only when the program ends.
+        // Dropped only when the program ends.
         let reloading = tokio::task::spawn_blocking(move || reload(&server, may_go));
         is_held = reloading.await.unwrap_or(false);
     }
 }
 
-/// Reads what is known of clients again when one of its files changes.
-pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<Watch>) {
+/// Reads the identity files again when one of them changes.
+pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<FileWatch>) {
     let following = watches.into_iter().map(|mut watch| {
         let server = Arc::clone(&server);
         async move {
@@ -78,18 +78,18 @@ pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<Watch>) {
     futures_util::future::join_all(following).await;
 }
 
-/// What is new about the rule file.
+/// An event of the rule file.
 enum News {
     /// It should be read.
     Changed,
-    /// It has not changed for a while since it was read.
+    /// It has not changed for a while since it was last read.
     Rested,
-    /// It changes again, before that.
+    /// It changed again before that.
     Unsettled,
 }
 
-/// What is new about the file: that it changed, or of one that is held, whether it rests.
-async fn news(watch: &mut Option<Watch>, is_held: bool) -> News {
+/// Waits for the next event: a change, or for a held file whether it settled.
+async fn news(watch: &mut Option<FileWatch>, is_held: bool) -> News {
     let Some(watch) = watch else {
         return std::future::pending().await;
     };
@@ -104,8 +104,8 @@ async fn news(watch: &mut Option<Watch>, is_held: bool) -> News {
     }
 }
 
-/// Whether the file has not changed for a while, as of now.
-async fn look_now(watch: &mut Option<Watch>) -> bool {
+/// Whether the file has not changed for a while.
+async fn look_now(watch: &mut Option<FileWatch>) -> bool {
     match watch {
         Some(watch) => {
             watch.look_now().await;
@@ -115,13 +115,13 @@ async fn look_now(watch: &mut Option<Watch>) -> bool {
     }
 }
 
-/// Whether the file waits to be read again, because it lacks rules that may not go yet.
+/// Whether the file is held back because it lacks rules that may not be removed yet.
 fn reload(server: &Server, may_go: bool) -> bool {
     match server.book.reload(&server.gate, may_go) {
         Ok(Reloaded::Held { removed }) => {
             tracing::info!(
                 missing = removed.join(", "),
-                "the file of the rules lacks rules that are in force; it is read again once it has not changed for 1.5 s"
+                "the rule file lacks rules that are in force; it is read again once it has not changed for 1.5 s"
             );
             return true;
         }
@@ -129,10 +129,10 @@ fn reload(server: &Server, may_go: bool) -> bool {
             tracing::debug!("the rules are the same as before");
         }
         Ok(Reloaded::Unchanged { was_stale: true }) => {
-            tracing::info!("the file of the rules can be used again, and says the same as before");
+            tracing::info!("the rule file is valid again; its rules are the same as before");
         }
         Ok(Reloaded::NothingToRead) => {
-            tracing::info!("the rules do not come from a file, so there is nothing to read again");
+            tracing::info!("the rules do not come from a file, so there is nothing to reload");
         }
         Ok(Reloaded::Changed {
             version,
@@ -143,7 +143,7 @@ fn reload(server: &Server, may_go: bool) -> bool {
             if !removed.is_empty() {
                 tracing::warn!(
                     removed = removed.join(", "),
-                    "the file of the rules has these no longer, so they are not in force any more"
+                    "the rule file no longer has these rules, so they are not in force any more"
                 );
             }
             tracing::info!(
@@ -158,8 +158,8 @@ fn reload(server: &Server, may_go: bool) -> bool {
     false
 }
 
-/// Gives memory of connections that have ended back to the system. The allocator does so only when it is asked
-/// for much, or when a thread ends: a server that has become quiet does neither, so a thread is ended for it.
+/// Returns memory of closed connections to the system. The allocator does so only on a large allocation or
+/// when a thread ends; an idle server does neither, so this ends a thread.
 pub(crate) async fn return_memory() {
     let mut times = tokio::time::interval(RETURN_EVERY);
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,7 +173,7 @@ pub(crate) async fn return_memory() {
         if rounds > 0 {
             rounds -= 1;
             let ending = std::thread::Builder::new().name("return-memory".to_owned());
-            // Something is allocated, so that the thread has a part in it.
+            // An allocation gives the thread a heap of its own.
             let ending = ending.spawn(|| drop(std::hint::black_box(Box::new([0_u8; 64]))));
             if let Err(error) = ending {
                 tracing::debug!(%error, "cannot start a thread");
@@ -194,7 +194,7 @@ pub(crate) async fn keep_counters(server: Arc<Server>) {
     }
 }
 
-/// Writes the counters if they have changed, and waits until that is done. How long it took.
+/// Writes the counters if they have changed, and waits until that is done. Returns how long it took.
 pub(crate) async fn write_counters(server: &Arc<Server>) -> Duration {
     let server = Arc::clone(server);
     let writing = tokio::task::spawn_blocking(move || {
@@ -213,7 +213,7 @@ mod tests {
     use tidegate::rules::RuleSettings;
 
     use super::*;
-    use crate::config::{Config, Outside};
+    use crate::config::{Config, Overrides};
     use crate::rulebook::RuleBook;
     use crate::store::AnyStore;
 
@@ -222,12 +222,12 @@ mod tests {
     const THREE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n- {id: c, per: [], limit: 1/s}\n";
 
     fn server(file: &Path) -> Arc<Server> {
-        let outside = Outside {
+        let overrides = Overrides {
             environment: &|_| None,
             variables: Vec::new(),
             flags: Vec::new(),
         };
-        let config = Config::load(&outside).unwrap();
+        let config = Config::load(&overrides).unwrap();
         let settings = RuleSettings::default();
         let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
         let store = AnyStore::Memory(MemoryStore::new());
@@ -243,14 +243,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules.yaml");
         std::fs::write(&file, TWO).unwrap();
-        let watch = Watch::new(&file);
+        let watch = FileWatch::new(&file);
         let server = server(&file);
         let handle = Handle::new();
         let following = follow_rules(Arc::clone(&server), Some(watch), Vec::new(), handle.clone());
         let following = tokio::spawn(following);
         let count = || server.gate.rules().len();
 
-        // Cut for a second, and asked to read it meanwhile.
+        // Cut for a second, and reloaded meanwhile.
         for ask in [false, true] {
             std::fs::write(&file, ONE).unwrap();
             after(500).await;
@@ -269,12 +269,12 @@ mod tests {
             "no other rules were ever in force"
         );
 
-        // What only adds rules does not wait.
+        // A change that only adds rules does not wait.
         std::fs::write(&file, THREE).unwrap();
         after(750).await;
         assert_eq!(count(), 3);
 
-        // What stays as it is counts, within two seconds.
+        // A file that stays as it is is used within two seconds.
         std::fs::write(&file, ONE).unwrap();
         after(1_250).await;
         assert_eq!(count(), 3);

@@ -1,12 +1,12 @@
-//! How much work the conditions of rules may take for one call that asks several things.
+//! Bounds the work of rule conditions in one call with several requests.
 
 use tidegate::Attributes;
 use tidegate::rules::RuleSet;
 
-/// How many steps the conditions of rules may take for one call: about half a second.
+/// The most steps that conditions may take in one call: about half a second.
 pub(crate) const MAX_CONDITION_STEPS: u64 = 5_000_000;
 
-/// How many steps conditions take for several requests at the most.
+/// The most steps that conditions can take for several requests.
 pub(crate) fn condition_steps<'a, 'b: 'a>(
     rules: &RuleSet,
     requests: impl IntoIterator<Item = &'a Attributes<'b>>,

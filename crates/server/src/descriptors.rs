@@ -1,30 +1,29 @@
-//! File descriptors: every connection is one. The limit of the process is shared out at the start, so that
-//! none of clients, servers behind the gateway and the API can take those of the others, and enough is left
-//! for files and for Redis.
+//! File descriptors: every connection needs one. The limit of the process is divided at the start between
+//! clients, upstream servers and the API, so that none can take another's part and enough is left for files
+//! and for Redis.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_listen::ConnectionBudget;
 
 use crate::config::Config;
 
-/// What a limit counts as that has no end, or more of it than anybody uses.
+/// The value used for an unlimited or larger limit.
 const MOST: u64 = 1 << 20;
 
-/// For files, Redis and names that are looked up; and for each thread with a runtime.
+/// Reserved for files, Redis and DNS lookups; and for each thread with a runtime.
 const OWN: u64 = 64;
 const PER_THREAD: u64 = 4;
 
-/// How many connections each front end but the gateway has for itself.
+/// The range of connections reserved for each front end but the gateway.
 const FOR_FRONT_END: (u64, u64) = (4, 64);
 
-/// What is left to clients and to servers, however little there is.
+/// The least that clients and upstream servers get.
 const LEAST: u64 = 8;
 
-/// How many connections to servers one client may have, unless that is most of them.
+/// How many upstream connections one client may have, unless that is most of them.
 const PER_CLIENT: usize = 256;
 
-/// Raises the limit to the most that the process may have without asking anybody. Epoll does not mind how
-/// many there are.
+/// Raises the soft limit to the hard limit. Epoll does not slow down with the number of descriptors.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -35,7 +34,7 @@ pub fn raise_descriptor_limit() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "cannot raise the limit of file descriptors");
+        tracing::warn!(%error, "cannot raise the limit on file descriptors");
     }
 }
 
@@ -59,21 +58,21 @@ struct Needs {
     max_upstream_connections_per_client: Option<u64>,
 }
 
-/// How the descriptors are shared out.
+/// How the descriptors are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shares {
+struct DescriptorShares {
     /// Connections of clients, over all front ends.
     clients: u64,
-    /// Connections that each front end but the gateway has besides.
+    /// Connections that each front end but the gateway has in addition.
     front_end: u64,
     /// Connections to servers behind the gateway, and of those for one client.
     upstream: u64,
     per_client: u64,
-    /// Whether they are more than there are.
+    /// Whether these exceed the limit.
     is_over: bool,
 }
 
-impl Shares {
+impl DescriptorShares {
     fn of(limit: u64, needs: Needs) -> Self {
         let (least, most) = FOR_FRONT_END;
         let front_end = (limit / 16).clamp(least, most);
@@ -103,17 +102,17 @@ impl Shares {
     }
 }
 
-/// The shares of a server.
-pub(crate) struct Descriptors {
+/// The file descriptors of a server, divided.
+pub(crate) struct FileDescriptors {
     clients: ConnectionBudget,
     front_end: usize,
-    /// How many connections to servers there may be, and of those for one client.
+    /// The most upstream connections, and the most for one client.
     pub(crate) upstream: usize,
     pub(crate) upstream_per_client: usize,
 }
 
-impl Descriptors {
-    /// Shares out what the process has. Logs what does not fit.
+impl FileDescriptors {
+    /// Divides the descriptors of the process. Logs settings that do not fit.
     pub(crate) fn share_out(config: &Config) -> Self {
         let gateway = config.gateway.as_ref();
         let wide = |number: usize| number as u64;
@@ -132,14 +131,14 @@ impl Descriptors {
                 .map(wide),
         };
         let limit = limit();
-        let shares = Shares::of(limit, needs);
+        let shares = DescriptorShares::of(limit, needs);
         tracing::debug!(limit, ?shares, "file descriptors");
         if shares.is_over {
             tracing::warn!(
                 limit,
                 clients = shares.clients,
                 upstream = shares.upstream,
-                "the limit of file descriptors is too low for that many connections; raise it (`ulimit -n`, LimitNOFILE in systemd), or lower `max_upstream_connections`"
+                "the limit on file descriptors is too low for that many connections; raise it (`ulimit -n`, LimitNOFILE in systemd), or lower `max_upstream_connections`"
             );
         } else if wide(config.max_connections) > shares.clients {
             tracing::warn!(
@@ -147,7 +146,7 @@ impl Descriptors {
                 max_connections = config.max_connections,
                 clients = shares.clients,
                 upstream = shares.upstream,
-                "`max_connections` does not fit into the limit of file descriptors: so many clients can be connected at once, and others wait; raise the limit (`ulimit -n`, LimitNOFILE in systemd), or lower `max_connections`"
+                "`max_connections` does not fit into the limit on file descriptors: only this many clients can be connected at a time, others wait; raise the limit (`ulimit -n`, LimitNOFILE in systemd), or lower `max_connections`"
             );
         }
         let narrow = |number| usize::try_from(number).unwrap_or(usize::MAX);
@@ -159,12 +158,12 @@ impl Descriptors {
         }
     }
 
-    /// For the gateway, where anybody may connect.
+    /// The budget of the gateway, which any client may reach.
     pub(crate) fn for_gateway(&self) -> ConnectionBudget {
         self.clients.clone()
     }
 
-    /// For any other front end: with some that no other can take.
+    /// The budget of any other front end: part of it is reserved.
     pub(crate) fn for_front_end(&self) -> ConnectionBudget {
         self.clients.with_own(self.front_end)
     }
@@ -206,14 +205,14 @@ mod tests {
             (65_536, gateway,   32_666, 64,         32_665,     256,        false),
         ];
         for (limit, needs, clients, front_end, upstream, per_client, is_over) in table {
-            let expected = Shares {
+            let expected = DescriptorShares {
                 clients,
                 front_end,
                 upstream,
                 per_client,
                 is_over,
             };
-            assert_eq!(Shares::of(limit, needs), expected, "{limit}");
+            assert_eq!(DescriptorShares::of(limit, needs), expected, "{limit}");
         }
     }
 }

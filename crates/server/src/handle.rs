@@ -1,11 +1,11 @@
-//! The wires by which a program steers its running server.
+//! The handle by which a program controls its running server.
 
 use std::sync::Arc;
 use tokio::sync::Notify;
 
 use tidegate_listen::Drain;
 
-/// Steers a running server. Cheap to clone; clones are one and the same.
+/// Controls a running server. Cheap to clone; clones control the same server.
 #[derive(Debug, Clone, Default)]
 pub struct Handle {
     drain: Drain,
@@ -18,12 +18,12 @@ impl Handle {
         Self::default()
     }
 
-    /// Lets the server finish what is in flight, and then end.
+    /// Makes the server finish requests in flight and end.
     pub fn shut_down(&self) {
         self.drain.begin();
     }
 
-    /// Lets the server read its rule file, its certificate and what it knows of clients again.
+    /// Makes the server reload its rule file, certificates, tokens and identity files.
     pub fn reload(&self) {
         self.reload.notify_one();
     }

@@ -1,5 +1,5 @@
-//! The counters of the in-memory store, kept in the data directory: read at the start, written at an
-//! interval and at the end.
+//! Snapshots of the in-memory store in the data directory: read at the start, written at an interval and at the
+//! end.
 
 mod metrics;
 
@@ -17,14 +17,14 @@ use crate::data_dir::{DataDirError, LockedDir};
 
 /// The file in the data directory.
 const FILE: &str = "counters";
-/// Writing takes at most one part of this many of the time.
+/// Writing takes at most one part in this many of the time.
 const PARTS: u32 = 20;
 
-/// Where counters are kept, and how that went.
+/// Where snapshots are written, and how the last write went.
 pub(crate) struct KeptCounters {
     data: Arc<LockedDir>,
     interval: Duration,
-    /// The store's changes when the file was written that is there. Held while one is written.
+    /// The store's change count at the last write. Held while a snapshot is written.
     written: Mutex<u64>,
     /// Why the last write failed, if it did.
     problem: Mutex<Option<String>>,
@@ -33,12 +33,12 @@ pub(crate) struct KeptCounters {
     bytes: AtomicU64,
     /// How long the last write took, in microseconds.
     took: AtomicU64,
-    /// Up to when the file has everything, in microseconds.
+    /// The time that the last snapshot covers, in microseconds.
     current_at: AtomicU64,
 }
 
-/// The store with the counters that were kept, and where they are kept from now on. A snapshot that cannot
-/// be used is set aside, and then the store is empty.
+/// The store with the counters of the last snapshot, and where to write further ones. An unusable snapshot is
+/// set aside, and the store starts empty.
 pub(crate) fn open(
     config: &Config,
     data: Option<&Arc<LockedDir>>,
@@ -57,7 +57,7 @@ pub(crate) fn open(
     let kept = KeptCounters {
         data: Arc::clone(data),
         interval: interval.into(),
-        // The file has what the store begins with, which may be nothing.
+        // The file holds what the store starts with, which may be nothing.
         written: Mutex::new(store.changes()),
         problem: Mutex::new(None),
         writes: AtomicU64::new(0),
@@ -73,7 +73,7 @@ fn builder(config: &Config) -> MemoryStoreBuilder {
     MemoryStore::builder().max_keys(config.max_keys)
 }
 
-/// The store that was kept; nothing if there is none that can be used.
+/// The store of the last snapshot, if there is a usable one.
 fn load(config: &Config, data: &LockedDir) -> Option<MemoryStore> {
     match read(config, data) {
         Ok(None) => None,
@@ -86,11 +86,11 @@ fn load(config: &Config, data: &LockedDir) -> Option<MemoryStore> {
             let path = path.display();
             match data.set_aside(FILE) {
                 Ok(aside) => tracing::warn!(
-                    "the counters in `{path}` cannot be used, so all limits begin anew: {problem}; the file was set aside as `{}`",
+                    "the counters in `{path}` cannot be used, so all limits start fresh: {problem}; the file was set aside as `{}`",
                     aside.display()
                 ),
                 Err(error) => tracing::warn!(
-                    "the counters in `{path}` cannot be used, so all limits begin anew: {problem}; the file was left there: {error}"
+                    "the counters in `{path}` cannot be used, so all limits start fresh: {problem}; the file was left there: {error}"
                 ),
             }
             None
@@ -108,7 +108,7 @@ fn read(
     }
 }
 
-/// Why the file that was kept cannot be used.
+/// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum UnusableCounters {
     #[error(transparent)]
@@ -128,25 +128,25 @@ fn log_restored(restored: &Restored) {
     if restored.evicted > 0 {
         tracing::warn!(
             keys = restored.evicted,
-            "the last snapshot has more keys than `max_keys`; the limits of these begin anew"
+            "the last snapshot has more keys than `max_keys`; the limits of the surplus keys start fresh"
         );
     }
 }
 
-/// How long to wait after a write that took so long. The next one begins early enough to end within the
-/// interval, so that what a crash forgets is never older; unless writing would take too much of the time.
+/// The pause after a write of this duration. The next write starts early enough to end within the interval,
+/// so that a crash loses no more than one interval; unless writing would take too much of the time.
 fn pause_after(took: Duration, interval: Duration) -> Duration {
     let early = interval / PARTS + took * 2;
     interval.saturating_sub(early).max(took * (PARTS - 1))
 }
 
 impl KeptCounters {
-    /// How long to wait after a write that took so long.
+    /// The pause after a write of this duration.
     pub(crate) fn pause_after(&self, took: Duration) -> Duration {
         pause_after(took, self.interval)
     }
 
-    /// Writes the counters if they have changed. How long that took.
+    /// Writes the counters if they have changed. Returns how long that took.
     pub(crate) fn write(&self, store: &MemoryStore) -> Duration {
         let mut written = self.written.lock();
         let (now, changes) = (SystemClock.now(), store.changes());
@@ -173,7 +173,7 @@ impl KeptCounters {
                 let problem = error.to_string();
                 if self.problem.lock().replace(problem).is_none() {
                     tracing::error!(
-                        "counters cannot be written, so a restart would go on from the last snapshot: {error}"
+                        "counters cannot be written, so a restart would resume from the last snapshot: {error}"
                     );
                 }
             }

@@ -1,5 +1,5 @@
-//! What a server keeps of itself and of the servers that share its Redis, in the data directory: so that
-//! after a restart it is the same one, and knows how many they are while Redis is unreachable.
+//! The id of this server and the known servers of its Redis, stored in the data directory: after a restart the
+//! server keeps its id, and knows how many servers there are while Redis is unreachable.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::server::Server;
 const FILE: &str = "instances";
 /// Its first line.
 const VERSION: &str = "tidegate instances 1";
-/// What is older says nothing of the servers that are there now.
+/// An older file says nothing about the servers that run now.
 const KEPT_FOR: Micros = Micros::DAY;
-/// How often a change is looked for.
+/// How often to check for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often it is written that nothing has changed, so that it counts for a whole day from then.
+/// How often to rewrite an unchanged file, so that it stays valid for a day from then.
 const WRITE_EVERY: Duration = Duration::from_mins(1);
 
-/// What was kept, as it counts at `now`. A file that cannot be used is logged, and then nothing is known.
+/// The stored servers, as valid at `now`. An unusable file is logged and ignored.
 pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
     let known = match data.read(FILE) {
         Ok(None) => return KnownInstances::default(),
@@ -40,13 +40,13 @@ pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
         return KnownInstances::default();
     };
     if !data.is_writable() {
-        // Nothing keeps another server from reading it too, and no two may have one id.
+        // Another server could read the file too, and ids must be unique.
         known.id = None;
     }
     known
 }
 
-/// Writes what is known of the servers: when it changes, and now and then while Redis answers.
+/// Writes the known servers when they change, and from time to time while Redis answers.
 pub(crate) async fn keep(server: Arc<Server>) {
     let (Some(data), Some(store)) = (&server.data, server.gate.store().redis()) else {
         return;
@@ -54,7 +54,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
     if !data.is_writable() {
         return;
     }
-    let mut written = Written::default();
+    let mut written = LastWrite::default();
     loop {
         let (known, answers) = store.known_instances();
         if written.is_due(&known, answers) {
@@ -62,9 +62,9 @@ pub(crate) async fn keep(server: Arc<Server>) {
             let data = Arc::clone(data);
             let writing = tokio::task::spawn_blocking(move || data.write(FILE, text.as_bytes()));
             if let Ok(Err(error)) = writing.await {
-                tracing::debug!("the number of servers cannot be kept: {error}");
+                tracing::debug!("the number of servers cannot be stored: {error}");
             }
-            written = Written {
+            written = LastWrite {
                 known,
                 answers,
                 age: Duration::ZERO,
@@ -75,21 +75,21 @@ pub(crate) async fn keep(server: Arc<Server>) {
     }
 }
 
-/// What was last written, when Redis had answered so often, and how long ago.
+/// What was last written, how many answers Redis had given by then, and how long ago.
 #[derive(Default)]
-struct Written {
+struct LastWrite {
     known: KnownInstances,
     answers: u64,
     age: Duration,
 }
 
-impl Written {
+impl LastWrite {
     fn is_due(&self, known: &KnownInstances, answers: u64) -> bool {
         let names = |known: &KnownInstances| -> Vec<(String, bool)> {
             let of = |one: &KnownInstance| (one.name.clone(), one.missing.is_some());
             known.instances.iter().map(of).collect()
         };
-        // Without an answer nothing is known that is not in the file already.
+        // Without a new answer from Redis the file is current.
         let has_changed = || names(known) != names(&self.known);
         answers > self.answers && (self.age >= WRITE_EVERY || has_changed())
     }
@@ -105,11 +105,11 @@ fn encode(known: &KnownInstances, seen_at: Timestamp) -> String {
         let missing = missing.map_or_else(|| "-".to_owned(), |time| time.as_millis().to_string());
         let _ = writeln!(text, "instance {name} {missing}");
     }
-    // A file that was cut is not taken for one of fewer servers.
+    // A truncated file must not read as one with fewer servers.
     text + "end\n"
 }
 
-/// None if it is not what was once written.
+/// `None` if the text is malformed.
 fn decode(text: &[u8], now: Timestamp) -> Option<KnownInstances> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.strip_suffix("end\n")?.lines();
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn it_is_written_when_it_changes_and_once_a_minute_while_redis_answers() {
-        let mut written = Written::default();
+        let mut written = LastWrite::default();
         assert!(!written.is_due(&three(), 0), "nothing was heard");
         assert!(written.is_due(&three(), 1));
-        written = Written {
+        written = LastWrite {
             known: three(),
             answers: 1,
             age: Duration::from_secs(59),

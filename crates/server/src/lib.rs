@@ -4,11 +4,11 @@
 //! [`Handle`] says that it should end:
 //!
 //! ```no_run
-//! use tidegate_server::{Config, Handle, Listeners, Outside, run};
+//! use tidegate_server::{Config, Handle, Listeners, Overrides, run};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let outside = Outside { environment: &|_| None, variables: vec![], flags: vec![("http", "127.0.0.1:0".into())] };
-//! let config = Config::load(&outside)?;
+//! let overrides = Overrides { environment: &|_| None, variables: vec![], flags: vec![("http", "127.0.0.1:0".into())] };
+//! let config = Config::load(&overrides)?;
 //! let listeners = Listeners::bind(&config).await?;
 //! run(config, listeners, Handle::new()).await?;
 //! # Ok(())
@@ -42,8 +42,11 @@ mod telemetry;
 mod token_files;
 pub mod watch;
 
-pub use config::{Config, Outside};
+pub use config::{Config, Overrides};
 pub use descriptors::raise_descriptor_limit;
+/// The messages of gRPC, for tests.
+#[doc(hidden)]
+pub use grpc::proto as grpc_messages;
 pub use handle::Handle;
 pub use listeners::Listeners;
 pub use run::{Service, run};

@@ -1,4 +1,4 @@
-//! Where a server is asked: the addresses that its front ends listen on.
+//! The addresses that the front ends listen on.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use crate::config::Config;
 use crate::run_error::RunError;
 
-/// Where a server is asked: bound by the caller, so that tests can choose port 0.
+/// The sockets of a server, bound by the caller so that tests can choose port 0.
 #[derive(Debug)]
 pub struct Listeners {
     /// HTTP.
@@ -47,7 +47,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Where each front end listens, by its name.
+    /// The name and address of each front end.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let all = [
             ("http", Some(&self.http)),
@@ -63,7 +63,7 @@ impl Listeners {
 }
 
 impl Listeners {
-    /// Refuses a gateway whose upstream is this very server.
+    /// Refuses a gateway whose upstream is this server.
     async fn reject_self_upstream(&self, config: &Config) -> Result<(), RunError> {
         let Some(gateway) = &config.gateway else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The page of metrics: every owner registers its own.
+//! The metrics page: every owner registers its own metrics.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 use crate::server::Server;
 use crate::telemetry::{register_rules, register_unreconciled};
 
-/// Every metric of the server, in the text form of `OpenMetrics`.
+/// All metrics of the server, as `OpenMetrics` text.
 pub(crate) fn metrics_page(server: &Server) -> String {
     let mut registry = Registry::with_prefix("tidegate");
     let front_ends = &server.front_ends;

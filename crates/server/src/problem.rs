@@ -13,19 +13,19 @@ use crate::data_dir::DataDirError;
 use crate::rulebook::ChangeError;
 
 /// A reply of this front end.
-pub(crate) type Reply = Response<Full<Bytes>>;
+pub(crate) type HttpReply = Response<Full<Bytes>>;
 
-/// Why a call was not answered as asked, with what a person can do about it.
+/// Why a call failed, and what the caller can do about it.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct HttpProblem {
     status: StatusCode,
     detail: String,
-    /// What is wrong with rules, field by field.
+    /// The problems of rules, field by field.
     problems: Option<Value>,
     header: Option<Box<(http::HeaderName, HeaderValue)>>,
 }
 
-impl Problem {
+impl HttpProblem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -35,12 +35,12 @@ impl Problem {
         }
     }
 
-    /// The request cannot be understood.
+    /// The request is malformed.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The path has an encoded slash or a backslash, and they are not kept.
+    /// The path has an encoded slash or a backslash, and `encoded_slashes` refuses them.
     pub(crate) fn hidden_slash() -> Self {
         Self::bad_request(PathError::HiddenSlash.to_string())
     }
@@ -64,7 +64,7 @@ impl Problem {
         }
     }
 
-    /// A call that there is, with another method.
+    /// The path exists, with another method.
     pub(crate) fn method_not_allowed(
         method: &http::Method,
         path: &str,
@@ -74,17 +74,17 @@ impl Problem {
             header: Some(Box::new((ALLOW, HeaderValue::from_static(allowed)))),
             ..Self::new(
                 StatusCode::METHOD_NOT_ALLOWED,
-                format!("`{path}` does not answer to {method}; use {allowed}"),
+                format!("`{path}` does not support {method}; use {allowed}"),
             )
         }
     }
 
-    /// Rules that cannot be used: what is wrong with which field.
+    /// Invalid rules, with their problems by field.
     pub(crate) fn invalid_rules(problems: &Problems) -> Self {
         Self::invalid(&problems.errors().cloned().collect::<Vec<_>>())
     }
 
-    /// A rule that was sent alone and cannot be used: its fields are in no list.
+    /// An invalid rule that was sent alone: its fields are in no list.
     pub(crate) fn invalid_rule(problems: &Problems) -> Self {
         let alone = |problem: &document::Problem| {
             let field = problem.field.strip_prefix("rules[0]");
@@ -109,7 +109,7 @@ impl Problem {
         }
     }
 
-    /// The same problem, in a part of what was sent.
+    /// The same problem, in a part of the body.
     pub(crate) fn in_part(self, part: &str) -> Self {
         Self {
             detail: format!("{part}: {}", self.detail),
@@ -124,7 +124,7 @@ impl Problem {
         Self { status, ..self }
     }
 
-    pub(crate) fn reply(self) -> Reply {
+    pub(crate) fn reply(self) -> HttpReply {
         let mut body = Map::new();
         let title = self.status.canonical_reason().unwrap_or("Error");
         body.insert("type".to_owned(), json!("about:blank"));
@@ -145,7 +145,7 @@ impl Problem {
     }
 }
 
-impl From<ChangeError> for Problem {
+impl From<ChangeError> for HttpProblem {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
             ChangeError::FromFile { .. }
@@ -167,7 +167,7 @@ impl From<ChangeError> for Problem {
     }
 }
 
-impl From<ResetError> for Problem {
+impl From<ResetError> for HttpProblem {
     fn from(error: ResetError) -> Self {
         let status = match &error {
             ResetError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
@@ -180,7 +180,7 @@ impl From<ResetError> for Problem {
     }
 }
 
-impl From<FeedbackError> for Problem {
+impl From<FeedbackError> for HttpProblem {
     fn from(error: FeedbackError) -> Self {
         let status = match &error {
             FeedbackError::NoSuchRule { .. } => StatusCode::NOT_FOUND,
@@ -190,13 +190,13 @@ impl From<FeedbackError> for Problem {
     }
 }
 
-impl From<tidegate::StoreError> for Problem {
+impl From<tidegate::StoreError> for HttpProblem {
     fn from(error: tidegate::StoreError) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
 
-/// The error with what is behind it.
+/// The error with its sources.
 fn with_source(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Opens what the server needs, and runs it until it is told to end.
+//! Opens what the server needs, and runs it until shutdown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::admin_token;
 use crate::chores::{follow_clients, follow_rules, keep_counters, return_memory, write_counters};
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
-use crate::descriptors::Descriptors;
+use crate::descriptors::FileDescriptors;
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
@@ -32,15 +32,15 @@ use crate::server::Server;
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
 use crate::token_files;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
-/// How long a start waits for Redis, so that a server that can have it does not begin without.
+/// How long a start waits for Redis, so that a server does not begin without a Redis that is up.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
-/// How much longer, for a Redis that neither answers nor refuses: it may be this machine that is busy.
+/// How much longer for a Redis that neither answers nor refuses: this machine may be busy.
 const SLOW_FIRST_CONNECTION: Duration = Duration::from_secs(2);
 
-/// How long the end of a server may take to leave things in order in Redis.
+/// How long a shutdown may take to release state in Redis.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A server whose rules and files are open, ready to run.
@@ -48,21 +48,21 @@ pub struct Service {
     server: Arc<Server>,
     settings: ListenSettings,
     tls: Option<Tls>,
-    /// How gRPC is served, which may want certificates of its clients.
+    /// How gRPC is served; it may require client certificates.
     grpc_tls: Option<Tls>,
     gateway_tls: Option<Tls>,
-    /// For the front ends whose connections stay on one thread, if there is any.
+    /// For front ends whose connections stay on one thread, if any is on.
     threads: Option<Threads>,
-    watch: Option<Watch>,
-    client_watches: Vec<Watch>,
-    token_watches: Vec<(PathBuf, Watch)>,
-    /// The time until the keys of tokens are fetched again.
+    watch: Option<FileWatch>,
+    client_watches: Vec<FileWatch>,
+    token_watches: Vec<(PathBuf, FileWatch)>,
+    /// When the keys of tokens are fetched again.
     next_fetch: Duration,
     drain_delay: Duration,
-    descriptors: Descriptors,
+    descriptors: FileDescriptors,
 }
 
-/// Runs a server until `handle` says that it should end.
+/// Runs a server until `handle` requests shutdown.
 pub async fn run(config: Config, listeners: Listeners, handle: Handle) -> Result<(), RunError> {
     let service = Service::open(&config).await?;
     service.announce(&listeners);
@@ -71,8 +71,7 @@ pub async fn run(config: Config, listeners: Listeners, handle: Handle) -> Result
 }
 
 impl Service {
-    /// Opens the store, the rules and the certificate. Logs what should be looked at. Waits for disks,
-    /// and a moment for Redis.
+    /// Opens the store, the rules and the certificate. Logs warnings. Waits for disks, and briefly for Redis.
     pub async fn open(config: &Config) -> Result<Self, RunError> {
         for note in &config.notes {
             tracing::warn!("{note}");
@@ -83,7 +82,7 @@ impl Service {
         for address in addresses.filter(|address| !address.ip().is_loopback()) {
             if config.tokens.is_empty() {
                 tracing::warn!(
-                    "others than this machine can ask on {address}, and there are no tokens: anybody may charge anybody's limits; set TIDEGATE_TOKEN or `tokens`"
+                    "{address} is reachable from other machines and no tokens are set: any client can use up the limits of others; set TIDEGATE_TOKEN or `tokens`"
                 );
             }
         }
@@ -95,7 +94,7 @@ impl Service {
             (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
             _ => tls.clone(),
         };
-        let descriptors = Descriptors::share_out(config);
+        let descriptors = FileDescriptors::share_out(config);
         let gateway_tls = match config
             .gateway
             .as_ref()
@@ -107,12 +106,12 @@ impl Service {
         let has_threads = config.grpc.is_some() || config.gateway.is_some();
         let threads = has_threads.then(Threads::start).transpose();
         let threads = threads.map_err(RunError::Threads)?;
-        // The watch is there before the first read, so that no change is missed.
-        let watch = config.rules.as_ref().map(Watch::new);
+        // The watch starts before the first read, so that no change is missed.
+        let watch = config.rules.as_ref().map(FileWatch::new);
         let data = open_data(config).map_err(OpenError::from)?;
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
-        let client_watches = config.identify.files().map(Watch::new).collect();
+        let client_watches = config.identify.files().map(FileWatch::new).collect();
         let identity = Identity::open(
             &config.identify,
             config.trusted_proxies.clone(),
@@ -142,7 +141,7 @@ impl Service {
             tls: tls.clone(),
             max_connections: config.max_connections,
             drain_timeout: config.drain_timeout.into(),
-            // A proxy that hangs up while its client waits for its turn is given back what it took.
+            // If a proxy disconnects while its client waits for a delay, its charge is given back.
             half_close: false,
             ..ListenSettings::default()
         };
@@ -162,18 +161,18 @@ impl Service {
         })
     }
 
-    /// Writes to the data directory where the server listens, for commands on this machine. Without that,
-    /// they need to be given a token.
+    /// Writes the server's address to the data directory, for commands on this machine. Without it they need a
+    /// token.
     pub fn announce(&self, listeners: &Listeners) {
         let Some(directory) = self.server.data.as_ref().filter(|data| data.is_writable()) else {
             return;
         };
         if let Err(error) = running::announce(directory, &listeners.addresses()) {
-            tracing::warn!("commands on this machine do not find this server: {error}");
+            tracing::warn!("commands on this machine cannot find this server: {error}");
         }
     }
 
-    /// Answers until `handle` says that the server should end, and what was in flight then has ended.
+    /// Serves until `handle` requests shutdown and the requests in flight have ended.
     pub async fn run(self, listeners: Listeners, handle: Handle) {
         let server = self.server;
         let tls = self.tls.into_iter().chain(self.gateway_tls.clone());
@@ -197,7 +196,7 @@ impl Service {
         let answering = {
             let api = Arc::new(Api::new(Arc::clone(&server)));
             let service = tower::service_fn(move |request| {
-                // In a box, because it is large, and a connection between requests need not hold it.
+                // Boxed: it is large, and an idle connection need not hold it.
                 Box::pin(crate::http::answer(Arc::clone(&api), request))
             });
             let settings = ListenSettings {
@@ -253,7 +252,7 @@ impl Service {
         let ending = async {
             handle.drain().begun().await;
             server.begin_to_drain();
-            tracing::info!("shutting down: finishing what is in flight");
+            tracing::info!("shutting down: finishing requests in flight");
             tokio::time::sleep(self.drain_delay).await;
             drain.begin();
         };
@@ -268,14 +267,14 @@ impl Service {
             chore.abort();
         }
         leave(&server).await;
-        // Until here, so that what was held is released.
+        // Kept until here, so that held permits are released.
         drop(self.threads);
         write_counters(&server).await;
         tracing::info!("shut down");
     }
 }
 
-/// Leaves things in order for those who share Redis, and in the data directory.
+/// Releases state in Redis for the other servers, and cleans up the data directory.
 async fn leave(server: &Server) {
     if let Some(store) = server.gate.store().redis() {
         let leaving = async {
@@ -283,11 +282,11 @@ async fn leave(server: &Server) {
             store.leave().await;
         };
         if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
-            tracing::warn!("Redis did not take everything back; what is missing ends by itself");
+            tracing::warn!("not everything could be returned to Redis; the rest expires by itself");
         }
     }
     if let Some(directory) = &server.data {
-        // One that stays is known to be old by the lock, which is released now.
+        // A file left behind is known to be stale because the lock is free.
         let _ = running::withdraw(directory);
     }
 }
@@ -297,7 +296,7 @@ async fn fetch_keys(server: Arc<Server>, next: Duration) {
     server.identity.keep_fetching(next, files.as_ref()).await;
 }
 
-/// The data directory, for keys that are fetched.
+/// The data directory, for fetched keys.
 fn kept_files(data: Option<&Arc<LockedDir>>) -> Option<Arc<dyn KeptFiles>> {
     data.map(|data| Arc::clone(data) as Arc<dyn KeptFiles>)
 }
@@ -308,8 +307,8 @@ async fn check_upstreams(server: Arc<Server>) {
     }
 }
 
-/// How the gateway is set up, if there is one.
-fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<GatewaySettings> {
+/// The settings of the gateway, if there is one.
+fn gateway_settings(config: &Config, descriptors: &FileDescriptors) -> Option<GatewaySettings> {
     let gateway = config.gateway.as_ref()?;
     Some(GatewaySettings {
         routes: gateway.routes.clone(),
@@ -328,14 +327,14 @@ fn gateway_settings(config: &Config, descriptors: &Descriptors) -> Option<Gatewa
     })
 }
 
-/// Reads the clocks that decisions read. The first reading measures how fast they go, which takes longer
-/// than a decision may.
+/// Reads the clocks that decisions read. The first reading calibrates them, which takes longer than a
+/// decision may.
 fn start_clocks() {
     let _ = (SystemClock.now(), Stopwatch::start());
 }
 
-/// The store, and how its counters are kept if they are in memory. One in Redis is there whether Redis
-/// answers or not, and heals by itself.
+/// The store, and the snapshots of an in-memory store. A Redis store opens whether Redis answers or not, and
+/// reconnects by itself.
 async fn open_store(
     config: &Config,
     data: Option<&Arc<LockedDir>>,
@@ -362,24 +361,24 @@ async fn open_store(
             redis = %settings.url,
             problem,
             servers = store.instances().unwrap_or(1).max(config.instances),
-            "Redis does not answer, so each rule does what its `on_store_failure` says until it does"
+            "Redis does not answer; until it does, each rule follows its `on_store_failure`"
         ),
     }
     (AnyStore::Redis(store, StoreCalls::new()), None)
 }
 
-/// The data directory. A server whose rules come from a file does without it if it must; one that can
-/// only read it serves the rules in it.
+/// The data directory. A server whose rules come from a file can run without it; with a read-only directory
+/// it serves the rules in it.
 fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
     let path = &config.data_dir;
     match LockedDir::open(path) {
         Ok(directory) => {
-            // A server that was killed may have left one.
+            // A killed server may have left one.
             let _ = running::withdraw(&directory);
             Ok(Some(Arc::new(directory)))
         }
         Err(error) if config.rules.is_some() => {
-            tracing::warn!("nothing is kept over a restart: {error}");
+            tracing::warn!("nothing is kept across restarts: {error}");
             Ok(None)
         }
         Err(error @ DataDirError::Denied { .. }) => match LockedDir::open_to_read(path) {
@@ -391,7 +390,7 @@ fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
     }
 }
 
-/// The versions of the rules in the data directory. Without a version to read, it must be writable.
+/// The versions of the rules in the data directory. Without a version, the directory must be writable.
 fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataDir, DataDirError> {
     let versions = match data {
         Some(directory) => DataDir::within(Arc::clone(directory))?,
@@ -406,7 +405,7 @@ fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataD
         if versions.current().is_none() && config.redis.is_none() {
             return Err(error);
         }
-        tracing::warn!("the rules can be read and not changed: {error}");
+        tracing::warn!("the rules can be read but not changed: {error}");
     }
     Ok(versions)
 }
@@ -435,7 +434,7 @@ fn open_rules(
     for rule in rules.iter().filter(leased) {
         tracing::warn!(
             rule = rule.id(),
-            "`sync: leased` makes no difference to the in-memory store"
+            "`sync: leased` has no effect with the in-memory store"
         );
     }
     Ok((book, rules))
@@ -444,12 +443,10 @@ fn open_rules(
 fn log_rules(server: &Server) {
     let rules = server.gate.rules();
     if !server.book.has_rules() {
-        tracing::error!(
-            "it is not known which rules there are, so no request is decided until Redis tells"
-        );
+        tracing::error!("no rules loaded yet; answering 503 until Redis provides them");
         return;
     }
-    // Of a Redis without rules it is told already.
+    // Already logged for a Redis without rules.
     if rules.is_empty() && !(server.book.is_shared() && server.book.version() == 0) {
         tracing::warn!("{NO_RULES}");
     }

@@ -18,22 +18,22 @@ pub enum RunError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It cannot be known who clients are.
+    /// The identity settings cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// An address cannot be listened on.
+    /// An address cannot be bound.
     #[error("cannot listen on {address}: {}", advice(source, flag))]
     Bind {
-        /// The flag that chooses it.
+        /// The flag that sets it.
         flag: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The gateway is in front of its own server.
     #[error(
-        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should stand before"
+        "the upstream {upstream} is where this server itself listens for {front_end} ({address}); name the server that the gateway should be in front of"
     )]
     OwnUpstream {
         /// The upstream as written.
@@ -43,7 +43,7 @@ pub enum RunError {
         /// Where.
         address: SocketAddr,
     },
-    /// The token that the server made is not secret.
+    /// The generated token is not secret.
     #[error(transparent)]
     MadeToken(#[from] MadeTokenError),
     /// The threads for connections cannot be started.
@@ -51,7 +51,7 @@ pub enum RunError {
     Threads(#[source] std::io::Error),
 }
 
-/// What to do about an address that cannot be listened on.
+/// What to do about an address that cannot be bound.
 fn advice(error: &std::io::Error, flag: &str) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {

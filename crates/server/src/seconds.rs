@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use tidegate::Micros;
 
-/// Microseconds as seconds, with as many decimals as it takes.
+/// Microseconds as seconds, with as many decimals as needed.
 pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
     let second = Micros::SECOND.get();
     let (whole, fraction) = (micros / second, micros % second);

@@ -1,4 +1,4 @@
-//! The server's own state, shared by everything that answers.
+//! The state that all front ends share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,29 +21,29 @@ use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
 use tidegate_tower::RateLimitLayer;
 
-/// What every reply is made from.
+/// The state that all front ends share.
 pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
-    /// Who the clients of others are.
+    /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
-    /// What `%2f` in the path of a proxied request is. None: such paths are refused.
+    /// How `%2f` in the path of a proxied request is read. `None` refuses such paths.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
     pub(crate) trust_timestamps: bool,
-    /// What `CL.THROTTLE` does when the store cannot answer: its limits have no rule to say it.
+    /// What `CL.THROTTLE` does when the store cannot answer; its limits have no rule for that.
     pub(crate) throttle_on_failure: OnStoreFailure,
     pub(crate) metrics: Arc<Metrics>,
     /// The front ends that are on.
     pub(crate) front_ends: Vec<FrontEnd>,
     /// The gateway, if there is one.
     pub(crate) gateway: Option<Arc<Gateway>>,
-    /// Where small files are kept over restarts, if there is such a place.
+    /// The data directory, if there is one.
     pub(crate) data: Option<Arc<LockedDir>>,
-    /// How the counters of the in-memory store are kept over restarts, if they are.
+    /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
-    /// Sees every decision of the gate.
+    /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
     is_draining: AtomicBool,
 }
@@ -75,23 +75,23 @@ impl Server {
         }
     }
 
-    /// The same server, which knows its clients.
+    /// Sets how clients are identified.
     pub(crate) fn with_identity(self, identity: Arc<Identity>) -> Self {
         Self { identity, ..self }
     }
 
-    /// A layer that puts requests to the gate.
+    /// A middleware layer over the gate.
     pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
         RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
     }
 
-    /// Says why no request can be decided, if none can.
+    /// An error if no request can be decided yet.
     pub(crate) fn ready_check(self: &Arc<Self>) -> ReadyCheck {
         let server = Arc::clone(self);
         Arc::new(move || server.book.need_rules())
     }
 
-    /// Decides one request of a front end.
+    /// Decides a request of a front end.
     pub(crate) async fn decide(
         &self,
         attributes: &Attributes<'_>,
@@ -108,7 +108,7 @@ impl Server {
         self.gate.store().health().await
     }
 
-    /// What is wrong although requests can be decided.
+    /// Problems that do not prevent decisions.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.gate.store().warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
@@ -116,7 +116,7 @@ impl Server {
         warnings
     }
 
-    /// Whether requests can be decided, as `/readyz` says.
+    /// Whether requests can be decided, as `/readyz` reports.
     pub(crate) async fn is_ready(&self) -> bool {
         if self.is_draining() || !self.book.has_rules() {
             return false;
@@ -125,7 +125,7 @@ impl Server {
         !is_down || self.gate.rules().iter().all(works_without_store)
     }
 
-    /// From now on the server says that it is not ready.
+    /// Makes `/readyz` report that the server is not ready.
     pub(crate) fn begin_to_drain(&self) {
         self.is_draining.store(true, Ordering::Release);
     }
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-/// Whether a rule answers without the store, too.
+/// Whether a rule can decide without the store.
 pub(crate) fn works_without_store(rule: &Arc<Rule>) -> bool {
     rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
 }
@@ -158,7 +158,7 @@ fn front_ends(config: &Config) -> Vec<FrontEnd> {
 mod tests {
     use super::*;
 
-    /// A decision is moved about with each request, on its way to a task of its own.
+    /// A decision future is moved with each request into its task.
     #[test]
     fn a_decision_under_way_is_small() {
         async fn decide(server: &Server, attributes: &Attributes<'_>) {

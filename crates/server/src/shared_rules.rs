@@ -1,7 +1,7 @@
-//! Keeps a server's rules those of the Redis that it shares, and logs what comes of that.
+//! Follows the rules that servers share in Redis, and logs the result.
 //!
-//! A hint tells of each change at once. Hints can be lost, so the version is asked for as well, often
-//! enough for a change to be everywhere within a second.
+//! A hint announces each change. Hints can be lost, so the version is polled as well, often enough for a change
+//! to be everywhere within a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::time::MissedTickBehavior;
 use crate::rulebook::{FollowError, Followed, NO_RULES};
 use crate::server::Server;
 
-/// How often Redis is asked for the version of its rules.
+/// How often the version of the rules in Redis is polled.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Follows the rules in Redis until it is given up. Ends at once if they are not there.
+/// Follows the rules in Redis until dropped. Returns immediately if the rules are not shared.
 pub(crate) async fn keep_following(server: Arc<Server>) {
     let Some(store) = server.gate.store().redis().cloned() else {
         return;
@@ -34,8 +34,8 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
                 () = hint.notified() => true,
                 _ = times.tick() => false,
             };
-            // After a hint the rules are read whatever their version is: after a failover, two can have
-            // the same.
+            // After a hint the rules are read whatever their version: after a failover, two sets can have the
+            // same one.
             if !is_hint
                 && is_sure
                 && let Ok(version) = store.rules_version().await
@@ -49,7 +49,7 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
     tokio::join!(hearing, asking);
 }
 
-/// Asks Redis once. Whether it is known now that the rules in force are its own.
+/// Asks Redis once. Returns whether the rules in force are known to be those in Redis.
 pub(crate) async fn follow(server: &Server) -> bool {
     let earlier = server.book.problem();
     match server.book.follow(&server.gate).await {
@@ -62,7 +62,7 @@ pub(crate) async fn follow(server: &Server) -> bool {
         }
         Err(error) => {
             let problem = server.book.problem().unwrap_or_default();
-            // Once, and not twice a second.
+            // Logged once, not twice a second.
             match error {
                 FollowError::Store(_) if earlier.is_none() => {
                     tracing::warn!("the rules stay as they were: {problem}");
@@ -92,17 +92,17 @@ fn tell(server: &Server, followed: &Followed) {
                     version,
                     before,
                     changes,
-                    "the rules in Redis are an empty set and were taken over: {NO_RULES}"
+                    "the rules in Redis are an empty set and are in force: {NO_RULES}"
                 );
             } else if version < before {
                 tracing::warn!(
                     version,
                     before,
                     changes,
-                    "Redis went back to an earlier version of the rules, and so did this server"
+                    "Redis returned to an earlier version of the rules, and so did this server"
                 );
             } else {
-                tracing::info!(version, changes, "the rules in Redis were taken over");
+                tracing::info!(version, changes, "the rules in Redis are in force");
             }
             server.book.log_warnings(problems);
         }
@@ -113,7 +113,7 @@ fn tell(server: &Server, followed: &Followed) {
         Followed::WrittenBack { version, before } => tracing::error!(
             version,
             before,
-            "Redis had lost its rules; those that were in force here are in Redis again"
+            "Redis had lost its rules; the rules in force here were written back"
         ),
     }
 }

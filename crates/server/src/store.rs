@@ -15,7 +15,7 @@ use tidegate_redis::{Damage, Health, RedisStore};
 
 use crate::telemetry::{BOUNDS, register_counter};
 
-/// Whichever store the configuration names.
+/// The store that the configuration selects.
 #[expect(
     clippy::large_enum_variant,
     reason = "a server has one, and asks it for every decision"
@@ -25,8 +25,8 @@ pub(crate) enum AnyStore {
     Redis(RedisStore, StoreCalls),
 }
 
-/// How long calls to Redis take, and how many fail. Calls in memory are not measured: that would take
-/// longer than they do.
+/// The duration and failures of calls to Redis. Calls in memory are not measured: that would take longer than
+/// the calls.
 pub(crate) struct StoreCalls {
     seconds: Timing,
     errors: AtomicU64,
@@ -50,14 +50,14 @@ impl StoreCalls {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "store",
-            "Time for one question to Redis",
+            "Time for one call to Redis",
             Unit::Seconds,
             self.seconds.clone(),
         );
         register_counter(
             registry,
             "store_errors",
-            "Questions that the store could not answer",
+            "Calls that the store could not answer",
             &self.errors,
         );
     }
@@ -71,14 +71,14 @@ impl AnyStore {
         }
     }
 
-    /// What is wrong with the store although it answers.
+    /// Problems of a store that answers.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let damage = self.redis().map(RedisStore::damage).unwrap_or_default();
-        let told = |damage: Damage| format!("rule `{}`: {}", damage.rule, damage.problem);
-        damage.into_iter().map(told).collect()
+        let describe = |damage: Damage| format!("rule `{}`: {}", damage.rule, damage.problem);
+        damage.into_iter().map(describe).collect()
     }
 
-    /// How much of the store answers. Really asks it.
+    /// How much of the store answers. Makes a call to find out.
     pub(crate) async fn health(&self) -> Health {
         match self {
             Self::Memory(_) => Health::Whole,
@@ -87,8 +87,8 @@ impl AnyStore {
     }
 }
 
-/// Calls the store that is there, and measures calls to Redis. A macro, because a function would hold the
-/// future twice.
+/// Calls the selected store, and measures calls to Redis. A macro, because a function would hold the future
+/// twice.
 macro_rules! ask {
     ($store:expr, $question:ident($($argument:expr),*)) => {
         match $store {

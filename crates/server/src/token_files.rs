@@ -1,5 +1,5 @@
-//! Tokens that are kept in files: read again when a file changes, and when the program says so, so that they can
-//! be exchanged without a restart. What cannot be used leaves the last value, which is never logged.
+//! Tokens that are read from files: reloaded when a file changes and on reload, so that they can be rotated
+//! without a restart. An unusable file keeps the last value. Values are never logged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::config::token_in_file;
 use crate::server::Server;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
-/// Watches for the files of tokens. Make them before the files are read for the last time before requests come.
-pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, Watch)> {
+/// Watches for the files of tokens. Create them before the last read of the files before requests arrive.
+pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, FileWatch)> {
     let mut files: Vec<PathBuf> = access
         .token_files()
         .into_iter()
@@ -20,12 +20,12 @@ pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, Watch)> {
     files.dedup();
     files
         .into_iter()
-        .map(|file| (file.clone(), Watch::new(file)))
+        .map(|file| (file.clone(), FileWatch::new(file)))
         .collect()
 }
 
-/// Reads the tokens of a file again when it changes.
-pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, Watch)>) {
+/// Reloads the tokens of a file when it changes.
+pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, FileWatch)>) {
     let following = watches.into_iter().map(|(file, mut watch)| {
         let server = Arc::clone(&server);
         async move {
@@ -40,7 +40,7 @@ pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, Watch)>) 
     futures_util::future::join_all(following).await;
 }
 
-/// Reads the tokens again whose file `is_meant`. Waits for the disk.
+/// Reloads the tokens whose file `is_meant`. Waits for the disk.
 pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
     for (name, file) in access.token_files() {
         if !is_meant(&file) {
@@ -63,13 +63,13 @@ pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
 mod tests {
     use tidegate::rules::FrontEnd;
 
-    use crate::access::Asked;
-    use crate::config::{Scope, Token};
+    use crate::access::PresentedToken;
+    use crate::config::{Token, TokenScope};
 
     use super::*;
 
     fn opens(access: &Access, secret: &str) -> bool {
-        let asked = Asked {
+        let asked = PresentedToken {
             front_end: FrontEnd::Http,
             peer: None,
             secret: Some(secret.as_bytes()),
@@ -85,7 +85,7 @@ mod tests {
             name: "ops".to_owned(),
             secret: "first".to_owned(),
             file: Some(file.clone()),
-            scopes: vec![Scope::Check],
+            scopes: vec![TokenScope::Check],
         }]);
         let reload = || super::reload(&access, |_| true);
 

@@ -1,8 +1,7 @@
-//! Notices that a file should be read again.
+//! Watches a file for changes.
 //!
-//! By looking at it every quarter of a second, through symbolic links: notifications of the system
-//! miss what Kubernetes does to mounted files, and network file systems. What is in the file is left
-//! to the reader.
+//! It polls the file's metadata every quarter of a second, through symbolic links: notifications of the system
+//! miss Kubernetes' changes to mounted files, and network file systems. The contents are left to the reader.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,45 +10,44 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// The time from one look to the next.
+/// The time between polls.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How many looks in a row may differ before a change is reported all the same: the first, and one
-/// second more.
+/// How many polls in a row may differ before a change is reported anyway: the first, and one second more.
 const MAX_LOOKS: u32 = 5;
 
-/// How many looks in a row must have seen the same before a file [has rested](Watch::has_rested): one and
-/// a half seconds.
+/// How many polls in a row must agree before a file [has rested](FileWatch::has_rested): one and a half
+/// seconds.
 const REST_LOOKS: u32 = 6;
 
 /// Watches one path.
 ///
-/// Make it before the first reading of the file, and no change can fall in between. A change is
-/// reported when two looks agree, so that a file is rarely read while it is being written, but at
-/// most one second after it was noticed. That a file has gone, or is back, is a change.
+/// Create it before the first read of the file, so that no change falls in between. A change is reported when
+/// two polls agree, so that a file is rarely read while it is being written, but at most one second after
+/// it was noticed. Removal and return of the file are changes.
 ///
-/// A file that is rewritten in place with the same length is told by its times. Where those are kept
-/// in whole seconds, the second of two such changes within one second can be missed.
+/// A file that is rewritten in place with the same length is recognised by its times. Where those have a
+/// resolution of one second, the second of two such changes within one second can be missed.
 #[derive(Debug)]
-pub struct Watch {
+pub struct FileWatch {
     path: PathBuf,
-    /// What was there when the reader was last sent to read.
-    reported: Option<Identity>,
-    /// What the last look saw.
-    seen: Option<Identity>,
-    /// How many looks in a row have seen something that is not reported.
+    /// The stamp at the last report.
+    reported: Option<FileStamp>,
+    /// The stamp at the last poll.
+    seen: Option<FileStamp>,
+    /// How many polls in a row have seen a stamp that is not reported.
     looks: u32,
-    /// How many looks in a row have seen the same as the one before.
+    /// How many polls in a row have seen the same stamp.
     rest: u32,
-    /// Whether what was reported is to be reported again, because its reader did not use it.
+    /// Whether to report again, because the reader did not use the file.
     is_unread: bool,
-    /// Begun by the first wait, because it needs the runtime.
+    /// Started by the first wait, because it needs the runtime.
     interval: Option<Interval>,
 }
 
-/// What tells a file, and a state of it, from every other.
+/// Identifies a file and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -57,7 +55,7 @@ struct Identity {
     changed: (i64, i64),
 }
 
-impl Watch {
+impl FileWatch {
     /// Watches `path` for changes from now on. It need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -75,8 +73,7 @@ impl Watch {
 
     /// Waits until the file should be read again.
     ///
-    /// Needs a Tokio runtime with its timer. Nothing is lost if the future is dropped and another
-    /// one made.
+    /// Needs a Tokio runtime with its timer. Dropping the future loses nothing.
     pub async fn changed(&mut self) {
         loop {
             if let Some(seen) = self.look_in_turn().await
@@ -87,10 +84,10 @@ impl Watch {
         }
     }
 
-    /// Waits until the file that was reported has not changed for 1.5 seconds. False as soon as it
-    /// changes before; then it is reported again once it should be read.
+    /// Waits until the reported file has not changed for 1.5 seconds. Returns false as soon as it changes before
+    /// that; the change is then reported.
     ///
-    /// May be dropped as [`changed`](Self::changed).
+    /// Can be dropped like [`changed`](Self::changed).
     pub async fn rested(&mut self) -> bool {
         loop {
             if self.has_rested() {
@@ -112,8 +109,7 @@ impl Watch {
         self.rest >= REST_LOOKS
     }
 
-    /// Looks without waiting for its turn: whether the file has rested counts from a change that is seen
-    /// now.
+    /// Polls now, so that [`has_rested`](Self::has_rested) counts from a change seen now.
     pub async fn look_now(&mut self) {
         let path = self.path.clone();
         if let Ok(seen) = tokio::task::spawn_blocking(move || look(&path)).await
@@ -123,16 +119,16 @@ impl Watch {
         }
     }
 
-    /// What is there at the next turn; nothing if it cannot be known.
-    async fn look_in_turn(&mut self) -> Option<Option<Identity>> {
+    /// The stamp at the next poll; `None` if the poll failed.
+    async fn look_in_turn(&mut self) -> Option<Option<FileStamp>> {
         self.interval.get_or_insert_with(begin).tick().await;
         let path = self.path.clone();
-        // A network file system may keep the answer for long, and the thread with it.
+        // A network file system may block for long, and the thread with it.
         tokio::task::spawn_blocking(move || look(&path)).await.ok()
     }
 
-    /// Notes what a look has seen. Whether it is the same as before.
-    fn note(&mut self, now: Option<Identity>) -> bool {
+    /// Records a poll. Returns whether the stamp is the same as before.
+    fn note(&mut self, now: Option<FileStamp>) -> bool {
         let is_same = now == self.seen;
         self.rest = if is_same {
             self.rest.saturating_add(1)
@@ -143,14 +139,14 @@ impl Watch {
         is_same
     }
 
-    /// Looks once, and tells whether the file should be read again. For callers with a timer of
-    /// their own; [`changed`](Self::changed) does this every 250 ms.
+    /// Polls once, and returns whether the file should be read again. For callers with their own timer;
+    /// [`changed`](Self::changed) does this every 250 ms.
     pub fn poll(&mut self) -> bool {
         let seen = look(&self.path);
         self.step(seen)
     }
 
-    fn step(&mut self, now: Option<Identity>) -> bool {
+    fn step(&mut self, now: Option<FileStamp>) -> bool {
         let is_settled = self.note(now);
         if now == self.reported && !self.is_unread {
             self.looks = 0;
@@ -173,18 +169,18 @@ fn begin() -> Interval {
     interval
 }
 
-/// What is at `path` now. What cannot be looked at counts as gone; its reader will say why.
-fn look(path: &Path) -> Option<Identity> {
+/// The stamp of `path` now. A file that cannot be inspected counts as gone; its reader will report why.
+fn look(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     if !found.is_file() {
-        return Some(Identity::from(&found));
+        return Some(FileStamp::from(&found));
     }
-    // NFS answers from memory, up to a minute late, but asks its server when a file is opened.
+    // NFS caches metadata for up to a minute, but asks its server when a file is opened.
     let fresh = File::open(path).and_then(|file| file.metadata());
-    Some(Identity::from(&fresh.unwrap_or(found)))
+    Some(FileStamp::from(&fresh.unwrap_or(found)))
 }
 
-impl From<&Metadata> for Identity {
+impl From<&Metadata> for FileStamp {
     fn from(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
@@ -221,7 +217,7 @@ mod tests {
     }
 
     /// Asserts that one change is reported, at the second look, and once.
-    fn assert_reported_once(watch: &mut Watch, what: &str) {
+    fn assert_reported_once(watch: &mut FileWatch, what: &str) {
         let answers: Vec<bool> = (0..6).map(|_| watch.poll()).collect();
         assert_eq!(answers, [false, true, false, false, false, false], "{what}");
     }
@@ -229,8 +225,8 @@ mod tests {
     #[test]
     fn nothing_is_reported_when_nothing_changed() {
         let (folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
-        let mut missing = Watch::new(folder.path().join("missing"));
+        let mut watch = FileWatch::new(&path);
+        let mut missing = FileWatch::new(folder.path().join("missing"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "one");
         for _ in 0..10 {
             assert!(!watch.poll());
@@ -241,7 +237,7 @@ mod tests {
     #[test]
     fn a_rewrite_of_the_same_length_is_a_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         assert_reported_once(&mut watch, "rewritten");
     }
@@ -249,7 +245,7 @@ mod tests {
     #[test]
     fn a_file_that_is_renamed_over_it_is_a_change() {
         let (folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let other = folder.path().join("rules.yaml.swp");
         fs::write(&other, "two").unwrap();
         fs::rename(&other, &path).unwrap();
@@ -266,7 +262,7 @@ mod tests {
         }
         symlink("..2026_1", at("..data")).unwrap();
         symlink("..data/rules.yaml", at("rules.yaml")).unwrap();
-        let mut watch = Watch::new(at("rules.yaml"));
+        let mut watch = FileWatch::new(at("rules.yaml"));
         assert!(!watch.poll());
 
         symlink("..2026_2", at("..data_tmp")).unwrap();
@@ -279,7 +275,7 @@ mod tests {
     #[test]
     fn a_file_that_vanishes_and_comes_back_is_two_changes() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         fs::remove_file(&path).unwrap();
         assert_reported_once(&mut watch, "gone");
         fs::write(&path, "one").unwrap();
@@ -289,7 +285,7 @@ mod tests {
     #[test]
     fn a_file_that_is_away_for_one_look_is_no_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let there = watch.reported;
         for seen in [None, there, None, there, there, there] {
             assert!(!watch.step(seen));
@@ -299,10 +295,10 @@ mod tests {
     #[test]
     fn a_file_that_never_rests_is_reported_after_a_second() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let answers: Vec<bool> = (1..=6)
             .map(|size| {
-                let grown = watch.reported.map(|there| Identity {
+                let grown = watch.reported.map(|there| FileStamp {
                     size: 100 + size,
                     ..there
                 });
@@ -315,7 +311,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_within_a_second_of_the_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         let long = Duration::from_mins(1);
         assert!(timeout(long, watch.changed()).await.is_err());
         rewrite(&path, "two");
@@ -327,7 +323,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_has_rested_after_one_and_a_half_seconds_without_a_change() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         let start = tokio::time::sleep(Duration::ZERO).deadline();
         watch.changed().await;
@@ -341,7 +337,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_that_changes_before_it_has_rested_is_reported_again() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         watch.changed().await;
         rewrite(&path, "three");
@@ -362,7 +358,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_given_up_again_and_again_still_notices() {
         let (_folder, path) = folder_with_rules();
-        let mut watch = Watch::new(&path);
+        let mut watch = FileWatch::new(&path);
         rewrite(&path, "two");
         let short = Duration::from_millis(100);
         let mut waits = 0;

@@ -3,18 +3,22 @@
 
 mod block_on;
 pub mod conformance;
+mod failing_store;
 pub mod fault_proxy;
 mod http_server;
 mod json_schema;
 mod port;
+mod raw_client;
 pub mod redis;
 pub mod timeline;
 pub mod vectors;
 mod wait;
 
 pub use block_on::block_on;
+pub use failing_store::{FailingStore, StoreState};
 pub use fault_proxy::FaultProxy;
 pub use http_server::{HttpAnswer, HttpServer};
 pub use json_schema::JsonSchema;
 pub use port::ReservedPort;
+pub use raw_client::{RawConnection, eventually, header, within};
 pub use wait::{now, wait_until};

@@ -195,7 +195,7 @@ fn decide_now<S: Store>(
     Some(Ok(if needs_receipt {
         Decided::Receipt(Box::new(receipt.into_owned()))
     } else {
-        Decided::Decision(receipt.into_decision())
+        Decided::Decision(Box::new(receipt.into_decision()))
     }))
 }
 

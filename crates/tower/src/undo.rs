@@ -14,13 +14,10 @@ use tokio::time::Sleep;
 
 use crate::error::RequestError;
 
-/// A decision, with its receipt if what was charged may have to be given back or settled.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most requests have the larger one, and need no allocation"
-)]
+/// A decision, with its receipt if what was charged may have to be given back or settled. In a box, because it is
+/// moved with the request.
 pub(crate) enum Decided {
-    Decision(Decision),
+    Decision(Box<Decision>),
     Receipt(Box<Receipt<'static>>),
 }
 

@@ -1,4 +1,4 @@
-//! What was asked is refused, mostly by the server: its own words, and what can be done.
+//! A refused call: the server's own message, and what to do.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use ureq::http::Method;
 use super::Call;
 use crate::output::plain;
 
-/// Why nothing was done.
+/// Why a call was refused.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// None if the server was not asked, because the rules are wrong already here.
+    /// `None` if the rules were found invalid here, and the server was not called.
     pub(crate) status: Option<u16>,
     pub(crate) message: String,
-    /// What is wrong with the rules, each with `rule`, `field` and `message`.
+    /// The problems of the rules, each with `rule`, `field` and `message`.
     pub(crate) problems: Vec<Value>,
 }
 
@@ -25,7 +25,7 @@ impl Refused {
         let message = match (said, advice(call, status)) {
             (Some(said), Some(advice)) => format!("{said}; {advice}"),
             (Some(said), None) => said,
-            (None, Some(advice)) => format!("the server answers {status}; {advice}"),
+            (None, Some(advice)) => format!("the server answered {status}; {advice}"),
             (None, None) => call.unlike(status, "does not say why"),
         };
         let problems = body.get("problems").and_then(Value::as_array).cloned();
@@ -37,7 +37,7 @@ impl Refused {
     }
 }
 
-/// What to do about a missing or a wrong token.
+/// What to do about a missing or unknown token.
 fn advice(call: &Call, status: u16) -> Option<String> {
     let scope = call.scope();
     match (status, call.has_token) {
@@ -55,7 +55,7 @@ fn advice(call: &Call, status: u16) -> Option<String> {
 }
 
 impl Call {
-    /// Which scope a token needs for this.
+    /// The scope that a token needs for this call.
     fn scope(&self) -> &'static str {
         if self.path.starts_with("/v1/check") {
             "check"

@@ -1,4 +1,4 @@
-//! What a server, or whoever answers in its place, makes us say.
+//! The messages for replies of a server, or of another program at its address.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -48,7 +48,7 @@ fn problem(status: &str, body: &Value) -> String {
     answer(status, "application/problem+json", &body.to_string())
 }
 
-fn client(server: &str, token: Option<&str>) -> Client {
+fn client(server: &str, token: Option<&str>) -> ApiClient {
     let args = ServerArgs {
         server: server.to_owned(),
         token: token.map(str::to_owned),
@@ -56,7 +56,7 @@ fn client(server: &str, token: Option<&str>) -> Client {
         ca_file: None,
         json: false,
     };
-    Client::new(&args).unwrap()
+    ApiClient::new(&args).unwrap()
 }
 
 /// What is said about a GET of the rules that is answered like this, with the address left out.
@@ -148,12 +148,13 @@ fn others_than_tidegate_are_recognised() {
 }
 
 #[test]
-fn nobody_there_is_said_plainly() {
-    // A port that was free a moment ago may be another test's by now; this one nobody is given.
+fn a_missing_server_is_reported_plainly() {
+    // A port that was free a moment ago may be another test's by now; this one is never assigned.
     let address = "http://127.0.0.1:1";
     let error = client(address, None).get("/v1/rules").unwrap_err();
-    let expected =
-        format!("nobody answers at {address}; is `tidegate serve` running there? (--server URL)");
+    let expected = format!(
+        "no server answers at {address}; is `tidegate serve` running there? (--server URL)"
+    );
     assert_eq!(error.to_string(), expected);
 }
 
@@ -249,7 +250,7 @@ fn a_certificate_of_the_given_file_is_trusted() {
         ca_file: Some(file.path().to_owned()),
         json: false,
     };
-    let reply = Client::new(&args).unwrap().get("/v1/rules").unwrap();
+    let reply = ApiClient::new(&args).unwrap().get("/v1/rules").unwrap();
     server.join().unwrap();
     assert_eq!(reply.status, 200);
 }

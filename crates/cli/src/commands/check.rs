@@ -9,12 +9,12 @@ use serde_json::{Map, Number, Value, json};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
 use crate::arguments::ServerArgs;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::{self, Answer};
-use crate::output::{self, BAD, CAREFUL, GOOD, Table, plain, styled};
+use crate::output::{self, BAD, CAREFUL, GOOD, TextTable, plain, styled};
 use crate::times;
 
-/// How many decimals of a timestamp count.
+/// How many decimals of a timestamp are significant.
 const DECIMALS: usize = 6;
 
 #[derive(Debug, Args)]
@@ -37,9 +37,9 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     let reply = client.post("/v1/check", &request(args)?)?;
-    // 503 is also what a server that is not ready says; only a decision has `allowed`.
+    // A server that is not ready answers 503 too; only a decision has `allowed`.
     let is_decision = reply.body.get("allowed").is_some_and(Value::is_boolean);
     let reply = match reply.status {
         503 if !is_decision => reply.accept(&[])?,
@@ -89,7 +89,7 @@ fn timestamp(text: &str) -> Result<Number, String> {
     if !is_digits(whole) || !is_digits(decimals) {
         return Err(refused());
     }
-    // As the server does with what is less than a microsecond.
+    // Cut off below a microsecond, as the server does.
     let more = decimals.len().saturating_sub(DECIMALS);
     text[..text.len() - more].parse().map_err(|_| refused())
 }
@@ -99,7 +99,7 @@ fn list(decision: &Value) -> &[Value] {
     limits.map_or(&[], Vec::as_slice)
 }
 
-/// The decision as a person reads it: the answer first, then why, then each limit if there are several.
+/// The decision as text: the answer first, then why, then each limit if there are several.
 fn decision(decision: &Value, now: Timestamp) -> String {
     let get = |key: &str| decision.get(key).unwrap_or(&Value::Null);
     let is_allowed = get("allowed") == &json!(true);
@@ -112,7 +112,7 @@ fn decision(decision: &Value, now: Timestamp) -> String {
         let _ = write!(text, " by rule {}", plain(rule));
     }
     if get("degraded") == &json!(true) {
-        let note = "degraded: the store could not be asked";
+        let note = "degraded: the store was unavailable";
         let _ = write!(text, " ({})", styled(CAREFUL, note));
     }
     text.push('\n');
@@ -145,7 +145,7 @@ fn decision(decision: &Value, now: Timestamp) -> String {
     text
 }
 
-/// Why a decision, or one of its limits, denies; none if it does not, or if an older server does not say.
+/// Why a decision, or one of its limits, denies; `None` if it does not, or an older server gives no reason.
 fn reason(answer: &Value) -> Option<String> {
     let words = match answer.get("reason")?.as_str()? {
         "over_limit" => "the limit is used up".to_owned(),
@@ -160,7 +160,7 @@ fn reason(answer: &Value) -> Option<String> {
             }
         }
         "too_expensive" => "the cost is more than the limit can ever grant".to_owned(),
-        "store_unavailable" => "the store could not be asked, and the rule denies then".to_owned(),
+        "store_unavailable" => "the store was unavailable, and the rule denies then".to_owned(),
         other => plain(other),
     };
     Some(words)
@@ -179,7 +179,7 @@ fn retry(seconds: &Value) -> String {
 }
 
 fn limits_table(limits: &[Value], now: Timestamp) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "rule",
         "answer",
         "remaining",

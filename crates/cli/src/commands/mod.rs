@@ -1,4 +1,4 @@
-//! The commands that ask a server, one file each: arguments, and what is done with them.
+//! The commands that call a server, one file each.
 
 pub(crate) mod check;
 pub(crate) mod rules;

@@ -1,5 +1,4 @@
-//! The body of an answer, taken out of the bytes of a connection. It never waits: the caller reads more and asks
-//! again.
+//! Parses the body of an answer. It never waits: the caller reads more bytes and calls again.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +6,7 @@ use hyper::body::{Frame, SizeHint};
 
 use super::Broken;
 
-/// The longest line with the size of a chunk: servers may write remarks there.
+/// The longest chunk size line; it may have extensions.
 const LONGEST_LINE: usize = 4 * 1024;
 const LONGEST_TRAILERS: usize = 32 * 1024;
 const MOST_TRAILERS: usize = 64;
@@ -15,45 +14,45 @@ const MOST_TRAILERS: usize = 64;
 /// How much of a body is still to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Download {
-    /// Nothing.
+    /// The body has ended.
     Ended,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// What the chunks say.
-    Chunks(Chunk),
-    /// All until the server closes.
+    /// Chunks, at this position.
+    Chunks(ChunkPosition),
+    /// Everything until the server closes.
     UntilClose,
 }
 
-/// Where in its chunks a body is.
+/// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunk {
-    /// Before the line with the size of the next.
+pub(super) enum ChunkPosition {
+    /// Before a chunk size line.
     Size,
-    /// In one, so many bytes from its end.
+    /// In a chunk, this many bytes before its end.
     Data(u64),
-    /// At its end, before the end of the line.
+    /// At the line end after a chunk.
     DataEnd,
-    /// After the last.
+    /// After the last chunk.
     Trailers,
 }
 
-/// What there is in the bytes that have come.
+/// The next element in the received bytes.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum DownloadStep {
     Frame(Frame<Bytes>),
-    /// Nothing whole: more has to be read.
+    /// Incomplete: more bytes are needed.
     More,
     Ended,
 }
 
 impl Download {
-    /// Takes the next part of the body off the bytes.
-    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+    /// Takes the next part of the body from the bytes.
+    pub(super) fn next(&mut self, bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         match self {
-            Self::Ended => Ok(Step::Ended),
-            Self::UntilClose if bytes.is_empty() => Ok(Step::More),
-            Self::UntilClose => Ok(Step::Frame(Frame::data(bytes.split().freeze()))),
+            Self::Ended => Ok(DownloadStep::Ended),
+            Self::UntilClose if bytes.is_empty() => Ok(DownloadStep::More),
+            Self::UntilClose => Ok(DownloadStep::Frame(Frame::data(bytes.split().freeze()))),
             Self::Length(left) => {
                 let step = take(bytes, left);
                 if *left == 0 {
@@ -65,9 +64,9 @@ impl Download {
                 let step = chunk.next(bytes)?;
                 // Nothing comes after trailers.
                 if match &step {
-                    Step::Frame(frame) => frame.is_trailers(),
-                    Step::More => false,
-                    Step::Ended => true,
+                    DownloadStep::Frame(frame) => frame.is_trailers(),
+                    DownloadStep::More => false,
+                    DownloadStep::Ended => true,
                 } {
                     *self = Self::Ended;
                 }
@@ -76,10 +75,9 @@ impl Download {
         }
     }
 
-    /// Whether the first chunk begins as it should, as far as it has come: none, if more of its first line has
-    /// to come. Nothing is taken off the bytes.
+    /// Checks the first chunk size line without consuming it; `None` if more of the line is needed.
     pub(super) fn begins_well(self, bytes: &[u8]) -> Result<Option<()>, Broken> {
-        if self != Self::Chunks(Chunk::Size) {
+        if self != Self::Chunks(ChunkPosition::Size) {
             return Ok(Some(()));
         }
         let Some(end) = line_end(bytes)? else {
@@ -97,13 +95,13 @@ impl Download {
     }
 }
 
-impl Chunk {
-    fn next(&mut self, bytes: &mut BytesMut) -> Result<Step, Broken> {
+impl ChunkPosition {
+    fn next(&mut self, bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         loop {
             match self {
                 Self::Size => {
                     let Some(end) = line_end(bytes)? else {
-                        return Ok(Step::More);
+                        return Ok(DownloadStep::More);
                     };
                     let size = size(&bytes[..end])?;
                     bytes.advance(end + 2);
@@ -122,8 +120,14 @@ impl Chunk {
                 Self::DataEnd => {
                     match bytes.get(..2) {
                         Some(b"\r\n") => bytes.advance(2),
-                        None if bytes.is_empty() || bytes[0] == b'\r' => return Ok(Step::More),
-                        _ => return Err(Broken::Malformed("a chunk is longer than it says")),
+                        None if bytes.is_empty() || bytes[0] == b'\r' => {
+                            return Ok(DownloadStep::More);
+                        }
+                        _ => {
+                            return Err(Broken::Malformed(
+                                "a chunk is longer than its declared size",
+                            ));
+                        }
                     }
                     *self = Self::Size;
                 }
@@ -133,23 +137,25 @@ impl Chunk {
     }
 }
 
-/// Takes as much as there is and belongs to the body.
-fn take(bytes: &mut BytesMut, left: &mut u64) -> Step {
+/// Takes the available bytes that belong to the body.
+fn take(bytes: &mut BytesMut, left: &mut u64) -> DownloadStep {
     if bytes.is_empty() {
-        return Step::More;
+        return DownloadStep::More;
     }
     let count = usize::try_from(*left).unwrap_or(usize::MAX);
     let data = bytes.split_to(count.min(bytes.len()));
     *left -= data.len() as u64;
-    Step::Frame(Frame::data(data.freeze()))
+    DownloadStep::Frame(Frame::data(data.freeze()))
 }
 
-/// Where the line ends that the bytes begin with.
+/// The end of the first line.
 fn line_end(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     let line = &bytes[..bytes.len().min(LONGEST_LINE)];
     match line.iter().position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && line[end - 1] == b'\r' => Ok(Some(end - 1)),
-        Some(_) => Err(Broken::Malformed("a line in a chunked body ends badly")),
+        Some(_) => Err(Broken::Malformed(
+            "a line in a chunked body has an invalid end",
+        )),
         None if bytes.len() < LONGEST_LINE => Ok(None),
         None => Err(Broken::Malformed("a line in a chunked body is too long")),
     }
@@ -166,11 +172,11 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
     u64::from_str_radix(digits, 16).map_err(|_| BAD)
 }
 
-fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
-    const BAD: Broken = Broken::Malformed("the trailers cannot be read");
+fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
+    const BAD: Broken = Broken::Malformed("invalid trailers");
     if bytes.starts_with(b"\r\n") {
         bytes.advance(2);
-        return Ok(Step::Ended);
+        return Ok(DownloadStep::Ended);
     }
     let mut found = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     match httparse::parse_headers(bytes, &mut found) {
@@ -182,9 +188,9 @@ fn trailers(bytes: &mut BytesMut) -> Result<Step, Broken> {
                 trailers.append(name, value);
             }
             bytes.advance(length);
-            Ok(Step::Frame(Frame::trailers(trailers)))
+            Ok(DownloadStep::Frame(Frame::trailers(trailers)))
         }
-        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(Step::More),
+        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(DownloadStep::More),
         _ => Err(BAD),
     }
 }
@@ -203,18 +209,18 @@ mod tests {
         let mut pieces = text.chunks(piece);
         loop {
             match download.next(&mut bytes)? {
-                Step::Frame(frame) => match frame.into_data() {
+                DownloadStep::Frame(frame) => match frame.into_data() {
                     Ok(data) => said.push_str(str::from_utf8(&data).unwrap()),
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap();
                         write!(said, "{trailers:?}").unwrap();
                     }
                 },
-                Step::More => match pieces.next() {
+                DownloadStep::More => match pieces.next() {
                     Some(piece) => bytes.extend_from_slice(piece),
                     None => return Err(Broken::Closed),
                 },
-                Step::Ended => {
+                DownloadStep::Ended => {
                     for piece in pieces {
                         bytes.extend_from_slice(piece);
                     }
@@ -227,12 +233,16 @@ mod tests {
 
     fn chunked(text: &str) -> Result<(String, String), Broken> {
         let whole = read(
-            Download::Chunks(Chunk::Size),
+            Download::Chunks(ChunkPosition::Size),
             text.as_bytes(),
             text.len().max(1),
         );
         for piece in 1..text.len() {
-            let in_pieces = read(Download::Chunks(Chunk::Size), text.as_bytes(), piece);
+            let in_pieces = read(
+                Download::Chunks(ChunkPosition::Size),
+                text.as_bytes(),
+                piece,
+            );
             assert_eq!(
                 format!("{whole:?}"),
                 format!("{in_pieces:?}"),
@@ -297,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_first_chunk_is_judged_by_its_first_line() {
-        let chunks = Download::Chunks(Chunk::Size);
+        let chunks = Download::Chunks(ChunkPosition::Size);
         for (text, judged) in [
             ("", Some(None)),
             ("5;a", Some(None)),

@@ -1,4 +1,4 @@
-//! The heads of requests and answers, as text.
+//! Writes the heads of requests and parses those of answers.
 
 use std::mem::MaybeUninit;
 
@@ -8,27 +8,26 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, requ
 use smallvec::SmallVec;
 
 use super::Broken;
-use super::download::{Chunk, Download};
-use super::upload::Framing;
+use super::download::{ChunkPosition, Download};
+use super::upload::BodyFraming;
 use crate::forwarded::ForwardedHeaders;
 
 /// The longest head of an answer, and the most headers.
 const LONGEST_HEAD: usize = 256 * 1024;
 const MOST_HEADERS: usize = 128;
 
-const NO_LENGTH: Broken = Broken::Malformed("the length is not a number");
+const NO_LENGTH: Broken = Broken::Malformed("invalid content length");
 
-/// How many headers are put on an answer on its way: room for them is made at once.
+/// Spare capacity for the headers that are added to an answer later.
 const MOST_OWN_HEADERS: usize = 6;
 
-/// Writes the head of a request: for `host`, if that is not the one it came for, and with the `forwarded` headers of its
-/// client.
+/// Writes the head of a request, with `host` in place of its own if given, and with the `forwarded` headers.
 pub(super) fn write(
     text: &mut Vec<u8>,
     head: &request::Parts,
     host: Option<&HeaderValue>,
     forwarded: Option<&ForwardedHeaders>,
-    framing: Option<Framing>,
+    framing: Option<BodyFraming>,
 ) {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     text.extend_from_slice(head.method.as_str().as_bytes());
@@ -39,7 +38,7 @@ pub(super) fn write(
         write_header(text, &HOST, host.as_bytes());
     }
     for (name, value) in &head.headers {
-        // The length is written once, as the body will be sent.
+        // The length is written once, by the framing of the body.
         if (host.is_none() || name != HOST) && name != CONTENT_LENGTH {
             write_header(text, name, value.as_bytes());
         }
@@ -50,8 +49,8 @@ pub(super) fn write(
     let expects_body = matches!(head.method, Method::POST | Method::PUT | Method::PATCH)
         || head.headers.contains_key(CONTENT_LENGTH);
     match framing {
-        Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        Some(Framing::Length(length)) => {
+        Some(BodyFraming::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Some(BodyFraming::Length(length)) => {
             text.extend_from_slice(b"content-length: ");
             text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             text.extend_from_slice(b"\r\n");
@@ -69,7 +68,7 @@ pub(super) fn write_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) 
     text.extend_from_slice(b"\r\n");
 }
 
-/// The head of an answer, if all of it has come.
+/// Parses the head of an answer, if all of it has arrived.
 pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Broken> {
     let mut space = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut found = httparse::Response::new(&mut []);
@@ -78,7 +77,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
         Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => length,
         Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_HEAD => return Ok(None),
         Ok(_) => return Err(Broken::Malformed("the head is too long")),
-        Err(_) => return Err(Broken::Malformed("the head cannot be read")),
+        Err(_) => return Err(Broken::Malformed("invalid head")),
     };
     let status = found.code.and_then(|code| StatusCode::from_u16(code).ok());
     let status = status.ok_or(Broken::Malformed("the status is none"))?;
@@ -86,12 +85,12 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
         Some(0) => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    // Where things stand, because the bytes are to be given away with the values.
+    // Positions, because the values take slices of the bytes.
     let start = bytes.as_ptr().addr();
     let mut places: SmallVec<[(HeaderName, usize, usize); 16]> = SmallVec::new();
     for header in &*found.headers {
         let name = HeaderName::from_bytes(header.name.as_bytes())
-            .map_err(|_| Broken::Malformed("the name of a header is none"))?;
+            .map_err(|_| Broken::Malformed("invalid header name"))?;
         let at = header.value.as_ptr().addr() - start;
         places.push((name, at, at + header.value.len()));
     }
@@ -99,7 +98,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     let mut headers = HeaderMap::with_capacity(places.len() + MOST_OWN_HEADERS);
     for (name, from, to) in places {
         let value = HeaderValue::from_maybe_shared(text.slice(from..to))
-            .map_err(|_| Broken::Malformed("the value of a header is none"))?;
+            .map_err(|_| Broken::Malformed("invalid header value"))?;
         headers.append(name, value);
     }
     let (mut head, ()) = http::Response::new(()).into_parts();
@@ -107,14 +106,14 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     Ok(Some(head))
 }
 
-/// How the end of the body of an answer to a request with this method is found.
+/// The framing of the body of an answer to a request with this method.
 pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Download, Broken> {
     let has_none = head.status.is_informational()
         || matches!(
             head.status,
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
         );
-    // A length that nothing is read by goes on to the client, who may read it in another way.
+    // An unused length is forwarded to the client, which may read it differently.
     let mut length = None;
     for value in head.headers.get_all(CONTENT_LENGTH) {
         length = Some(read_length(value).ok_or(NO_LENGTH)?);
@@ -123,9 +122,9 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
         return Ok(Download::Ended);
     }
     if head.headers.contains_key(TRANSFER_ENCODING) {
-        // Which codings, and whether there is a length too, is looked at before anything of the body is used.
+        // Other codings, or a length in addition, are checked before the body is used.
         return match head.version {
-            Version::HTTP_11 => Ok(Download::Chunks(Chunk::Size)),
+            Version::HTTP_11 => Ok(Download::Chunks(ChunkPosition::Size)),
             _ => Err(Broken::Malformed("HTTP/1.0 has no chunks")),
         };
     }
@@ -136,7 +135,7 @@ pub(super) fn download(method: &Method, head: &response::Parts) -> Result<Downlo
     })
 }
 
-/// A length in digits, and nothing else.
+/// A length that consists of digits only.
 pub(super) fn read_length(value: &HeaderValue) -> Option<u64> {
     let digits = value.to_str().ok()?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(get("").unwrap(), Download::UntilClose);
         assert_eq!(get("content-length: 0\r\n").unwrap(), Download::Ended);
         assert_eq!(get("content-length: 7\r\n").unwrap(), Download::Length(7));
-        let chunks = Download::Chunks(Chunk::Size);
+        let chunks = Download::Chunks(ChunkPosition::Size);
         assert_eq!(get("transfer-encoding: chunked\r\n").unwrap(), chunks);
         for bad in ["", "+1", "-1", "1, 1", "0x1", "18446744073709551616", "1a"] {
             assert!(get(&format!("content-length: {bad}\r\n")).is_err(), "{bad}");

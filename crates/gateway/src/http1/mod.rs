@@ -1,10 +1,9 @@
-//! HTTP/1.1 to a server behind the gateway: one request at a time on a connection, sent and answered in the
-//! task that waits for it.
+//! The HTTP/1.1 client of the gateway: one request at a time on a connection, sent and answered in the task that
+//! waits for it.
 //!
-//! hyper's client hands requests and bodies through channels, to a connection that works by itself: without
-//! it, the gateway needs a fifth fewer instructions for a small request. Heads are parsed by `httparse`, as
-//! there. `head.rs` has heads, `upload.rs` what is sent, `download.rs` the bodies of answers, `stream.rs` the
-//! socket. Why it is ours: `docs/decisions/002-http1-client-of-the-gateway.md`.
+//! hyper's client passes requests and bodies through channels to a connection task. Heads are parsed by
+//! `httparse`, as in hyper. `head.rs` has heads, `upload.rs` requests, `download.rs` bodies of answers, `stream.rs`
+//! the socket. Why it exists: `docs/decisions/002-http1-client-of-the-gateway.md`.
 
 mod download;
 mod head;
@@ -28,19 +27,19 @@ use tokio::task::unconstrained;
 use super::capacity::OpenConnection;
 use super::forwarded::ForwardedHeaders;
 use super::request_body::{BrokenBody, RequestBody};
-use download::{Download, Step};
-use upload::{Framing, Out, Upload};
+use download::{Download, DownloadStep};
+use upload::{BodyFraming, Out, Upload};
 
-/// How much is read at once: more for servers that send much, and the least that is worth a call. With what
-/// hyper holds back for the client, the most is what a client costs that takes nothing of its answer.
+/// The sizes of a read: it grows for servers that send much. The largest, with hyper's buffer, is the memory
+/// that a client costs that reads nothing of its answer.
 const READ: usize = 8 * 1024;
 const MOST_READ: usize = 32 * 1024;
 const LEAST_READ: usize = 1024;
 
-/// How many heads there may be for one request.
+/// The most heads for one request, interim ones included.
 const MOST_HEADS: u32 = 64;
 
-/// Why there is no answer, or no more of it.
+/// Why an answer is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error("the connection failed: {0}")]
@@ -77,21 +76,21 @@ pub(super) struct Http1 {
     upload: Option<Upload>,
     /// Whether the request has a body.
     has_body: bool,
-    /// Why no more can be sent. There may be an answer all the same.
+    /// Why no more can be sent. There may still be an answer.
     unsent: Option<Broken>,
     method: Method,
     /// The head of the answer, until it is known how its body begins.
     answer: Option<response::Parts>,
     download: Download,
-    /// Whether the server has said anything in answer to this request.
+    /// Whether the server has sent any bytes for this request.
     has_heard: bool,
-    /// How many heads it has sent: before the last, others may say that it will come.
+    /// How many heads it has sent, interim ones included.
     heads: u32,
-    /// Whether the server will take another request.
+    /// Whether the server keeps the connection for another request.
     is_kept: bool,
-    /// For the caller that waits for answers.
+    /// The timer of the caller that waits for the answer.
     pub(super) deadline: Deadline,
-    /// For as long as the connection is open.
+    /// Held while the connection is open.
     counted: Option<OpenConnection>,
 }
 
@@ -116,15 +115,14 @@ impl Http1 {
         })
     }
 
-    /// The same, counted for as long as it is open.
+    /// The same, counted while it is open.
     #[must_use]
     pub(super) fn counted(mut self: Box<Self>, counted: Option<OpenConnection>) -> Box<Self> {
         self.counted = counted;
         self
     }
 
-    /// Begins to send a request: for `host`, if that is not the one it came for, and with the `forwarded` headers of its
-    /// client.
+    /// Begins to send a request, with `host` in place of its own if given, and with the `forwarded` headers.
     pub(super) fn begin(
         &mut self,
         head: &request::Parts,
@@ -134,7 +132,7 @@ impl Http1 {
     ) {
         let framing = match &body {
             RequestBody::None => None,
-            RequestBody::Client { .. } => Some(Framing::of(&head.headers)),
+            RequestBody::Client { .. } => Some(BodyFraming::of(&head.headers)),
         };
         self.out.begin();
         head::write(&mut self.out.text, head, host, forwarded, framing);
@@ -147,7 +145,7 @@ impl Http1 {
         self.is_kept = false;
     }
 
-    /// The head of the answer. Meanwhile the request is sent.
+    /// Polls for the head of the answer, and sends the request meanwhile.
     pub(super) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -157,7 +155,7 @@ impl Http1 {
             if self.answer.is_none() {
                 self.read_heads()?;
             }
-            // What is wrong with the first chunk can still be answered, if it is known before the head goes on.
+            // A malformed first chunk can still be answered, if it is found before the head is forwarded.
             if self.answer.is_some()
                 && self.download.begins_well(&self.bytes)?.is_some()
                 && let Some(head) = self.answer.take()
@@ -168,15 +166,15 @@ impl Http1 {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.gone(Broken::Closed))),
                 Poll::Ready(Ok(_)) => self.has_heard = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.gone(error.into()))),
-                // The body comes later.
+                // The body arrives later.
                 Poll::Pending
                     if self.bytes.is_empty()
                         && let Some(head) = self.answer.take() =>
                 {
                     return Poll::Ready(Ok(head));
                 }
-                // What the server has said before it closed may still be on its way through the kernel; and
-                // if there is nothing, the next poll reports that.
+                // Bytes that the server sent before it closed may still be in the kernel; if not, the next
+                // poll reports the end.
                 Poll::Pending if self.unsent.as_ref().is_none_or(Broken::is_hang_up) => {
                     return Poll::Pending;
                 }
@@ -185,14 +183,14 @@ impl Http1 {
         }
     }
 
-    /// Reads the heads that have come, to that of the answer. Others only say that there will be another.
+    /// Parses the received heads up to the final one; interim heads are skipped.
     fn read_heads(&mut self) -> Result<(), Broken> {
         while !self.bytes.is_empty()
             && let Some(head) = head::read(&mut self.bytes)?
         {
             self.heads += 1;
             if self.heads > MOST_HEADS {
-                let message = "there is no end of heads before the answer";
+                let message = "too many interim heads before the answer";
                 return Err(Broken::Malformed(message));
             }
             let is_last =
@@ -207,22 +205,22 @@ impl Http1 {
         Ok(())
     }
 
-    /// The next of the answer's body. Meanwhile what is left of the request is sent.
+    /// Polls for the next frame of the answer's body, and sends the rest of the request meanwhile.
     pub(super) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let is_sending = self.upload.is_some() || !self.out.is_done();
         if is_sending && self.send_more(cx).is_err() {
-            // The server has answered, and need not know that the client has stopped.
+            // The server has answered; that the client stopped sending does not matter.
             self.upload = None;
             self.is_kept = false;
         }
         loop {
             match self.download.next(&mut self.bytes)? {
-                Step::Frame(frame) => return Poll::Ready(Some(Ok(frame))),
-                Step::Ended => return Poll::Ready(None),
-                Step::More => {}
+                DownloadStep::Frame(frame) => return Poll::Ready(Some(Ok(frame))),
+                DownloadStep::Ended => return Poll::Ready(None),
+                DownloadStep::More => {}
             }
             if ready!(self.poll_read(cx))? == 0 {
                 let is_end = self.download == Download::UntilClose;
@@ -232,7 +230,7 @@ impl Http1 {
         }
     }
 
-    /// Whether all of the answer has been taken.
+    /// Whether all of the answer has been read.
     pub(super) fn is_end(&self) -> bool {
         self.download == Download::Ended
     }
@@ -241,12 +239,12 @@ impl Http1 {
         self.download.size_hint()
     }
 
-    /// Whether the server has said anything in answer to the request.
+    /// Whether the server has sent any bytes for the request.
     pub(super) fn has_heard(&self) -> bool {
         self.has_heard
     }
 
-    /// The body of a request of which nothing has left.
+    /// The body of a request of which nothing was sent.
     pub(super) fn take_back(&mut self) -> Option<RequestBody> {
         match self.upload.take() {
             _ if self.out.has_sent => None,
@@ -261,12 +259,12 @@ impl Http1 {
         self.is_kept && self.is_end() && self.bytes.is_empty() && self.has_sent_all()
     }
 
-    /// Whether nothing of the request is left to be sent.
+    /// Whether all of the request has been sent.
     pub(super) fn has_sent_all(&self) -> bool {
         self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
     }
 
-    /// Lets go of what the next request may not need.
+    /// Frees memory that the next request may not need.
     pub(super) fn rest(&mut self) {
         if self.bytes.capacity() > READ {
             self.bytes = BytesMut::new();
@@ -274,18 +272,18 @@ impl Http1 {
         self.read_size = READ;
     }
 
-    /// Whether a connection that was kept is still good: silent, and not closed.
+    /// Whether a pooled connection is still usable: silent, and not closed.
     pub(super) fn is_free(&mut self) -> bool {
         if !self.can_be_kept() {
             return false;
         }
-        // Outside tokio's coop budget: after many checks the poll would return pending without looking.
+        // Overrides tokio's coop budget: after many checks the poll would return pending without looking.
         let reading = pin!(unconstrained(poll_fn(|cx| self.poll_read(cx))));
         let read = reading.poll(&mut Context::from_waker(Waker::noop()));
         read.is_pending()
     }
 
-    /// The connection for another protocol, with what the server has already said in it.
+    /// The upgraded connection, with the bytes that the server has already sent.
     pub(super) fn into_tunnel(self: Box<Self>) -> Tunnel {
         Tunnel {
             stream: self.stream,
@@ -294,7 +292,7 @@ impl Http1 {
         }
     }
 
-    /// Sends what can be sent. Only what the client has done wrong is an error here.
+    /// Sends as much as possible. Only errors of the client are returned here.
     fn send_more(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         if self.unsent.is_some() {
             return Ok(());
@@ -302,7 +300,7 @@ impl Http1 {
         match self.poll_send(cx) {
             Poll::Ready(Err(error @ Broken::Body(_))) => return Err(error),
             Poll::Ready(Err(error)) => {
-                // TLS does not tell how much of what it was given has left.
+                // TLS does not report how much of its input was sent.
                 self.out.has_sent |= matches!(self.stream, Stream::Tls(_));
                 self.unsent = Some(error);
             }
@@ -345,13 +343,13 @@ impl Http1 {
         Poll::Ready(Ok(count))
     }
 
-    /// Why there is no answer: the first that went wrong.
+    /// The first error.
     fn gone(&mut self, error: Broken) -> Broken {
         self.unsent.take().unwrap_or(error)
     }
 }
 
-/// A connection that speaks another protocol.
+/// An upgraded connection.
 pub(super) struct Tunnel {
     stream: Stream,
     bytes: BytesMut,

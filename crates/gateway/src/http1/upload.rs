@@ -1,4 +1,4 @@
-//! What is sent to a server: the head of a request, and its body as it comes.
+//! Sends a request: its head, and its body as it arrives.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,17 +14,17 @@ use super::Broken;
 use super::head::{read_length, write_header};
 use crate::request_body::{BrokenBody, RequestBody};
 
-/// How the length of a request's body is given.
+/// The framing of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// By its head: so many bytes are to come.
+pub(super) enum BodyFraming {
+    /// Content length: this many bytes are left.
     Length(u64),
-    /// By chunks.
+    /// Chunked.
     Chunks,
 }
 
-impl Framing {
-    /// That of a body which goes with these headers.
+impl BodyFraming {
+    /// The framing of a body with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let length = headers.get(CONTENT_LENGTH).and_then(read_length);
         length.map_or(Self::Chunks, Self::Length)
@@ -34,15 +34,15 @@ impl Framing {
 /// A body that is being sent.
 pub(super) struct Upload {
     body: RequestBody,
-    framing: Framing,
-    /// The trailers that its head has announced.
+    framing: BodyFraming,
+    /// The trailers that the head announced.
     announced: Vec<HeaderName>,
-    /// What was taken off it while nothing has left yet.
+    /// The bytes taken from the body while nothing was sent yet.
     untold: Option<Bytes>,
 }
 
 impl Upload {
-    pub(super) fn new(body: RequestBody, framing: Framing, headers: &HeaderMap) -> Self {
+    pub(super) fn new(body: RequestBody, framing: BodyFraming, headers: &HeaderMap) -> Self {
         let values = headers.get_all(TRAILER).iter();
         let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
@@ -54,7 +54,7 @@ impl Upload {
         }
     }
 
-    /// Puts the next of it into `out`. Whether that was the last.
+    /// Moves the next part into `out`. Returns whether that was the last.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,12 +83,12 @@ impl Upload {
             return Ok(());
         }
         match &mut self.framing {
-            Framing::Length(left) => {
+            BodyFraming::Length(left) => {
                 let rest = left.checked_sub(data.len() as u64);
                 *left = rest.ok_or(Broken::Body(BrokenBody::Length))?;
                 out.data = data;
             }
-            Framing::Chunks => {
+            BodyFraming::Chunks => {
                 out.text
                     .extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
                 out.data = data;
@@ -100,9 +100,9 @@ impl Upload {
 
     fn end(&mut self, out: &mut Out, trailers: Option<&HeaderMap>) -> Result<bool, Broken> {
         match self.framing {
-            Framing::Length(0) => Ok(true),
-            Framing::Length(_) => Err(Broken::Body(BrokenBody::Length)),
-            Framing::Chunks => {
+            BodyFraming::Length(0) => Ok(true),
+            BodyFraming::Length(_) => Err(Broken::Body(BrokenBody::Length)),
+            BodyFraming::Chunks => {
                 out.text.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.into_iter().flatten() {
                     if self.announced.contains(name) {
@@ -115,7 +115,7 @@ impl Upload {
         }
     }
 
-    /// The body as it was, if nothing of it has left.
+    /// The original body, if nothing of it was sent.
     pub(super) fn into_body(mut self) -> RequestBody {
         if let Some(untold) = self.untold {
             self.body.put_back(untold);
@@ -124,23 +124,23 @@ impl Upload {
     }
 }
 
-/// What waits to be written: text, and data behind it.
+/// The write buffer: text, then data.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     pub(super) text: Vec<u8>,
     data: Bytes,
-    /// What comes behind the data.
+    /// The text after the data.
     after_data: &'static [u8],
-    /// How much of the text has left.
+    /// How much of the text was sent.
     written: usize,
-    /// Whether anything of this request has left.
+    /// Whether anything of this request was sent.
     pub(super) has_sent: bool,
-    /// Whether it has been written and not yet flushed.
+    /// Whether bytes were written and not yet flushed.
     is_unflushed: bool,
 }
 
 impl Out {
-    /// Whether all of it has left.
+    /// Whether everything was sent.
     pub(super) fn is_done(&self) -> bool {
         self.is_empty() && !self.is_unflushed
     }
@@ -154,7 +154,7 @@ impl Out {
         self.data.is_empty()
     }
 
-    /// Begins with another request.
+    /// Starts another request.
     pub(super) fn begin(&mut self) {
         self.text.clear();
         self.data = Bytes::new();

@@ -1,8 +1,8 @@
 //! How many connections there are to servers, in all and for one client.
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
-use crate::client::header;
-use crate::place::{Gateway, within};
+use crate::running::Gateway;
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -56,7 +57,7 @@ async fn a_connection_is_used_again_after_an_answer_that_has_an_end() {
         assert!(server.head().await.starts_with(method));
         server.send(answer).await;
         client.head().await;
-        assert_eq!(client.bytes(seen.len()).await, seen, "{answer:?}");
+        assert_eq!(client.text(seen.len()).await, seen, "{answer:?}");
         kept = Some(server);
     }
     assert!(upstream.is_unasked());
@@ -105,11 +106,11 @@ async fn an_answer_without_a_length_ends_with_its_connection() {
     let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server.send("HTTP/1.1 200 OK\r\n\r\nall ").await;
     client.head().await;
-    assert_eq!(client.bytes(9).await, "4\r\nall \r\n");
+    assert_eq!(client.text(9).await, "4\r\nall \r\n");
     server.send("of it").await;
-    assert_eq!(client.bytes(10).await, "5\r\nof it\r\n");
+    assert_eq!(client.text(10).await, "5\r\nof it\r\n");
     drop(server);
-    assert_eq!(client.bytes(5).await, "0\r\n\r\n");
+    assert_eq!(client.text(5).await, "0\r\n\r\n");
 }
 
 #[tokio::test]
@@ -145,7 +146,7 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
         .await;
     client.head().await;
-    // More than fits between here and there, while nobody reads at the other end.
+    // More than fits into the socket buffers, while the other end does not read.
     let (mut reading, mut writing) = client.stream.into_split();
     let sending = tokio::spawn(async move {
         let sent = writing.write_all(&vec![b'x'; LENGTH]).await;
@@ -186,7 +187,7 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
         answer.starts_with("HTTP/1.1 413 ") && answer.ends_with("big"),
         "{answer}"
     );
-    // Half of a request is in it: nobody else gets this connection.
+    // Half of a request is in it: no other request gets this connection.
     assert_eq!(server.rest().await, "");
 }
 
@@ -229,10 +230,10 @@ async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
 }
 
 #[tokio::test]
-async fn the_length_of_a_body_is_told_once_and_in_one_way() {
+async fn the_length_of_a_body_is_sent_once_and_in_one_way() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
-    for (request, told) in [
+    for (request, length) in [
         ("POST / HTTP/1.1\r\nhost: a\r\n\r\n", Some("0")),
         ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", None),
         (
@@ -246,7 +247,7 @@ async fn the_length_of_a_body_is_told_once_and_in_one_way() {
         ("GET http://a?x=1 HTTP/1.1\r\nhost: a\r\n\r\n", None),
     ] {
         let (mut client, mut server, head) = gateway.begin(&mut upstream, request).await;
-        assert_eq!(header(&head, "content-length"), told, "{head}");
+        assert_eq!(header(&head, "content-length"), length, "{head}");
         let lines = head
             .lines()
             .filter(|line| line.starts_with("content-length"));

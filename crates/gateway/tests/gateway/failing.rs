@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES, within};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 
-/// An address where nobody listens.
-async fn nobody() -> SocketAddr {
+/// An address where no program listens.
+async fn unused_address() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
 }
@@ -19,7 +20,7 @@ fn status(answer: &str) -> &str {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_502_and_soon_there_again() {
-    let address = nobody().await;
+    let address = unused_address().await;
     let gateway = Gateway::before(address).await;
     for _ in 0..3 {
         let answer = gateway.get("/").await;
@@ -46,7 +47,7 @@ async fn a_server_that_is_away_is_502_and_soon_there_again() {
 
 #[tokio::test]
 async fn requests_go_to_the_servers_that_are_there() {
-    let (away, recorder) = (nobody().await, Recorder::start().await);
+    let (away, recorder) = (unused_address().await, Recorder::start().await);
     let settings = format!(
         "routes: [{{upstreams: ['http://{away}', 'http://{}']}}]\n",
         recorder.address
@@ -128,7 +129,7 @@ async fn a_connection_that_was_closed_meanwhile_is_noticed() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
+async fn no_client_waits_for_ever() {
     let mut upstream = Upstream::start().await;
     let settings = format!(
         "routes: [{{upstreams: ['http://{}'], timeout: 100ms, idle_timeout: 100ms}}]\n",

@@ -1,8 +1,9 @@
 //! What a server behind the gateway sees of a request, and a client of the answer.
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES, within};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
@@ -146,20 +147,20 @@ async fn bodies_are_streamed_both_ways_while_they_come() {
             .send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n")
             .await;
         assert!(client.head().await.contains("transfer-encoding: chunked"));
-        assert_eq!(client.bytes(7).await, "2\r\nab\r\n");
+        assert_eq!(client.text(7).await, "2\r\nab\r\n");
         client.send("3\r\ntwo\r\n").await;
         assert_eq!(server.bytes(8).await, b"3\r\ntwo\r\n");
         client.send("0\r\n\r\n").await;
         assert_eq!(server.bytes(5).await, b"0\r\n\r\n");
         server.send("0\r\n\r\n").await;
-        assert_eq!(client.bytes(5).await, "0\r\n\r\n");
+        assert_eq!(client.text(5).await, "0\r\n\r\n");
         // The next one shall have a connection of its own.
         drop(server);
     }
 }
 
 #[tokio::test]
-async fn a_client_is_told_to_go_on_when_its_body_is_wanted() {
+async fn a_client_gets_100_continue_when_its_body_is_read() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
     let mut client = gateway.connect().await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tidegate_listen::clock::now;
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
+use tidegate_testkit::header;
 
 #[tokio::test]
 async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
@@ -101,11 +101,11 @@ async fn a_place_is_held_until_the_body_has_ended() {
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
         .await;
     client.head().await;
-    client.bytes(2).await;
+    client.text(2).await;
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
     assert_eq!(gateway.metric("tidegate_leases").await, Some(1));
     server.send("cd").await;
-    client.bytes(2).await;
+    client.text(2).await;
     gateway.metric_is("tidegate_leases", 0).await;
 }
 

@@ -8,13 +8,12 @@
 )]
 
 mod capacity;
-mod client;
 mod connections;
 mod failing;
 mod forwarding;
 mod limits;
 mod malformed;
-mod place;
+mod running;
 mod self_upstream;
 mod slow_bodies;
 mod smuggling;

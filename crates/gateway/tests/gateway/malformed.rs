@@ -1,6 +1,6 @@
 //! Answers of a server that are not as HTTP wants them: the client gets 502, and nothing of them.
 
-use crate::place::Gateway;
+use crate::running::Gateway;
 use crate::upstream::Upstream;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";

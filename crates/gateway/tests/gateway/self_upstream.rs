@@ -1,16 +1,18 @@
 //! The gateway is no way to the API of its own server.
 
-use tidegate_server::{Config, Listeners, Outside};
+use tidegate_server::{Config, Listeners, Overrides};
 
-use crate::client::header;
-use crate::place::Gateway;
+use tidegate_testkit::header;
+use tidegate_testkit_server::TestFolder;
+
+use crate::running::Gateway;
 use crate::upstream::Recorder;
 
 async fn bind(settings: &str) -> Result<Listeners, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tidegate.yaml");
+    let folder = TestFolder::new();
+    let file = folder.path("tidegate.yaml");
     std::fs::write(&file, settings).unwrap();
-    let outside = Outside {
+    let outside = Overrides {
         environment: &|_| None,
         variables: Vec::new(),
         flags: vec![("config", file.display().to_string())],

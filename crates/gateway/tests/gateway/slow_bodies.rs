@@ -13,7 +13,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::place::{Gateway, NO_RULES, within};
+use tidegate_testkit::within;
+use tidegate_testkit_server::TestFolder;
+
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::Upstream;
 
 /// Between two bytes of a body.
@@ -22,7 +25,7 @@ const DRIP: Duration = Duration::from_millis(100);
 /// A gateway that measures bodies over a second.
 async fn gateway(upstream: &Upstream, settings: &str) -> Gateway {
     let settings = format!("upstream: http://{}\n{settings}", upstream.address);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = TestFolder::new();
     Gateway::start_with(folder, &settings, NO_RULES, |gateway| {
         gateway.body_rate_window = Duration::from_secs(1);
     })

@@ -1,8 +1,8 @@
 //! Requests that two servers could read in two ways are refused, and nothing of them is passed on.
 
-use crate::client::header;
-use crate::place::Gateway;
+use crate::running::Gateway;
 use crate::upstream::Recorder;
+use tidegate_testkit::header;
 
 const EVIL: &str = "GET /evil HTTP/1.1\r\nhost: a\r\n\r\n";
 

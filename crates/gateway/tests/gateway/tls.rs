@@ -14,7 +14,10 @@ use tidegate_listen::{Drain, ListenSettings, Tls, serve};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use crate::place::{Gateway, NO_RULES, within};
+use tidegate_testkit::within;
+use tidegate_testkit_server::TestFolder;
+
+use crate::running::{Gateway, NO_RULES};
 
 /// Writes a certificate for `localhost` and its key.
 fn issue(folder: &Path, name: &str) -> CertificateDer<'static> {
@@ -59,11 +62,11 @@ async fn tls_server(folder: &Path) -> SocketAddr {
 
 #[tokio::test]
 async fn http2_over_tls_on_both_sides() {
-    let folder = tempfile::tempdir().unwrap();
-    let trusted = issue(folder.path(), "gateway");
-    issue(folder.path(), "server");
-    let server = tls_server(folder.path()).await;
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let folder = TestFolder::new();
+    let trusted = issue(&folder.path("."), "gateway");
+    issue(&folder.path("."), "server");
+    let server = tls_server(&folder.path(".")).await;
+    let path = |name: &str| folder.file(name);
     let settings = format!(
         "upstream: https://localhost:{}\nupstream_ca: {}\ngateway_tls_cert: {}\ngateway_tls_key: {}\n",
         server.port(),
@@ -110,10 +113,10 @@ async fn http2_over_tls_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_nobody_vouches_for_is_not_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    issue(folder.path(), "server");
-    let server = tls_server(folder.path()).await;
+async fn a_server_with_an_untrusted_certificate_is_not_asked() {
+    let folder = TestFolder::new();
+    issue(&folder.path("."), "server");
+    let server = tls_server(&folder.path(".")).await;
     let settings = format!("upstream: https://localhost:{}\n", server.port());
     let gateway = Gateway::start(&settings, NO_RULES).await;
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 502 "));

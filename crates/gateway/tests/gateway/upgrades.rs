@@ -1,8 +1,8 @@
 //! Connections that change their protocol.
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
 
 const ASKS: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: k\r\n\r\n";
 
@@ -21,7 +21,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert_eq!(header(&head, "upgrade"), Some("websocket"));
     assert_eq!(header(&head, "connection"), Some("upgrade"));
-    assert_eq!(client.bytes(2).await, "hi");
+    assert_eq!(client.text(2).await, "hi");
     // Nothing of it is read as HTTP.
     for text in [
         "\n\n\0POST",
@@ -30,7 +30,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
         client.send(text).await;
         assert_eq!(server.bytes(text.len()).await, text.as_bytes());
         server.send(text).await;
-        assert_eq!(client.bytes(text.len()).await, text);
+        assert_eq!(client.text(text.len()).await, text);
     }
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
     drop(client);
@@ -54,7 +54,7 @@ async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
 }
 
 #[tokio::test]
-async fn nobody_gets_a_tunnel_who_did_not_ask_for_one() {
+async fn a_client_that_asked_for_no_tunnel_gets_none() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address).await;
     for request in [
@@ -108,7 +108,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
 }
 
 #[tokio::test]
-async fn bytes_that_come_before_the_change_flood_nobody() {
+async fn bytes_that_arrive_before_the_upgrade_are_bounded() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);

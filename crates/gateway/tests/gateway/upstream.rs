@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::place::within;
+use tidegate_testkit::{RawConnection, within};
 
 /// Accepts connections and hands them to the test.
 pub(crate) struct Upstream {
@@ -37,57 +37,14 @@ impl Upstream {
     }
 
     /// The next connection.
-    pub(crate) async fn accept(&mut self) -> Connection {
+    pub(crate) async fn accept(&mut self) -> RawConnection {
         let stream = within(self.accepted.recv()).await.unwrap();
-        Connection { stream }
+        RawConnection { stream }
     }
 
-    /// Whether nobody has connected.
+    /// Whether there was no connection.
     pub(crate) fn is_unasked(&mut self) -> bool {
         self.accepted.try_recv().is_err()
-    }
-}
-
-pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
-}
-
-impl Connection {
-    /// The head of the next request.
-    pub(crate) async fn head(&mut self) -> String {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            let byte = within(self.stream.read_u8()).await;
-            head.push(char::from(byte.unwrap_or_else(|_| panic!("only {head:?}"))));
-        }
-        head
-    }
-
-    pub(crate) async fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        within(self.stream.read_exact(&mut bytes)).await.unwrap();
-        bytes
-    }
-
-    pub(crate) async fn send(&mut self, text: &str) {
-        within(self.stream.write_all(text.as_bytes()))
-            .await
-            .unwrap();
-    }
-
-    pub(crate) async fn send_ok(&mut self, body: &str) {
-        let length = body.len();
-        self.send(&format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"
-        ))
-        .await;
-    }
-
-    /// Waits until the other end has closed, and says what came before.
-    pub(crate) async fn rest(&mut self) -> String {
-        let mut rest = Vec::new();
-        within(self.stream.read_to_end(&mut rest)).await.ok();
-        String::from_utf8_lossy(&rest).into_owned()
     }
 }
 

@@ -12,9 +12,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_listen::{Drain, ListenSettings, serve};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::header;
-use crate::place::{Gateway, NO_RULES, within};
+use crate::running::{Gateway, NO_RULES};
 use crate::upstream::Upstream;
+use tidegate_testkit::header;
+use tidegate_testkit::within;
 
 async fn http2_client(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = within(TcpStream::connect(address)).await.unwrap();

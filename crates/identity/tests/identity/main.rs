@@ -16,7 +16,7 @@ use tidegate::Attributes;
 
 use tidegate_identity::Identity;
 use tidegate_listen::client_tls;
-use tidegate_server::{Config, Outside};
+use tidegate_server::{Config, Overrides};
 
 const SECRET: &str = "a secret that is long enough for everybody";
 
@@ -40,7 +40,7 @@ impl Place {
         let yaml = yaml.replace('@', &format!("{}/", self.0.path().display()));
         self.write("tidegate.yaml", &yaml);
         let file = self.0.path().join("tidegate.yaml");
-        let outside = Outside {
+        let outside = Overrides {
             environment: &|name| (name == "JWT_SECRET").then(|| SECRET.to_owned()),
             variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
@@ -256,7 +256,7 @@ fn a_cookie_in_another_spelling_is_the_same_identity() {
 }
 
 #[test]
-fn a_table_tells_what_belongs_to_a_key_and_a_made_up_key_is_none() {
+fn a_table_has_the_attributes_of_a_key_and_an_invented_key_is_ignored() {
     let place = Place::new();
     place.write(
         "clients.yaml",
@@ -342,7 +342,7 @@ fn a_token_that_does_not_verify_is_none_and_is_counted() {
         ("expired",         with("exp", json!(from_now(-10)))),
         ("not_yet_valid",   with("nbf", json!(from_now(60)))),
         ("issuer",          with("iss", json!("you"))),
-        ("audience",        with("aud", json!("nobody"))),
+        ("audience",        with("aud", json!("another"))),
         ("missing_claim",   without("exp")),
         ("missing_claim",   without("iss")),
         ("missing_claim",   without("aud")),
@@ -545,7 +545,7 @@ fn forwarded_and_x_forwarded_for_must_agree_or_one_of_them_is_read() {
 }
 
 #[test]
-fn settings_that_cannot_be_right_are_told() {
+fn contradicting_settings_are_reported() {
     let place = Place::new();
     place.write("empty", "");
     #[rustfmt::skip]
@@ -568,7 +568,7 @@ fn settings_that_cannot_be_right_are_told() {
         ("identify: {user_id: {jwt: sub}}\njwt: {}",            "give one of `key_file`"),
         ("jwt: {key_file: a, jwks_file: b}",                    "give one of `key_file`"),
         ("jwt: {secret_env: NONE}",                             "`NONE` is not set or empty"),
-        ("jwt: {key_file: a, algorithms: [none]}",              "`none` is none of RS256"),
+        ("jwt: {key_file: a, algorithms: [none]}",              "expected one of RS256"),
         ("jwt: {jwks_url: http://issuer.example/k}",            "write an `https://` URL"),
         ("jwt: {jwks_url: https://a/k, jwks_file: b}",          "give one of `key_file`"),
         ("jwt: {jwks_file: a, jwks_ca: b}",                     "field `jwt.jwks_ca`"),

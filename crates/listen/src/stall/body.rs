@@ -1,5 +1,5 @@
-//! Times out a response whose client takes nothing of it. Over HTTP/2 a client can stop by granting no more
-//! window: the body is then not polled, so a task watches it. When it is let go, so is what it holds.
+//! Times out a response whose client reads nothing of it. Over HTTP/2 a client can stop granting window: the body
+//! is then not polled, so a task watches it, and drops the body with everything that it holds.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -14,29 +14,29 @@ use tokio::task::AbortHandle;
 
 use super::Moves;
 
-/// Why the rest of a response does not come.
+/// Why a response ends early.
 #[derive(Debug, thiserror::Error)]
-#[error("the client took nothing of the response for too long")]
+#[error("the client read nothing of the response for too long")]
 struct NotTaken;
 
-/// A body that is let go if it is not polled for too long.
+/// A body that is dropped if it is not polled for too long.
 pub struct TakenBody<B> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<BodyState<B>>,
     watching: AbortHandle,
 }
 
-struct Shared<B> {
-    /// Until it is let go.
+struct BodyState<B> {
+    /// `None` once it is dropped.
     body: Mutex<Option<Pin<Box<B>>>>,
     polls: Moves,
-    /// Whether the last poll was pending: then it is not the client that is waited for.
+    /// Whether the last poll was pending: then the body is slow, and not the client.
     is_pending: AtomicBool,
 }
 
 impl<B: Body + Send + 'static> TakenBody<B> {
-    /// Lets a body go of which nothing is taken for so long.
+    /// Drops a body that is not polled for this long.
     pub fn new(body: B, timeout: Duration) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BodyState {
             body: Mutex::new(Some(Box::pin(body))),
             polls: Moves::default(),
             is_pending: AtomicBool::new(false),
@@ -111,7 +111,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// A body that says when it is let go. Without bytes, more of it never comes.
+    /// A body that reports when it is dropped. Without bytes it is pending for ever.
     struct Held {
         body: Option<Full<Bytes>>,
         _place: Arc<()>,

@@ -1,27 +1,27 @@
-//! How long a connection may take, as a machine without a clock: the caller says when its one timer ends and
-//! what time it is, and learns what to do and how long to set the timer for.
+//! The timeouts of a connection, as a state machine without a clock: the caller reports the end of its one timer
+//! and the time, and gets what to do and how long to set the timer for.
 //!
-//! The timer is not reset at each request: that would put its cost on every one of them. What is noted is since
-//! when a connection is idle; when the timer ends, it is set to the rest of that time.
+//! The timer is not reset at each request, which would cost too much. Instead the time since which a connection is
+//! idle is recorded; when the timer ends, it is set to the rest of the idle timeout.
 
 use std::time::Duration;
 
 use crate::ListenSettings;
 use crate::clock::Instant;
 
-/// The shortest time for the timer: without a wait, the task would never yield.
+/// The shortest timer: without a wait, the task would never yield.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a connection waits for. The number says how many requests it has begun so far.
+/// What a connection waits for, with the number of requests begun so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// For the first byte that it is sent at all.
+pub enum ConnectionPhase {
+    /// The very first byte.
     Fresh,
-    /// For the rest of a request whose head has begun to arrive.
+    /// The rest of a head that has begun to arrive.
     Head(u64),
-    /// For an answer that is being made or sent.
+    /// An answer that is being made or sent.
     Busy(u64),
-    /// For the next request.
+    /// The next request.
     Idle(u64),
 }
 
@@ -30,7 +30,7 @@ pub enum Phase {
 enum Purpose {
     /// The head of the request of this number.
     Head(u64),
-    /// To look again.
+    /// To check again.
     Look,
     /// The end of the last call.
     LastCall,
@@ -41,11 +41,11 @@ enum Purpose {
 /// What to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutAction {
-    /// Go on, and set the timer to this.
+    /// Continue, and set the timer to this.
     Wait(Duration),
-    /// Ask it to end when it has answered, and set the timer to this.
+    /// Ask it to end after its answers, and set the timer to this.
     Leave(Duration),
-    /// Drop it.
+    /// Drop the connection.
     Cut,
 }
 
@@ -56,12 +56,12 @@ pub struct ConnectionTimeouts {
     idle: Duration,
     last_call: Duration,
     purpose: Purpose,
-    /// How many requests it had begun when it became idle, and when that was.
+    /// The number of requests begun when it became idle, and when that was.
     quiet: Option<(u64, Instant)>,
 }
 
 impl ConnectionTimeouts {
-    /// For a connection whose timer is already set to the head timeout.
+    /// The timeouts of a connection whose timer is set to the head timeout.
     pub fn new(settings: &ListenSettings) -> Self {
         Self {
             head: settings.head_timeout,
@@ -74,13 +74,19 @@ impl ConnectionTimeouts {
 
     /// The connection is pending. Returns what to set the timer to, when a head has begun to arrive. The time is
     /// read only when the connection has become idle.
-    pub fn paused(&mut self, phase: Phase, now: impl FnOnce() -> Instant) -> Option<Duration> {
+    pub fn paused(
+        &mut self,
+        phase: ConnectionPhase,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Duration> {
         match phase {
-            Phase::Head(number) if self.purpose != Purpose::Head(number) => {
+            ConnectionPhase::Head(number) if self.purpose != Purpose::Head(number) => {
                 self.purpose = Purpose::Head(number);
                 Some(self.head)
             }
-            Phase::Idle(number) if self.quiet.is_none_or(|(noted, _)| noted != number) => {
+            ConnectionPhase::Idle(number)
+                if self.quiet.is_none_or(|(noted, _)| noted != number) =>
+            {
                 self.quiet = Some((number, now()));
                 // The timer for a head may be set for later than the end of an idle connection.
                 let is_late = matches!(self.purpose, Purpose::Head(_)) && self.head > self.idle;
@@ -94,10 +100,10 @@ impl ConnectionTimeouts {
     }
 
     /// The drain has begun.
-    pub fn drained(&mut self, phase: Phase) -> TimeoutAction {
+    pub fn drained(&mut self, phase: ConnectionPhase) -> TimeoutAction {
         match phase {
-            // It is waited for in any case, and its answer will say that it was the last.
-            Phase::Head(number) => {
+            // The request is served, and its answer will have `Connection: close`.
+            ConnectionPhase::Head(number) => {
                 self.purpose = Purpose::Head(number);
                 TimeoutAction::Wait(self.head)
             }
@@ -116,17 +122,19 @@ impl ConnectionTimeouts {
     }
 
     /// The timer has ended.
-    pub fn ended(&mut self, phase: Phase, now: Instant) -> TimeoutAction {
+    pub fn ended(&mut self, phase: ConnectionPhase, now: Instant) -> TimeoutAction {
         match (self.purpose, phase) {
-            (Purpose::Head(waited), Phase::Head(number)) if waited == number => TimeoutAction::Cut,
-            (_, Phase::Head(number)) => {
+            (Purpose::Head(waited), ConnectionPhase::Head(number)) if waited == number => {
+                TimeoutAction::Cut
+            }
+            (_, ConnectionPhase::Head(number)) => {
                 self.purpose = Purpose::Head(number);
                 TimeoutAction::Wait(self.head)
             }
             (Purpose::LastCall, _) => self.leave(),
-            (Purpose::Left, Phase::Busy(_)) => TimeoutAction::Wait(self.idle),
-            (Purpose::Head(0), Phase::Fresh) | (Purpose::Left, _) => TimeoutAction::Cut,
-            (_, Phase::Idle(number)) => {
+            (Purpose::Left, ConnectionPhase::Busy(_)) => TimeoutAction::Wait(self.idle),
+            (Purpose::Head(0), ConnectionPhase::Fresh) | (Purpose::Left, _) => TimeoutAction::Cut,
+            (_, ConnectionPhase::Idle(number)) => {
                 let since = match self.quiet {
                     Some((noted, since)) if noted == number => since,
                     _ => now,
@@ -139,7 +147,7 @@ impl ConnectionTimeouts {
                 self.purpose = Purpose::Look;
                 TimeoutAction::Wait(left.max(SHORTEST))
             }
-            (_, Phase::Busy(_) | Phase::Fresh) => {
+            (_, ConnectionPhase::Busy(_) | ConnectionPhase::Fresh) => {
                 self.purpose = Purpose::Look;
                 TimeoutAction::Wait(self.idle)
             }
@@ -176,21 +184,30 @@ mod tests {
     #[test]
     fn a_head_that_does_not_end_is_cut_and_one_that_came_since_is_waited_for() {
         let now = now();
-        assert_eq!(timeouts().ended(Phase::Fresh, now), TimeoutAction::Cut);
-        assert_eq!(timeouts().ended(Phase::Head(0), now), TimeoutAction::Cut);
         assert_eq!(
-            timeouts().ended(Phase::Head(3), now),
+            timeouts().ended(ConnectionPhase::Fresh, now),
+            TimeoutAction::Cut
+        );
+        assert_eq!(
+            timeouts().ended(ConnectionPhase::Head(0), now),
+            TimeoutAction::Cut
+        );
+        assert_eq!(
+            timeouts().ended(ConnectionPhase::Head(3), now),
             TimeoutAction::Wait(HEAD)
         );
 
         let mut timeouts = timeouts();
-        let set_before = timeouts.paused(Phase::Head(0), never);
+        let set_before = timeouts.paused(ConnectionPhase::Head(0), never);
         assert_eq!(set_before, None, "set when the connection was accepted");
-        assert_eq!(timeouts.paused(Phase::Idle(1), || now), None);
-        assert_eq!(timeouts.paused(Phase::Head(1), never), Some(HEAD));
-        let drip = timeouts.paused(Phase::Head(1), never);
+        assert_eq!(timeouts.paused(ConnectionPhase::Idle(1), || now), None);
+        assert_eq!(timeouts.paused(ConnectionPhase::Head(1), never), Some(HEAD));
+        let drip = timeouts.paused(ConnectionPhase::Head(1), never);
         assert_eq!(drip, None, "a drip gains nothing");
-        assert_eq!(timeouts.ended(Phase::Head(1), now), TimeoutAction::Cut);
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Head(1), now),
+            TimeoutAction::Cut
+        );
     }
 
     #[test]
@@ -200,26 +217,44 @@ mod tests {
         let seconds = |seconds| TimeoutAction::Wait(Duration::from_secs(seconds));
         let mut timeouts = timeouts();
         // One request, answered at once.
-        assert_eq!(timeouts.paused(Phase::Idle(1), || start), None);
-        assert_eq!(timeouts.paused(Phase::Idle(1), never), None);
-        assert_eq!(timeouts.ended(Phase::Idle(1), after(10)), seconds(65));
-        // Another one, after 70 seconds.
-        assert_eq!(timeouts.paused(Phase::Idle(2), || after(70)), None);
-        assert_eq!(timeouts.ended(Phase::Idle(2), after(75)), seconds(70));
-        // And one that takes long.
-        assert_eq!(timeouts.ended(Phase::Busy(3), after(145)), seconds(75));
-        assert_eq!(timeouts.paused(Phase::Idle(3), || after(150)), None);
-        assert_eq!(timeouts.ended(Phase::Idle(3), after(220)), seconds(5));
+        assert_eq!(timeouts.paused(ConnectionPhase::Idle(1), || start), None);
+        assert_eq!(timeouts.paused(ConnectionPhase::Idle(1), never), None);
         assert_eq!(
-            timeouts.ended(Phase::Idle(3), after(225)),
+            timeouts.ended(ConnectionPhase::Idle(1), after(10)),
+            seconds(65)
+        );
+        // Another one, after 70 seconds.
+        assert_eq!(
+            timeouts.paused(ConnectionPhase::Idle(2), || after(70)),
+            None
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(2), after(75)),
+            seconds(70)
+        );
+        // And one that takes long.
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Busy(3), after(145)),
+            seconds(75)
+        );
+        assert_eq!(
+            timeouts.paused(ConnectionPhase::Idle(3), || after(150)),
+            None
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(3), after(220)),
+            seconds(5)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(3), after(225)),
             TimeoutAction::Leave(IDLE)
         );
         assert_eq!(
-            timeouts.ended(Phase::Busy(4), after(300)),
+            timeouts.ended(ConnectionPhase::Busy(4), after(300)),
             TimeoutAction::Wait(IDLE)
         );
         assert_eq!(
-            timeouts.ended(Phase::Idle(4), after(375)),
+            timeouts.ended(ConnectionPhase::Idle(4), after(375)),
             TimeoutAction::Cut
         );
     }
@@ -228,9 +263,12 @@ mod tests {
     fn an_idle_connection_does_not_wait_for_the_time_of_a_longer_head() {
         let mut timeouts = timeouts_with(IDLE * 2);
         let start = now();
-        assert_eq!(timeouts.paused(Phase::Idle(1), || start), Some(IDLE));
         assert_eq!(
-            timeouts.ended(Phase::Idle(1), start + IDLE),
+            timeouts.paused(ConnectionPhase::Idle(1), || start),
+            Some(IDLE)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(1), start + IDLE),
             TimeoutAction::Leave(IDLE)
         );
     }
@@ -238,14 +276,24 @@ mod tests {
     #[test]
     fn a_drain_gives_a_last_call_and_waits_for_a_head_that_has_begun() {
         let now = now();
-        for phase in [Phase::Fresh, Phase::Busy(1), Phase::Idle(1)] {
+        for phase in [
+            ConnectionPhase::Fresh,
+            ConnectionPhase::Busy(1),
+            ConnectionPhase::Idle(1),
+        ] {
             let mut timeouts = timeouts();
             assert_eq!(timeouts.drained(phase), TimeoutAction::Wait(LAST_CALL));
             assert_eq!(timeouts.ended(phase, now), TimeoutAction::Leave(IDLE));
         }
         let mut timeouts = timeouts();
-        assert_eq!(timeouts.paused(Phase::Head(1), never), Some(HEAD));
-        assert_eq!(timeouts.drained(Phase::Head(1)), TimeoutAction::Wait(HEAD));
-        assert_eq!(timeouts.ended(Phase::Head(1), now), TimeoutAction::Cut);
+        assert_eq!(timeouts.paused(ConnectionPhase::Head(1), never), Some(HEAD));
+        assert_eq!(
+            timeouts.drained(ConnectionPhase::Head(1)),
+            TimeoutAction::Wait(HEAD)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Head(1), now),
+            TimeoutAction::Cut
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A timer that is kept: setting it for a later time, as each request on a connection does, costs no timer.
+//! A reusable timer: moving it to a later time, as each request on a connection does, does not touch tokio's timer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,16 +8,16 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::clock::{Instant, now};
 
-/// Is ready when it is polled after its time.
+/// Ready when polled after its time.
 #[derive(Debug, Default)]
 pub struct Deadline {
-    /// Ends at the time that was set, or before: then it is reset.
+    /// Ends at the set time, or earlier: then it is reset.
     sleep: Option<Pin<Box<Sleep>>>,
     time: Option<Instant>,
 }
 
 impl Deadline {
-    /// Sets it for so long from now.
+    /// Sets it to this long from now.
     pub fn set(&mut self, after: Duration) {
         let time = now().checked_add(after);
         let is_late = |sleep: &Pin<Box<Sleep>>| time.is_some_and(|time| sleep.deadline() > time);
@@ -27,7 +27,7 @@ impl Deadline {
         self.time = time;
     }
 
-    /// Whether its time has come. Never, if it was not set.
+    /// Ready when its time has come. Never, if it was not set.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(time) = self.time else {
             return Poll::Pending;

@@ -1,5 +1,5 @@
-//! Reads on after the last answer. A socket that closes with bytes unread resets the connection, and takes with
-//! it the answer that says why.
+//! Reads on after the last answer. Closing a socket with unread bytes resets the connection, and the client may lose
+//! the answer that explains the close.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::Deadline;
 
-/// How long, and for how many bytes, a client that still sends is listened to.
+/// How long, and for how many bytes, to read on.
 const LONGEST: Duration = Duration::from_secs(1);
 const MOST_BYTES: usize = 256 * 1024;
 
@@ -21,7 +21,7 @@ pub struct Linger {
 }
 
 impl Linger {
-    /// Reads what there is. Ready if there will be no more, or nothing has come and nothing is `expected`.
+    /// Reads what has arrived. Ready at the end, or if nothing has arrived and nothing is `expected`.
     pub fn poll<T>(&mut self, io: &mut T, cx: &mut Context<'_>, is_expected: bool) -> Poll<()>
     where
         T: AsyncRead + Unpin,

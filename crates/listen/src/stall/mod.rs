@@ -1,8 +1,8 @@
-//! Timeouts: what happens when nothing moves for too long.
+//! Timeouts for connections on which nothing moves.
 //!
-//! [`Deadline`] is the timer of all of them, and [`Stall`] watches whatever is polled: reads, writes, frames of a
-//! body. [`TakenBody`] watches a client that takes nothing, [`copy_both_ways`] a tunnel, [`Pace`] a client that
-//! sends slowly, [`ConnectionTimeouts`] a connection between requests, and [`Linger`] ends one.
+//! [`Deadline`] is the common timer, and [`Stall`] watches anything that is polled: reads, writes, body frames.
+//! [`TakenBody`] watches a client that reads nothing, [`copy_both_ways`] a tunnel, [`BodyPace`] a client that sends
+//! slowly, [`ConnectionTimeouts`] a connection between requests, and [`Linger`] closes one.
 
 mod body;
 mod connection;
@@ -12,10 +12,10 @@ mod pace;
 mod tunnel;
 
 pub use body::TakenBody;
-pub use connection::{ConnectionTimeouts, Phase, TimeoutAction};
+pub use connection::{ConnectionPhase, ConnectionTimeouts, TimeoutAction};
 pub use deadline::Deadline;
 pub use linger::Linger;
-pub use pace::{BodyRate, Pace};
+pub use pace::{BodyPace, BodyRate};
 pub use tunnel::copy_both_ways;
 
 use std::io;
@@ -36,7 +36,7 @@ impl From<Stalled> for io::Error {
     }
 }
 
-/// Ends a wait in which nothing moves. Costs nothing until there is something to wait for.
+/// Times out a wait in which nothing moves. Costs nothing until a poll is pending.
 #[derive(Debug)]
 pub struct Stall {
     timeout: Duration,
@@ -45,7 +45,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// For waits of so long at the most.
+    /// A stall with this timeout.
     pub fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -54,7 +54,7 @@ impl Stall {
         }
     }
 
-    /// Takes how a poll went. [`Stalled`] once it was pending for the whole time, and never ready meanwhile.
+    /// Records the result of a poll. Returns [`Stalled`] once polls were pending for the whole timeout.
     pub fn watch<T>(&mut self, cx: &mut Context<'_>, polled: Poll<T>) -> Poll<Result<T, Stalled>> {
         if let Poll::Ready(value) = polled {
             self.is_waiting = false;
@@ -69,7 +69,7 @@ impl Stall {
     }
 }
 
-/// Counts what moves, for one that looks now and then: to note a move costs no timer.
+/// Counts moves, for a watcher that checks from time to time: recording a move costs no timer.
 #[derive(Debug, Default)]
 struct Moves(AtomicU64);
 
@@ -78,7 +78,7 @@ impl Moves {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until nothing was noted for the whole of a timeout, as of a look at its end.
+    /// Waits until no move was recorded during a whole timeout, checked at its end.
     async fn stalled(&self, timeout: Duration) {
         loop {
             let before = self.0.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// How long it takes for a wait to end in which nothing moves.
+    /// How long a wait in which nothing moves takes to end.
     async fn stalls_after(stall: &mut Stall) -> Duration {
         let start = now();
         let ended = poll_fn(|cx| stall.watch::<()>(cx, Poll::Pending)).await;

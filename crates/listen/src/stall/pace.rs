@@ -1,6 +1,5 @@
-//! How fast a client must send the body of its request, so that it cannot hold a request and a connection to a
-//! server for as long as it likes. Only time spent waiting for the client counts, not time in which the server
-//! takes nothing.
+//! The minimum rate of a request body, so that a slow client cannot hold a connection to a server for ever. Only time
+//! spent waiting for the client counts, not time in which the server reads nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,32 +9,32 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Instant, now};
 
-/// How fast a body must come.
+/// The minimum rate of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyRate {
-    /// How many bytes must come in a second.
+    /// The least bytes per second.
     pub bytes_per_second: u64,
-    /// Over how long that is measured. A body that comes within it is never too slow.
+    /// The window over which it is measured. A body that arrives within it is never too slow.
     pub window: Duration,
 }
 
-/// Measures one body. Its time is taken only while nothing comes.
+/// Measures one body. Time counts only while nothing arrives.
 #[derive(Debug)]
-pub struct Pace {
-    /// How many bytes must come in a window.
+pub struct BodyPace {
+    /// The least bytes per window.
     least: u64,
     window: Duration,
     bytes: u64,
-    /// How long the client was waited for in this window.
+    /// The time spent waiting for the client in this window.
     waited: Duration,
-    /// Since when it is waited for now.
+    /// When the current wait began.
     since: Option<Instant>,
-    /// Ends with the window, or before: time with the server does not count.
+    /// Ends with the window, or earlier: time of the server does not count.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Pace {
-    /// Measures by this rate.
+impl BodyPace {
+    /// A measurement with this rate.
     pub fn new(rate: BodyRate) -> Self {
         Self {
             least: rate.bytes_per_second.saturating_mul(rate.window.as_secs()),
@@ -47,7 +46,7 @@ impl Pace {
         }
     }
 
-    /// Something has come.
+    /// Bytes have arrived.
     pub fn came(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if let Some(since) = self.since.take() {
@@ -55,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// Nothing has come. Ready when the client is too slow.
+    /// Nothing has arrived. Ready when the client is too slow.
     pub fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = now();
         let since = *self.since.get_or_insert(now);
@@ -85,21 +84,21 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(30);
 
-    fn pace() -> Pace {
-        Pace::new(BodyRate {
+    fn pace() -> BodyPace {
+        BodyPace::new(BodyRate {
             bytes_per_second: 256,
             window: WINDOW,
         })
     }
 
-    async fn slow_after(pace: &mut Pace) -> Duration {
+    async fn slow_after(pace: &mut BodyPace) -> Duration {
         let start = now();
         poll_fn(|cx| pace.poll_wait(cx)).await;
         start.elapsed()
     }
 
     /// Waits for so long. Whether the client is too slow by then.
-    async fn is_slow(pace: &mut Pace, seconds: u64) -> bool {
+    async fn is_slow(pace: &mut BodyPace, seconds: u64) -> bool {
         timeout(Duration::from_secs(seconds), slow_after(pace))
             .await
             .is_ok()

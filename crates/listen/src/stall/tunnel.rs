@@ -1,4 +1,4 @@
-//! Bytes both ways, for connections that have changed their protocol, such as WebSocket.
+//! Copies bytes both ways, for upgraded connections such as WebSocket.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 use super::{Moves, Stalled};
 
-/// Copies bytes both ways until one end closes. An error if neither sends anything for the whole of a timeout.
+/// Copies bytes both ways until one end closes. An error if neither sends anything for a whole timeout.
 pub async fn copy_both_ways<A, B>(one: A, other: B, timeout: Duration) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -23,7 +23,7 @@ where
     }
 }
 
-/// Notes when something is read.
+/// Records reads.
 struct Moving<'m, T> {
     io: T,
     moves: &'m Moves,

@@ -8,7 +8,8 @@ use tidegate_listen::ListenSettings;
 use tokio::net::TcpStream;
 
 use super::http::{http2_client, request};
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 #[tokio::test]
 async fn a_request_in_flight_is_answered_and_says_that_it_was_the_last() {

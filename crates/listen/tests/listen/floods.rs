@@ -4,7 +4,8 @@ use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::http::{http2_client, request};
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Of stream 1, which depends on none.

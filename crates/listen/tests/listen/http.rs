@@ -9,7 +9,8 @@ use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 type Http2Client = http2::SendRequest<Empty<Bytes>>;
 
@@ -75,7 +76,7 @@ async fn a_client_that_closes_its_sending_side_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_client_that_expects_to_be_told_to_continue_is_told_so() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let server = Server::start(ListenSettings::default()).await;
     let mut client = server.connect().await;
     let head =

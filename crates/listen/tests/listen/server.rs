@@ -1,24 +1,15 @@
-//! A server on a free port, and a client that sees every byte.
+//! A server on a free port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use tidegate_listen::{Drain, ListenSettings, Peer, serve};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tidegate_testkit::{RawConnection, within};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-
-/// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(20);
-
-/// Fails where a test would hang.
-pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(LONG, future).await.expect("in time")
-}
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -75,62 +66,12 @@ impl Server {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Client {
-        Client {
-            stream: within(TcpStream::connect(self.address)).await.unwrap(),
-        }
+    pub(crate) async fn connect(&self) -> RawConnection {
+        RawConnection::to(self.address).await
     }
 
     /// Waits for `serve` to return.
     pub(crate) async fn ended(self) {
         within(self.task).await.unwrap();
-    }
-}
-
-/// Speaks HTTP/1 by hand.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-}
-
-impl Client {
-    pub(crate) async fn send(&mut self, text: &str) {
-        within(self.stream.write_all(text.as_bytes()))
-            .await
-            .unwrap();
-    }
-
-    pub(crate) async fn get(&mut self, path: &str) -> String {
-        self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n"))
-            .await;
-        self.answer().await
-    }
-
-    /// One answer, head and body: every body here has a length.
-    pub(crate) async fn answer(&mut self) -> String {
-        within(self.try_answer()).await.expect("a whole answer")
-    }
-
-    pub(crate) async fn try_answer(&mut self) -> Option<String> {
-        let mut answer = String::new();
-        loop {
-            let byte = self.stream.read_u8().await.ok()?;
-            answer.push(char::from(byte));
-            if let Some((head, body)) = answer.split_once("\r\n\r\n") {
-                let length = head
-                    .lines()
-                    .find_map(|line| line.strip_prefix("content-length: "))
-                    .map_or(0, |length| length.parse().unwrap());
-                if body.len() == length {
-                    return Some(answer);
-                }
-            }
-        }
-    }
-
-    /// Reads to the end of the connection, which may come as a reset too.
-    pub(crate) async fn rest(&mut self) -> String {
-        let mut rest = Vec::new();
-        within(self.stream.read_to_end(&mut rest)).await.ok();
-        String::from_utf8(rest).unwrap()
     }
 }

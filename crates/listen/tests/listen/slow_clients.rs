@@ -6,7 +6,8 @@ use tidegate_listen::ListenSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::http::{http2_connection, request};
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_mins(10);

@@ -14,7 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::http::{http2_client, request};
-use super::server::{Server, within};
+use super::server::Server;
+use tidegate_testkit::within;
 
 /// A certificate for `localhost` and its key, in files.
 struct Files {

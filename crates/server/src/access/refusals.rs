@@ -1,4 +1,4 @@
-//! Tokens that were refused: counted, and logged at a bounded rate. Never the token itself.
+//! Refused tokens: counted, and logged at a bounded rate. The token itself is never logged.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use prometheus_client::registry::Registry;
 use tidegate::Limiter;
 use tidegate::rules::FrontEnd;
 
-use crate::telemetry::Labels;
+use tidegate_listen::Labels;
 
-/// How many refusals are logged.
+/// The rate at which refusals are logged.
 const LOGGED: &str = "1/second burst 10";
 
 /// Why a token was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenRefusal {
-    /// There was none.
+    /// No token was presented.
     Missing,
-    /// It is not one of the server's.
+    /// The token is unknown.
     Unknown,
-    /// It does not have the scope.
+    /// The token lacks the scope.
     Scope,
 }
 
@@ -38,10 +38,10 @@ impl TokenRefusal {
     }
 }
 
-/// The front ends that ask for tokens.
+/// The front ends that require tokens.
 const FRONT_ENDS: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::Grpc, FrontEnd::Resp];
 
-/// What was refused since the start.
+/// Refusals since the start.
 pub(crate) struct TokenRefusals {
     counts: [[AtomicU64; TokenRefusal::ALL.len()]; FRONT_ENDS.len()],
     sample: Option<Limiter>,
@@ -55,7 +55,7 @@ impl TokenRefusals {
         }
     }
 
-    /// Counts a refusal, and logs it unless there were many just now.
+    /// Counts a refusal, and logs it unless many were logged recently.
     pub(crate) fn note(&self, refusal: TokenRefusal, front_end: FrontEnd, peer: Option<IpAddr>) {
         let all = FRONT_ENDS.into_iter().zip(&self.counts);
         for (_, counts) in all.filter(|(known, _)| *known == front_end) {
@@ -75,7 +75,7 @@ impl TokenRefusals {
         }
     }
 
-    /// Of the front ends that are on also what has not happened yet.
+    /// Front ends that are on export their series from zero.
     pub(crate) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let refused = Family::<Labels<2>, Counter>::default();
         for (front_end, counts) in FRONT_ENDS.into_iter().zip(&self.counts) {
@@ -92,7 +92,7 @@ impl TokenRefusals {
         }
         registry.register(
             "token_refused",
-            "Calls without a token that opens them, by front end and reason",
+            "Calls refused for their token, by front end and reason",
             refused,
         );
     }

@@ -1,5 +1,5 @@
-//! Whether a request comes from an operator on this machine: not through a proxy that passes on what
-//! others send, and not from a page that a browser on this machine has open.
+//! Checks that a request comes from an operator on this machine: not through a proxy that forwards other
+//! clients' requests, and not from a web page in a browser on this machine.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,16 @@ use tidegate::address;
 
 use tidegate_listen::Peer;
 
-/// Why a request does not come from this machine, or may not; nothing if it does.
+/// Why a request does not come from this machine, or may not; `None` if it does.
 pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     let peer = parts.extensions.get::<Peer>();
     if !peer.is_some_and(|Peer(peer)| address::canonical(peer.ip()).is_loopback()) {
-        return Some("without a configured token, only this machine may administrate");
+        return Some("without a configured token, only this machine may administer the server");
     }
     if parts.headers.keys().any(is_of_a_proxy) {
-        return Some("this came through a proxy, so it is not known to be from this machine");
+        return Some(
+            "the request came through a proxy, so it is not known to be from this machine",
+        );
     }
     let hosts = parts
         .headers
@@ -36,7 +38,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     }
     let mut sites = parts.headers.get_all("sec-fetch-site").iter();
     if sites.any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site")) {
-        return Some("`Sec-Fetch-Site` says that another site sent this");
+        return Some("`Sec-Fetch-Site` says that another site sent the request");
     }
     if has_body(parts) && !is_json(parts) {
         return Some("the body must be sent as `Content-Type: application/json`");
@@ -44,7 +46,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     None
 }
 
-/// Whether only proxies send a header, also in a spelling that some of them take for the same.
+/// Whether only proxies send a header, also in a spelling that some of them treat as the same.
 fn is_of_a_proxy(name: &HeaderName) -> bool {
     let folded = name.as_str().replace('_', "-");
     *name == FORWARDED
@@ -53,7 +55,7 @@ fn is_of_a_proxy(name: &HeaderName) -> bool {
         || folded.starts_with("x-forwarded-")
 }
 
-/// Whether a page is of this server itself, as one of these names.
+/// Whether a page belongs to this server, under one of these names.
 fn is_own(origin: &HeaderValue, hosts: &[&str]) -> bool {
     let origin = origin.to_str().unwrap_or_default();
     let Some((scheme, site)) = origin.split_once("://") else {
@@ -64,7 +66,7 @@ fn is_own(origin: &HeaderValue, hosts: &[&str]) -> bool {
         "https" => ":443",
         _ => return false,
     };
-    // The port that belongs to the scheme is left out of one or the other.
+    // Either may omit the default port of the scheme.
     let bare = |host: &str| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
     hosts.iter().all(|host| bare(host) == bare(site))
 }

@@ -1,4 +1,4 @@
-//! Whether counters are kept over a restart, and how often they are written.
+//! The setting `counters`: whether counters survive a restart, and how often they are written.
 
 use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
@@ -6,12 +6,12 @@ use tidegate::document::{Fields, Problems};
 use super::read::{parsed, span};
 use super::settings::COUNTERS;
 
-/// How often counters are written when nothing else is said.
+/// How often counters are written by default.
 const DEFAULT: Micros = Micros::from_seconds(10);
 const SHORTEST: Micros = Micros::SECOND;
 const LONGEST: Micros = Micros::HOUR;
 
-/// How often, if at all: never with the setting `unless`.
+/// The interval, if snapshots are on: never with the setting `unless`.
 pub(super) fn read(
     fields: &Fields<'_>,
     unless: Option<&str>,

@@ -1,4 +1,4 @@
-//! The settings of the gateway: where it listens, and what stands behind it.
+//! The settings of the gateway: where it listens, and the servers behind it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
-use super::read::{Taken, listen_address, number, parsed, span, tls_files};
+use super::read::{TakenField, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
 
@@ -18,27 +18,27 @@ use super::settings::{self, HEALTH, ROUTE};
 pub struct GatewayConfig {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Its own certificate, if it does not share that of the API.
+    /// Its own certificate, if it does not use that of the API.
     pub tls: Option<TlsFiles>,
-    /// Where requests go; the one for everything, if there is one, is the last.
+    /// The routes; the catch-all route, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
-    /// Whose certificates are trusted behind it, in PEM form; otherwise the public authorities.
+    /// The authorities trusted behind it, in PEM form; by default the public ones.
     pub upstream_ca: Option<Vec<u8>>,
-    /// How the servers behind it are asked whether they are well.
+    /// How the health of the servers behind it is checked.
     pub health: Option<HealthConfig>,
-    /// How many bytes of a request's body must come in a second, if that matters.
+    /// The least bytes per second of a request body, if bounded.
     pub body_min_rate: Option<u64>,
-    /// Over how long that is measured. Not a setting.
+    /// The window over which the rate is measured. Not a setting.
     pub body_rate_window: Duration,
-    /// How many connections to servers there may be, if it is not to be found out.
+    /// The most connections to servers, if set; otherwise derived from the file descriptors.
     pub max_upstream_connections: Option<usize>,
-    /// How many of them the requests of one client may have.
+    /// The most of them for one client.
     pub max_upstream_connections_per_client: Option<usize>,
 }
 
 pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
     let Some((spot, node)) = fields.take("gateway") else {
-        let message = "this means nothing without `gateway`, the address where it listens";
+        let message = "this has no meaning without `gateway`, the address where it listens";
         for key in settings::keys().filter(|key| key.needs == ["gateway"]) {
             fields.refuse(key.name, message, problems);
         }
@@ -49,7 +49,8 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     let upstream = parsed(fields.take("upstream"), UpstreamUrl::parse, problems);
     let routes = fields.take("routes");
     if routes.is_none() && fields.key("upstream").is_none() {
-        let message = "a gateway needs something to stand before: set `upstream` (--upstream URL) or `routes`";
+        let message =
+            "a gateway needs a server behind it: set `upstream` (--upstream URL) or `routes`";
         problems.error(&node.place, &spot, message);
     }
     let mut routes = read_routes(routes, problems);
@@ -97,12 +98,12 @@ fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     let number: u64 = number.parse().map_err(|_| bad())?;
     match number.checked_mul(unit) {
         Some(rate @ 1..=0xffff_ffff) => Ok(Some(rate)),
-        Some(0) => Err("no bytes at all are no rate; write `off`".to_owned()),
+        Some(0) => Err("a rate of zero has no meaning; write `off`".to_owned()),
         _ => Err(bad()),
     }
 }
 
-fn read_routes(taken: Taken<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
+fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
     let Some((spot, node)) = taken else {
         return Vec::new();
     };
@@ -160,7 +161,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
             problems.error(
                 &node.place,
                 &spot,
-                "this one is there already; leave it out",
+                "this upstream is listed twice; remove one",
             );
         }
         read.push(url);
@@ -197,7 +198,7 @@ fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<Heal
         problems.error(
             &node.place,
             spot,
-            "a `path` to ask for is needed, for example `/healthz`",
+            "`path` is missing; give the path to request, for example `/healthz`",
         );
     }
     Some(HealthConfig {
@@ -213,9 +214,7 @@ fn fields_missing(node: &Node, key: &str) -> bool {
 fn health_path(text: &str) -> Result<String, String> {
     match text.parse::<http::uri::PathAndQuery>() {
         Ok(path) if path.as_str().starts_with('/') => Ok(text.to_owned()),
-        _ => Err(format!(
-            "`{text}` is not a path to ask for, such as `/healthz`"
-        )),
+        _ => Err(format!("`{text}` is not a path, such as `/healthz`")),
     }
 }
 
@@ -223,7 +222,7 @@ fn path_prefix(text: &str) -> Result<String, String> {
     match normalise(text, EncodedSlashes::Decode) {
         Ok(normal) if normal == text => Ok(text.to_owned()),
         Ok(normal) => Err(format!(
-            "`{text}` is not how paths look that are compared with it; write `{normal}`"
+            "`{text}` never matches, because paths are normalised before they are compared; write `{normal}`"
         )),
         Err(error) => Err(error.to_string()),
     }
@@ -231,7 +230,7 @@ fn path_prefix(text: &str) -> Result<String, String> {
 
 fn some_time(text: &str) -> Result<Duration, String> {
     match Duration::from(span(text)?) {
-        Duration::ZERO => Err("no time at all is not enough; write for example `5s`".to_owned()),
+        Duration::ZERO => Err("must be more than zero; write for example `5s`".to_owned()),
         time => Ok(time),
     }
 }

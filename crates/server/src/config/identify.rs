@@ -1,5 +1,5 @@
-//! The settings of who a client is: `identify` and `clients_file`, and `jwt`, which has a file of its own.
-//! Files are named here and read when the server is opened.
+//! The settings that identify clients: `identify` and `clients_file`; `jwt` has a file of its own. Files are
+//! named here and read when the server is opened.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
-use super::Outside;
+use super::Overrides;
 use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
 
-/// What happens to headers that some servers take for others that are read.
+/// What happens to headers that some servers treat as the same as a header that is read.
 pub(super) fn underscore_headers(
     fields: &Fields<'_>,
     problems: &mut Problems,
@@ -31,7 +31,7 @@ pub(super) fn underscore_headers(
 pub(super) fn read(
     fields: &Fields<'_>,
     trusted_proxies: &TrustedProxies,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> IdentifySettings {
@@ -50,7 +50,7 @@ pub(super) fn read(
     }
     let jwt = fields.take("jwt");
     let has_jwt = jwt.is_some();
-    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, outside, problems));
+    settings.jwt = jwt.and_then(|(spot, node)| jwt::read(node, &spot, overrides, problems));
     let Some((spot, node)) = fields.take("identify") else {
         for key in ["jwt", "clients_file"] {
             if fields.key(key).is_some() {
@@ -66,7 +66,7 @@ pub(super) fn read(
         let message = "say where an attribute comes from, such as `api_key: {header: x-api-key}`, or leave this out";
         problems.error(&node.place, &spot, message);
     }
-    let known = Known {
+    let known = AvailableSources {
         has_jwt,
         has_clients: settings.clients_file.is_some(),
         has_key: entries.iter().any(|entry| entry.key == "api_key"),
@@ -80,7 +80,7 @@ pub(super) fn read(
             settings.ip = addresses(sources, &spot, problems);
             if *trusted_proxies == TrustedProxies::default() {
                 notes.push(
-                    "`identify.ip` has no effect without `trusted_proxies`, the only ones who are believed about addresses".to_owned(),
+                    "`identify.ip` has no effect without `trusted_proxies`: only trusted proxies may name a client's address".to_owned(),
                 );
             }
         } else {
@@ -97,15 +97,15 @@ pub(super) fn read(
     settings
 }
 
-/// What a source can go by.
-struct Known {
+/// The settings that a source may depend on.
+struct AvailableSources {
     has_jwt: bool,
     has_clients: bool,
     has_key: bool,
 }
 
-impl Known {
-    /// Whether it is enough for a source of this attribute.
+impl AvailableSources {
+    /// Checks that the settings suffice for a source of this attribute.
     fn suffices(&self, source: &AttributeSource, name: &str) -> Result<(), &'static str> {
         match source {
             AttributeSource::Jwt(_) if !self.has_jwt => {
@@ -140,7 +140,7 @@ fn note_what_is_not_used(settings: &IdentifySettings, notes: &mut Vec<String>) {
     }
 }
 
-/// Whether an attribute may be told by `identify`.
+/// Checks that `identify` may set an attribute.
 fn identifiable(name: &str) -> Result<(), String> {
     if matches!(name, "method" | "path" | "host") || name.starts_with("header.") {
         return Err(format!(

@@ -8,20 +8,20 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Node, Problems, Spot};
 use tidegate_identity::{AttributeSource, JwksUrl, JwtKey, JwtSettings, Secret};
 
-use super::Outside;
+use super::Overrides;
 use super::identify::{name, source};
-use super::read::{Taken, parsed, span};
+use super::read::{TakenField, parsed, span};
 use super::redis::certificates;
 use super::settings::JWT;
 
-/// How much clocks may differ, unless it is said.
+/// How much clocks may differ by default.
 const LEEWAY: Micros = Micros::from_seconds(30);
 const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
 
 pub(super) fn read(
     node: &Node,
     spot: &Spot,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<JwtSettings> {
     let fields = Fields::of(node, spot.clone(), &JWT, problems)?;
@@ -45,7 +45,7 @@ pub(super) fn read(
     let variable = fields.take("secret_env");
     let has_variable = variable.is_some();
     let in_environment = |name: &str| {
-        let value = (outside.environment)(name).unwrap_or_default();
+        let value = (overrides.environment)(name).unwrap_or_default();
         match value.trim() {
             "" => Err(format!(
                 "the environment variable `{name}` is not set or empty"
@@ -86,7 +86,7 @@ pub(super) fn read(
 }
 
 fn list<T>(
-    taken: Taken<'_>,
+    taken: TakenField<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
     problems: &mut Problems,
 ) -> Vec<T> {
@@ -100,7 +100,7 @@ fn list<T>(
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {
     text.parse().map_err(|_| {
-        format!("`{text}` is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
+        format!("`{text}` is not an algorithm; expected one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512")
     })
 }
 

@@ -1,7 +1,7 @@
-//! How the server is set up: a YAML file, the environment and flags, in rising order of precedence.
+//! The configuration of the server: a YAML file, the environment and flags, in rising order of precedence.
 //!
-//! `settings.rs` has a table of every setting; `read.rs` turns what was written into [`Config`], with all
-//! problems at once. Nothing else reads a file of configuration or the environment.
+//! `settings.rs` has a table of every setting; `read.rs` turns the input into a [`Config`] and reports all problems
+//! together. Nothing else reads a configuration file or the environment.
 
 mod counters;
 mod gateway;
@@ -31,7 +31,7 @@ use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
 
-/// How the server is set up. Validated.
+/// The validated configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where HTTP is served.
@@ -42,69 +42,69 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// The gateway, if there is one.
     pub gateway: Option<GatewayConfig>,
-    /// What `%2f` in a path is, if it is not refused, at the gateway and for forward-auth.
+    /// How `%2f` in a path is read by the gateway and forward-auth; `None` refuses it.
     pub encoded_slashes: Option<EncodedSlashes>,
     /// What `CL.THROTTLE` does when the store cannot answer.
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.
     pub rules: Option<PathBuf>,
-    /// Where rules are kept otherwise, and what a server keeps over a restart.
+    /// Where rules are stored otherwise, and everything that survives a restart.
     pub data_dir: PathBuf,
-    /// How many versions of the rules are kept there.
+    /// How many versions of the rules are kept.
     pub history: usize,
-    /// The Redis that servers share, if they share one.
+    /// The shared Redis, if there is one.
     pub redis: Option<RedisSettings>,
-    /// The secret under which keys are hashed where others can read them.
+    /// The secret with which keys are hashed where others can read them.
     pub key_secret: Option<Secret>,
-    /// Whether a request may bring its own time.
+    /// Whether a request may carry its own timestamp.
     pub trust_timestamps: bool,
-    /// How many keys the store holds at the most.
+    /// The most keys that the in-memory store holds.
     pub max_keys: usize,
-    /// How often the store is written to the data directory, if it is. Never with Redis or with times
-    /// that requests bring.
+    /// How often the store is written to the data directory, if at all. Never with Redis or with timestamps of
+    /// requests.
     pub snapshot: Option<Micros>,
-    /// Settings that rules are read with.
+    /// The settings with which rules are read.
     pub rule_settings: RuleSettings,
-    /// How many servers share a store, as long as the store has not told.
+    /// How many servers share the store, until the store reports the number.
     pub instances: u64,
-    /// Whose word about the client's address counts.
+    /// The proxies that may name a client's address.
     pub trusted_proxies: TrustedProxies,
-    /// Where what is known of a client comes from.
+    /// Where the identity of a client comes from.
     pub identify: IdentifySettings,
-    /// What happens to headers that some servers take for others that are read.
+    /// What happens to headers that some servers treat as the same as a header that is read.
     pub underscore_headers: UnderscoreHeaders,
-    /// Which headers tell clients about a decision.
+    /// Which rate limit headers answers carry.
     pub headers: HeaderSettings,
-    /// Who may do what. Empty: every caller may check, and this machine administrates with a token that
-    /// the server makes.
+    /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
+    /// server generates.
     pub tokens: Vec<Token>,
     /// The certificate and the key to serve with, as PEM files.
     pub tls: Option<TlsFiles>,
-    /// The authorities whose certificates clients of gRPC must show, as a PEM file.
+    /// The authorities of client certificates that gRPC requires, as a PEM file.
     pub tls_client_ca: Option<PathBuf>,
     /// How long connections may take to finish when the server shuts down.
     pub drain_timeout: Micros,
-    /// How long the server goes on accepting after it has said that it is not ready any more.
+    /// How long the server keeps accepting after it reports that it is not ready.
     pub drain_delay: Micros,
-    /// How many connections there may be at once.
+    /// The most connections open at a time, per port.
     pub max_connections: usize,
-    /// How logs look and what is in them.
+    /// The format and level of logs.
     pub log: LogSettings,
-    /// What was asked for and cannot be done, to be logged.
+    /// Settings without effect, to be logged.
     pub notes: Vec<String>,
 }
 
-/// A token and what it opens.
+/// A token and its scopes.
 #[derive(Clone)]
 pub struct Token {
-    /// Who it belongs to; shown in the history of rules.
+    /// The name of its owner; shown in the history of rules.
     pub name: String,
     /// The secret.
     pub secret: String,
-    /// The file that it was read from, if it was, and is read from again when that changes.
+    /// The file that it is read from, if any; reloaded when that changes.
     pub file: Option<PathBuf>,
-    /// What it opens.
-    pub scopes: Vec<Scope>,
+    /// Its scopes.
+    pub scopes: Vec<TokenScope>,
 }
 
 /// Without the secret.
@@ -117,9 +117,9 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What a token opens.
+/// What a token allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum TokenScope {
     /// Reading rules and their history.
     Read,
     /// Changing rules, and resetting what was used.
@@ -128,7 +128,7 @@ pub enum Scope {
     Check,
 }
 
-impl Scope {
+impl TokenScope {
     /// The word in configuration and messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -142,13 +142,13 @@ impl Scope {
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and those that lead to its root.
+    /// The certificate chain, the server's own first.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
-/// How logs look and what is in them.
+/// The format and level of logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
     /// Whether each line is a JSON object.
@@ -157,47 +157,47 @@ pub struct LogSettings {
     pub level: String,
 }
 
-/// Where settings come from beside the file: the environment, as a function, and flags.
-pub struct Outside<'a> {
+/// Settings from outside the file: the environment, as a function, and flags.
+pub struct Overrides<'a> {
     /// The value of an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The names of all environment variables, to find those that are misspelt.
+    /// The names of all environment variables, to find misspelt ones.
     pub variables: Vec<String>,
     /// Flags by the key of their setting, as `("http", "127.0.0.1:0")`.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// Why there is no configuration: everything that is wrong, ready to be printed.
+/// Why the configuration is invalid: all problems, ready to be printed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
 impl Config {
-    /// Reads the file, if there is one, and what stands above it.
-    pub fn load(outside: &Outside<'_>) -> Result<Self, ConfigError> {
-        let named = |key| outside.flags.iter().find(|(flag, _)| *flag == key);
+    /// Reads the file, if there is one, and applies the overrides.
+    pub fn load(overrides: &Overrides<'_>) -> Result<Self, ConfigError> {
+        let named = |key| overrides.flags.iter().find(|(flag, _)| *flag == key);
         let file = named("config")
             .map(|(_, path)| path.clone())
-            .or_else(|| (outside.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
+            .or_else(|| (overrides.environment)("TIDEGATE_CONFIG").filter(|path| !path.is_empty()));
         let source = match file {
             Some(path) => source_of(Path::new(&path))?,
             None => document::Source::new("configuration", ""),
         };
         let mut problems = Problems::new();
-        let config = read::config(&source, outside, &mut problems);
+        let config = read::config(&source, overrides, &mut problems);
         match config {
             Some(config) if !problems.has_errors() => Ok(config),
             _ => {
                 problems.sort();
-                let hides = |problem: &Problem| is_beside_a_secret(problem, &source);
+                let hides = |problem: &Problem| is_near_a_secret(problem, &source);
                 Err(ConfigError(problems.render_hiding(&source, hides)))
             }
         }
     }
 }
 
-/// Whether the line that a problem points at may hold a token or a password.
-fn is_beside_a_secret(problem: &Problem, source: &document::Source) -> bool {
+/// Whether the line that a problem points at may contain a token or a password.
+fn is_near_a_secret(problem: &Problem, source: &document::Source) -> bool {
     let Place::Text { line, .. } = problem.place else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! Turns what was written into a configuration, and says everything that is wrong with it.
+//! Turns the document into a configuration, and reports all of its problems.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
-    Config, LogSettings, Outside, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
+    Config, LogSettings, Overrides, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
     settings, tokens, variables,
 };
 
-pub(super) type Taken<'n> = Option<(Spot, &'n Node)>;
+pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
 
 pub(super) fn config(
     source: &Source,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Config> {
     let written = source.read(problems)?;
-    let node = with_outside(written, outside, problems)?;
+    let node = with_overrides(written, overrides, problems)?;
     let mut fields = Fields::of(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, problems);
@@ -40,8 +40,8 @@ pub(super) fn config(
     let trust_timestamps = fields.boolean("trust_timestamps", problems);
     let max_keys = number(&fields, "max_keys", problems);
     let ipv6_prefix = number(&fields, "ipv6_prefix", problems);
-    let key_secret = secret::read(&fields, "key_secret_file", outside, problems);
-    let redis = redis::read(&mut fields, outside, &mut notes, problems);
+    let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
+    let redis = redis::read(&mut fields, overrides, &mut notes, problems);
     let redis = redis.map(|mut redis| {
         redis.key_secret = key_secret.as_ref().map(|secret| secret.bytes().to_vec());
         redis
@@ -56,13 +56,13 @@ pub(super) fn config(
     let instances = fields.integer("instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
-    let identify = identify::read(&fields, &trusted_proxies, outside, &mut notes, problems);
+    let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
         fields.take("reset_header"),
         problems,
     );
-    let tokens = tokens::read(fields.take("tokens"), outside, problems);
+    let tokens = tokens::read(fields.take("tokens"), overrides, problems);
     let tls_client_ca = client_ca(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
@@ -71,7 +71,7 @@ pub(super) fn config(
     let log = log(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
-    variables::check(&outside.variables, &named, &mut notes, problems);
+    variables::check(&overrides.variables, &named, &mut notes, problems);
 
     let mut rule_settings = RuleSettings::default();
     rule_settings.secret_attributes = secret_attributes;
@@ -111,8 +111,12 @@ pub(super) fn config(
     })
 }
 
-/// The document with what the environment and the flags say in the place of what it says.
-fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -> Option<Node> {
+/// The document, with the values of the environment and the flags in place of its own.
+fn with_overrides(
+    written: Node,
+    overrides: &Overrides<'_>,
+    problems: &mut Problems,
+) -> Option<Node> {
     let mut entries = match written.value {
         Value::Map(entries) => entries,
         Value::Null => Vec::new(),
@@ -127,9 +131,9 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
     };
     for setting in SETTINGS.iter().filter(|setting| setting.is_in_file()) {
         let key = setting.key.name;
-        let flag = outside.flags.iter().find(|(given, _)| *given == key);
+        let flag = overrides.flags.iter().find(|(given, _)| *given == key);
         let variable = setting.variable().and_then(|name| {
-            let value = (outside.environment)(&name).filter(|value| !value.is_empty())?;
+            let value = (overrides.environment)(&name).filter(|value| !value.is_empty())?;
             Some((name, value))
         });
         let (name, value) = match (flag, variable) {
@@ -143,7 +147,7 @@ fn with_outside(written: Node, outside: &Outside<'_>, problems: &mut Problems) -
         entries.retain(|entry| entry.key != key);
         entries.push(Entry {
             key: key.to_owned(),
-            value: outside_value(&setting.key.kind, &name, &value),
+            value: override_value(&setting.key.kind, &name, &value),
             key_place: Place::Setting(name),
         });
     }
@@ -170,8 +174,9 @@ fn named_variables(node: &Node) -> Vec<String> {
     }
 }
 
-/// Lists are written with commas outside of a file, and of a map its one value.
-fn outside_value(kind: &Kind, name: &str, value: &str) -> Node {
+/// The value of a variable or flag as a node: lists are separated by commas, and a map is given by its one
+/// value.
+fn override_value(kind: &Kind, name: &str, value: &str) -> Node {
     let place = Place::Setting(name.to_owned());
     let value = match kind {
         Kind::Map([only]) => Value::Map(vec![Entry {
@@ -190,7 +195,7 @@ fn outside_value(kind: &Kind, name: &str, value: &str) -> Node {
 }
 
 pub(super) fn parsed<T>(
-    taken: Taken<'_>,
+    taken: TakenField<'_>,
     parse: impl FnOnce(&str) -> Result<T, String>,
     problems: &mut Problems,
 ) -> Option<T> {
@@ -201,7 +206,7 @@ pub(super) fn number(fields: &Fields<'_>, key: &str, problems: &mut Problems) ->
     usize::try_from(fields.integer(key, problems)?).ok()
 }
 
-fn path(taken: Taken<'_>, problems: &mut Problems) -> Option<PathBuf> {
+fn path(taken: TakenField<'_>, problems: &mut Problems) -> Option<PathBuf> {
     taken
         .and_then(|(spot, node)| spot.text(node, problems))
         .map(PathBuf::from)
@@ -222,7 +227,7 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map_err(|problem| format!("{problem}, or `off`"))
 }
 
-fn encoded_slashes(taken: Taken<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {
+fn encoded_slashes(taken: TakenField<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {
     let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
     taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))?
 }
@@ -232,7 +237,9 @@ fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
         "allow" => Ok(OnStoreFailure::Allow),
         "deny" => Ok(OnStoreFailure::Deny),
         "local" => Ok(OnStoreFailure::Local),
-        _ => Err(format!("`{text}` is none of `local`, `allow` and `deny`")),
+        _ => Err(format!(
+            "`{text}` is unknown; expected one of `local`, `allow`, `deny`"
+        )),
     }
 }
 
@@ -241,7 +248,7 @@ pub(super) fn span(text: &str) -> Result<Micros, String> {
         .map_err(|error: tidegate::LimitError| error.to_string())
 }
 
-fn names(taken: Taken<'_>, problems: &mut Problems) -> Vec<String> {
+fn names(taken: TakenField<'_>, problems: &mut Problems) -> Vec<String> {
     let Some((spot, node)) = taken else {
         return Vec::new();
     };
@@ -260,7 +267,7 @@ pub(super) fn attribute_name(text: &str) -> Result<String, String> {
     }
 }
 
-fn networks(taken: Taken<'_>, problems: &mut Problems) -> TrustedProxies {
+fn networks(taken: TakenField<'_>, problems: &mut Problems) -> TrustedProxies {
     let Some((spot, node)) = taken else {
         return TrustedProxies::default();
     };
@@ -269,7 +276,11 @@ fn networks(taken: Taken<'_>, problems: &mut Problems) -> TrustedProxies {
     items.into_iter().filter_map(network).collect()
 }
 
-fn headers(names: Taken<'_>, reset: Taken<'_>, problems: &mut Problems) -> HeaderSettings {
+fn headers(
+    names: TakenField<'_>,
+    reset: TakenField<'_>,
+    problems: &mut Problems,
+) -> HeaderSettings {
     let mut settings = HeaderSettings::default();
     if let Some((spot, node)) = names {
         settings = HeaderSettings::NONE;
@@ -296,7 +307,8 @@ fn headers(names: Taken<'_>, reset: Taken<'_>, problems: &mut Problems) -> Heade
 fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
     let taken = fields.take("tls_client_ca");
     if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
-        let message = "clients show certificates only over TLS; give `tls_cert` and `tls_key` too";
+        let message =
+            "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
         problems.error(&node.place, spot, message);
     }
     path(taken, problems)
@@ -340,8 +352,8 @@ fn log(fields: &Fields<'_>, problems: &mut Problems) -> LogSettings {
     }
 }
 
-/// A level, or directives that each name a target and a level. A word that is neither would be taken for a
-/// target and silence everything else.
+/// A level, or directives that each name a target and a level. Any other word would be read as a target and
+/// silence everything else.
 fn log_level(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
     let refused = |part: &str| {

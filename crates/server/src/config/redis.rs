@@ -1,4 +1,4 @@
-//! The settings of Redis. What cannot be right together is told, and no password is.
+//! The settings of Redis. Contradictions are reported; passwords are never printed.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
-use super::read::{Taken, parsed, span};
-use super::{Outside, secret, settings};
+use super::read::{TakenField, parsed, span};
+use super::{Overrides, secret, settings};
 
 /// The shortest time that Redis can be given.
 const LEAST_DEADLINE: Micros = Micros::new(1_000);
@@ -17,17 +17,17 @@ const LEAST_DEADLINE: Micros = Micros::new(1_000);
 const OF_SENTINELS: [&str; 2] = ["redis_sentinel_user", "redis_sentinel_password_file"];
 const OF_TLS: [&str; 3] = ["redis_ca", "redis_cert", "redis_key"];
 
-/// Settings that mean something only to a server that shares a Redis, and do no harm to others.
+/// Settings that have an effect only with Redis, and are harmless without.
 const SHARED_ONLY: [&str; 3] = ["namespace", "instances", "secret_attributes"];
 
 pub(super) fn read(
     fields: &mut Fields<'_>,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<RedisSettings> {
     let Some((spot, node)) = fields.take("redis") else {
-        let message = "this means nothing without `redis`, the URL of the Redis to use";
+        let message = "this has no meaning without `redis`, the URL of the Redis to use";
         for key in settings::keys().filter(|key| key.needs == ["redis"]) {
             fields.refuse(key.name, message, problems);
         }
@@ -36,21 +36,21 @@ pub(super) fn read(
                 notes.push(format!("the setting `{key}` has no effect without `redis`"));
             }
         }
-        // Checked all the same: a server without Redis may get one later.
+        // Checked anyway: a server without Redis may get one later.
         parsed(fields.take("namespace"), namespace, problems);
         return None;
     };
     if fields.key("max_keys").is_some() {
         notes.push("the setting `max_keys` has no effect with `redis`".to_owned());
     }
-    // The scheme, which is never a secret.
+    // Only the scheme, which is never a secret.
     let text = spot.text(node, problems)?;
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     let (is_tls, is_sentinel) = (scheme.starts_with("rediss"), scheme.ends_with("+sentinel"));
     let url = spot.parsed(node, url, problems);
     let namespace = parsed(fields.take("namespace"), namespace, problems);
     let user = name(fields.take("redis_user"), problems);
-    let password = secret::read(fields, "redis_password_file", outside, problems);
+    let password = secret::read(fields, "redis_password_file", overrides, problems);
     let tls = if is_tls {
         tls(fields, problems)
     } else {
@@ -64,9 +64,9 @@ pub(super) fn read(
     let (sentinel_user, sentinel_password) = if is_sentinel {
         let [user, password] = OF_SENTINELS;
         let user = name(fields.take(user), problems);
-        (user, secret::read(fields, password, outside, problems))
+        (user, secret::read(fields, password, overrides, problems))
     } else {
-        let message = "this means nothing without sentinels, `redis+sentinel://`; leave it out";
+        let message = "this has no meaning without sentinels, `redis+sentinel://`; leave it out";
         for key in OF_SENTINELS {
             fields.refuse(key, message, problems);
         }
@@ -85,7 +85,7 @@ pub(super) fn read(
     Some(settings)
 }
 
-/// The URL. A part of it is repeated only if there is no password that it could be.
+/// The URL. An error repeats a part of it only if that cannot be a password.
 fn url(text: &str) -> Result<RedisUrl, String> {
     text.parse().map_err(|error: UrlError| {
         let is_open = !text.contains(['@', '?']);
@@ -105,7 +105,7 @@ fn url(text: &str) -> Result<RedisUrl, String> {
     })
 }
 
-fn name(taken: Taken<'_>, problems: &mut Problems) -> Option<String> {
+fn name(taken: TakenField<'_>, problems: &mut Problems) -> Option<String> {
     let (spot, node) = taken?;
     spot.text(node, problems).map(str::to_owned)
 }
@@ -118,7 +118,7 @@ fn namespace(text: &str) -> Result<Namespace, String> {
 fn deadline(text: &str) -> Result<Duration, String> {
     match span(text)? {
         short if short < LEAST_DEADLINE => Err(format!(
-            "`{text}` is too short for any answer to come; give at least `1ms`"
+            "`{text}` is too short for Redis to answer; give at least `1ms`"
         )),
         deadline => Ok(deadline.into()),
     }

@@ -1,22 +1,22 @@
-//! Secrets: from a file that a setting names, or from the environment; never from the YAML itself.
+//! Secrets: from a file that a setting names, or from the environment; never from the YAML file.
 
 use tidegate::document::{Fields, Problems};
 use tidegate_identity::Secret;
 
-use super::Outside;
+use super::Overrides;
 use super::read::parsed;
 
-/// The secret that a setting such as `key_secret_file` names, or the variable `TIDEGATE_KEY_SECRET`
-/// holds. The variable beats the file.
+/// The secret in the file that a setting such as `key_secret_file` names, or in the variable
+/// `TIDEGATE_KEY_SECRET`. The variable takes precedence.
 pub(super) fn read(
     fields: &Fields<'_>,
     key: &str,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Secret> {
     let of_file = parsed(fields.take(key), in_file, problems);
     let variable = format!("TIDEGATE_{}", key.trim_end_matches("_file").to_uppercase());
-    let value = (outside.environment)(&variable).unwrap_or_default();
+    let value = (overrides.environment)(&variable).unwrap_or_default();
     let value = value.trim();
     let of_variable = (!value.is_empty()).then(|| Secret::from(value));
     of_variable.or(of_file)

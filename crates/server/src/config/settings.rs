@@ -1,7 +1,6 @@
-//! Every setting, once: its key in the file with the values that it may have, whether it also has an
-//! environment variable and a flag, and the keys of maps that are settings. To add a setting, add its row here,
-//! read it in `read.rs` and describe it in `docs/reference/config.md`; flags, suggestions and the JSON Schema
-//! follow from the row.
+//! The table of settings: the key of each in the file, its values, whether it has an environment variable and a
+//! flag, and the keys of settings that are maps. To add a setting, add its row here, read it in `read.rs` and
+//! describe it in `docs/reference/config.md`; flags, suggestions and the JSON Schema follow from the row.
 
 use serde_json::Value;
 use tidegate::document::{Form, Key, Kind, Schema};
@@ -11,17 +10,17 @@ use tidegate::document::{Form, Key, Kind, Schema};
 pub struct Setting {
     /// Its key in the YAML file.
     pub key: Key,
-    given: Given,
+    given: SettingSource,
 }
 
-/// Where a setting may be given.
+/// Where a setting can be given.
 #[derive(Debug, Clone, Copy)]
-enum Given {
+enum SettingSource {
     /// Only in the file.
     File,
     /// Also in the environment.
     Variable,
-    /// Also as a flag, whose value is called this in the help; empty if it has none.
+    /// Also as a flag; the name of its value in the help, empty if it takes none.
     Flag(&'static str),
 }
 
@@ -32,13 +31,13 @@ impl Setting {
             Kind::Map([only]) => only.name,
             _ => self.key.name,
         };
-        let has_variable = !matches!(self.given, Given::File);
+        let has_variable = !matches!(self.given, SettingSource::File);
         has_variable.then(|| format!("TIDEGATE_{}", name.to_uppercase()))
     }
 
-    /// The flag of `tidegate serve`, without `--`, and what its value is called.
+    /// The flag of `tidegate serve`, without `--`, and the name of its value.
     pub fn flag(&self) -> Option<(String, &'static str)> {
-        let Given::Flag(value) = self.given else {
+        let SettingSource::Flag(value) = self.given else {
             return None;
         };
         Some((self.key.name.replace('_', "-"), value))
@@ -56,7 +55,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static Key> {
     settings.map(|setting| &setting.key)
 }
 
-/// What the file of settings may be.
+/// The JSON Schema of the configuration file.
 pub fn schema() -> Value {
     let mut schema = Schema::new(Form::Yaml);
     let root = schema.map(keys());
@@ -73,73 +72,73 @@ const NAMES: Kind = Kind::OneOrMore(0, &Kind::Text(""));
 const CONNECTIONS: Kind = Kind::Whole(1, 1 << 30);
 
 const fn file(key: Key) -> Setting {
-    let given = Given::File;
+    let given = SettingSource::File;
     Setting { key, given }
 }
 
 const fn variable(key: Key) -> Setting {
-    let given = Given::Variable;
+    let given = SettingSource::Variable;
     Setting { key, given }
 }
 
 const fn flag(value: &'static str, key: Key) -> Setting {
-    let given = Given::Flag(value);
+    let given = SettingSource::Flag(value);
     Setting { key, given }
 }
 
-/// All of them, in the order of the reference page.
+/// All settings, in the order of the reference page.
 #[rustfmt::skip]
 pub static SETTINGS: [Setting; 53] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
-    flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; without it nowhere")),
+    flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
     variable(Key::new("throttle_on_store_failure", Kind::Words(&["local", "allow", "deny"]), "what CL.THROTTLE does while Redis cannot answer").or("local")),
-    flag("ADDR", Key::new("gateway", ADDRESS, "where the gateway listens; without it nowhere")),
-    flag("URL", Key::new("upstream", UPSTREAM, "the server behind the gateway, for everything that no route is for").like("http://127.0.0.1:3000").needs(&["gateway"])),
+    flag("ADDR", Key::new("gateway", ADDRESS, "where the gateway listens; off if not set")),
+    flag("URL", Key::new("upstream", UPSTREAM, "the server behind the gateway, for requests that match no route").like("http://127.0.0.1:3000").needs(&["gateway"])),
     file(Key::new("routes", Kind::List(0, &Kind::Map(&ROUTE)), "servers behind the gateway, by host and path").or("[]").needs(&["gateway"])),
-    variable(Key::new("gateway_tls_cert", PATH, "the certificate of the gateway, a PEM file; without it that of `tls_cert`").needs(&["gateway"])),
+    variable(Key::new("gateway_tls_cert", PATH, "the certificate of the gateway, a PEM file; `tls_cert` if not set").needs(&["gateway"])),
     variable(Key::new("gateway_tls_key", PATH, "its private key, a PEM file").needs(&["gateway"])),
     variable(Key::new("encoded_slashes", Kind::Words(&["refuse", "keep"]), "what the gateway and forward-auth do with `%2f` in a path").or("refuse")),
-    variable(Key::new("upstream_ca", PATH, "whose certificates to trust behind the gateway, a PEM file; without it the public authorities").needs(&["gateway"])),
+    variable(Key::new("upstream_ca", PATH, "the authorities to trust behind the gateway, a PEM file; the public ones if not set").needs(&["gateway"])),
     file(Key::new("upstream_health", Kind::Map(&HEALTH), "how servers behind the gateway are checked").like(r#"{"path": "/healthz", "interval": "5s"}"#).needs(&["gateway"])),
     variable(Key::new("body_min_rate", Kind::Any(&[OFF, Kind::Pattern(r"^[0-9]+\s*(B|kB|KB|KiB|MB|MiB)\s*/s$")]), "how fast clients of the gateway must send bodies, over 30 seconds, or `off`").or("256B/s").needs(&["gateway"])),
-    variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; without it half of the free file descriptors").needs(&["gateway"])),
+    variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; half of the free file descriptors if not set").needs(&["gateway"])),
     variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have").or("256").needs(&["gateway"])),
-    flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without it each counts for itself").like("redis://127.0.0.1:6379")),
-    variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "what separates this deployment from others in the same Redis")),
+    flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without one, each server counts for itself").like("redis://127.0.0.1:6379")),
+    variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "the name that separates this deployment from others in the same Redis")),
     variable(Key::new("redis_user", Kind::Text(""), "the user to log in to Redis as, instead of the one in the URL").needs(&["redis"])),
     variable(Key::new("redis_password_file", PATH, "a file with the password of Redis, instead of the one in the URL").needs(&["redis"])),
     variable(Key::new("redis_sentinel_user", Kind::Text(""), "the user to log in to the sentinels as").needs(&["redis"])),
     variable(Key::new("redis_sentinel_password_file", PATH, "a file with the password of the sentinels").needs(&["redis"])),
-    variable(Key::new("redis_ca", PATH, "whose certificates to trust in Redis, a PEM file; without it the public authorities").needs(&["redis"])),
-    variable(Key::new("redis_cert", PATH, "the certificate to show to Redis, a PEM file").needs(&["redis"])),
+    variable(Key::new("redis_ca", PATH, "the authorities to trust for Redis, a PEM file; the public ones if not set").needs(&["redis"])),
+    variable(Key::new("redis_cert", PATH, "the client certificate for Redis, a PEM file").needs(&["redis"])),
     variable(Key::new("redis_key", PATH, "its private key, a PEM file").needs(&["redis"])),
     variable(Key::new("redis_deadline", SPAN, "how long a decision waits for Redis").or("15ms").needs(&["redis"])),
-    flag("FILE", Key::new("rules", PATH, "the file with the rules, watched for changes; without it they are kept in `data_dir`")),
+    flag("FILE", Key::new("rules", PATH, "the file with the rules, watched for changes; without one, rules are stored in `data_dir`")),
     flag("DIR", Key::new("data_dir", PATH, "where the server keeps what a restart needs, such as rules and counters").or("tidegate-data")),
     variable(Key::new("history", Kind::Whole(1, 1_000_000), "how many versions of the rules are kept").or("100")),
-    flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may bring its own time, for replays and tests").or("false")),
-    variable(Key::new("max_keys", Kind::Whole(1, 1 << 40), "how many keys the in-memory store holds at the most").or("10000000")),
+    flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may carry its own timestamp, for replays and tests").or("false")),
+    variable(Key::new("max_keys", Kind::Whole(1, 1 << 40), "the most keys that the in-memory store holds").or("10000000")),
     variable(Key::new("counters", Kind::Map(&COUNTERS), "whether counters survive a restart").or(r#"{"snapshot": "10s"}"#)),
     variable(Key::new("ipv6_prefix", Kind::Whole(1, 128), "how many bits of an IPv6 address make a key").or("64")),
     variable(Key::new("secret_attributes", NAMES, "attributes whose values a shared store must not see, in addition to `api_key`").or("[]")),
-    variable(Key::new("key_secret_file", PATH, "a file with the secret under which keys are hashed, the same on every server")),
-    variable(Key::new("instances", Kind::Whole(1, 1_000_000), "how many servers share a store at the least").or("1")),
-    variable(Key::new("trusted_proxies", Kind::OneOrMore(0, &Kind::Pattern("[.:]")), "networks of proxies that are believed about a client and its request").or("[]")),
+    variable(Key::new("key_secret_file", PATH, "a file with the secret with which keys are hashed, the same on every server")),
+    variable(Key::new("instances", Kind::Whole(1, 1_000_000), "the least number of servers that share the store").or("1")),
+    variable(Key::new("trusted_proxies", Kind::OneOrMore(0, &Kind::Pattern("[.:]")), "networks of proxies that are trusted to describe a client and its request").or("[]")),
     variable(Key::new("forwarded_header", Kind::Words(&["both", "x-forwarded-for", "forwarded"]), "in which header trusted proxies name the client").or("both")),
     variable(Key::new("underscore_headers", Kind::Words(&["drop", "refuse"]), "what happens to `X_Api_Key` where `X-Api-Key` is read").or("drop")),
-    file(Key::new("identify", Kind::MapOf("", &Kind::OneOrMore(1, &SOURCE)), "where `api_key`, `user_id`, `tier` and others of a client come from").like(r#"{"api_key": {"header": "x-api-key"}}"#)),
-    file(Key::new("jwt", Kind::Map(&JWT), "how tokens are verified whose claims `identify` takes")),
-    variable(Key::new("clients_file", PATH, "the table of clients: what belongs to which `api_key`")),
+    file(Key::new("identify", Kind::MapOf("", &Kind::OneOrMore(1, &SOURCE)), "where `api_key`, `user_id`, `tier` and other attributes of a client come from").like(r#"{"api_key": {"header": "x-api-key"}}"#)),
+    file(Key::new("jwt", Kind::Map(&JWT), "how tokens are verified whose claims `identify` reads")),
+    variable(Key::new("clients_file", PATH, "the table of clients: the attributes of each `api_key`")),
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
-    file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "who may do what").or("[]")),
+    file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
     variable(Key::new("tls_cert", PATH, "the certificate to serve with, a PEM file")),
     variable(Key::new("tls_key", PATH, "its private key, a PEM file")),
-    variable(Key::new("tls_client_ca", PATH, "authorities whose certificates clients of gRPC must show, a PEM file")),
+    variable(Key::new("tls_client_ca", PATH, "the authorities of the client certificates that gRPC requires, a PEM file")),
     variable(Key::new("drain_timeout", SPAN, "at shutdown: how long requests in flight may take").or("10s")),
-    variable(Key::new("drain_delay", SPAN, "at shutdown: how long to go on after /readyz says no").or("0s")),
-    variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at once, on each port").or("10000")),
+    variable(Key::new("drain_delay", SPAN, "at shutdown: how long to keep accepting after /readyz reports 503").or("0s")),
+    variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at a time, on each port").or("10000")),
     flag("text|json", Key::new("log_format", Kind::Words(&["text", "json"]), "how log lines look: `text` or `json`").or("text")),
     flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
@@ -147,12 +146,12 @@ pub static SETTINGS: [Setting; 53] = [
 
 #[rustfmt::skip]
 pub(super) static ROUTE: [Key; 9] = [
-    Key::new("host", Kind::Text(""), "the host of the request, or `*.example.com` for all below it; without it any"),
+    Key::new("host", Kind::Text(""), "the host of the request, or `*.example.com` for all below it; any host if not set"),
     Key::new("prefix", Kind::Pattern("^/"), "what the path begins with, in whole segments").or("/"),
     Key::new("upstreams", Kind::OneOrMore(1, &UPSTREAM), "the servers that answer").required().like(r#"["http://10.0.0.1:3000"]"#),
     Key::new("timeout", SPAN, "how long the head of an answer may take").or("30s"),
     Key::new("connect_timeout", SPAN, "how long a connection may take").or("2s"),
-    Key::new("idle_timeout", SPAN, "how long nothing may come of a body, or through a WebSocket").or("5m"),
+    Key::new("idle_timeout", SPAN, "how long a body or a WebSocket may be silent").or("5m"),
     Key::new("retries", Kind::Whole(0, 10), "how often a request is sent again").or("1"),
     Key::new("host_header", Kind::Words(&["pass", "upstream"]), "`pass` the client's `Host`, or send the name of the `upstream`").or("pass"),
     Key::new("strip_prefix", Kind::Flag, "whether the server sees paths without the prefix").or("false"),
@@ -169,7 +168,7 @@ pub(super) static COUNTERS: [Key; 1] = [
     Key::new("snapshot", Kind::Any(&[OFF, SPAN]), "how often the in-memory store is written to `data_dir`, `1s` to `1h`, or `off`").required().like("10s"),
 ];
 
-/// Where something is in a request, or what belongs to a client.
+/// Where an attribute is in a request, or which column of the client table has it.
 #[rustfmt::skip]
 pub(super) static SOURCES: [Key; 5] = [
     Key::new("header", Kind::Text(""), "a header").like("x-api-key"),
@@ -184,20 +183,20 @@ pub(super) static JWT: [Key; 11] = [
     Key::new("key_file", PATH, "a public key, a PEM file"),
     Key::new("jwks_file", PATH, "a JSON Web Key Set, a file"),
     Key::new("secret_file", PATH, "a file with the secret that the issuer shares"),
-    Key::new("jwks_ca", PATH, "whose certificates to trust at `jwks_url`, a PEM file"),
+    Key::new("jwks_ca", PATH, "the authorities to trust for `jwks_url`, a PEM file"),
     Key::new("jwks_url", Kind::Text(""), "where to fetch a JSON Web Key Set"),
     Key::new("secret_env", Kind::Text(""), "an environment variable with the secret that the issuer shares"),
-    Key::new("algorithms", Kind::OneOrMore(0, &Kind::Words(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "HS256", "HS384", "HS512"])), "by which algorithms; without it all that the key can be used with"),
-    Key::new("issuer", NAMES, "the issuers that are accepted; without it any"),
-    Key::new("audience", NAMES, "the audiences that are accepted; without it any"),
+    Key::new("algorithms", Kind::OneOrMore(0, &Kind::Words(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "HS256", "HS384", "HS512"])), "the accepted algorithms; all that the key can be used with if not set"),
+    Key::new("issuer", NAMES, "the accepted issuers; any if not set"),
+    Key::new("audience", NAMES, "the accepted audiences; any if not set"),
     Key::new("leeway", SPAN, "how much the clock of the issuer may differ, up to an hour").or("30s"),
     Key::new("from", SOURCE, "where a request has its token").or(r#"{"header": "authorization"}"#),
 ];
 
 #[rustfmt::skip]
 pub(super) static TOKEN: [Key; 4] = [
-    Key::new("name", Kind::Text(""), "who the token belongs to").required(),
+    Key::new("name", Kind::Text(""), "the name of the token's owner").required(),
     Key::new("token_file", PATH, "the file with the token"),
     Key::new("token_env", Kind::Text(""), "the environment variable with the token"),
-    Key::new("scopes", Kind::OneOrMore(1, &Kind::Words(&["read", "write", "check"])), "what it opens").required(),
+    Key::new("scopes", Kind::OneOrMore(1, &Kind::Words(&["read", "write", "check"])), "what the token allows").required(),
 ];

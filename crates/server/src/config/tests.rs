@@ -16,7 +16,7 @@ fn load(
         let found = variables.iter().find(|(known, _)| *known == name)?;
         Some(found.1.to_owned())
     };
-    let outside = Outside {
+    let overrides = Overrides {
         environment: &environment,
         variables: variables
             .iter()
@@ -24,7 +24,7 @@ fn load(
             .collect(),
         flags: all,
     };
-    Config::load(&outside).map_err(|error| error.to_string())
+    Config::load(&overrides).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_flag_beats_the_environment_beats_the_file() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_their_places() {
+fn all_problems_are_reported_together_with_their_positions() {
     let yaml = "htpp: 127.0.0.1:1\nmax_keys: 0\nheaders: [x, y]\n";
     let problems = load(yaml, &[("TIDEGATE_HISTORY", "many")], &[("http", "8080")]).unwrap_err();
     for expected in [
@@ -108,7 +108,7 @@ fn every_setting_is_read() {
     }
 }
 
-/// The words that a message lists for a value that is none of them.
+/// A message lists all accepted words.
 #[test]
 fn every_setting_accepts_the_words_of_its_table() {
     for key in settings::keys() {
@@ -276,7 +276,7 @@ fn a_gateway_is_set_up_by_flags_or_by_routes() {
 }
 
 #[test]
-fn mistakes_in_the_gateway_are_told() {
+fn mistakes_in_the_gateway_are_reported() {
     #[rustfmt::skip]
     let table = [
         ("upstream: http://h", "field `upstream`: this means nothing without `gateway`"),
@@ -289,13 +289,13 @@ fn mistakes_in_the_gateway_are_told() {
         ("gateway: 127.0.0.1:1\nroutes: [{}]", "a route needs `upstreams`"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: []}]", "at least one upstream"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [ftp://h]}]", "field `routes[0].upstreams[0]`:"),
-        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h, http://h]}]", "there already"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h, http://h]}]", "listed twice"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], prefix: v1}]", "write `/v1`"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], host: 'a:80'}]", "`a:80` is not a host"),
-        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], timeout: 0s}]", "no time at all"),
+        ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], timeout: 0s}]", "more than zero"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h]}, {upstreams: [http://i]}]", "same host and prefix"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], upstreem: 1}]", "unknown key `upstreem`"),
-        ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_health: {}", "a `path` to ask for"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_health: {}", "`path` is missing"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_ca: absent.pem", "cannot read `absent.pem`"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\nencoded_slashes: no", "is none of"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\ngateway_tls_cert: x", "goes together with `gateway_tls_key`"),
@@ -350,7 +350,7 @@ fn redis_is_set_up_by_settings_without_a_secret_among_them() {
 }
 
 #[test]
-fn settings_of_redis_that_cannot_be_right_are_told() {
+fn contradicting_settings_of_redis_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();

@@ -1,14 +1,18 @@
-//! The setting `tokens`: who may do what, and where each token is kept.
+//! The setting `tokens`: names, scopes, and where each token is read from.
 
 use std::path::PathBuf;
 
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 
-use super::read::Taken;
+use super::read::TakenField;
 use super::settings::TOKEN;
-use super::{Outside, Scope, Token};
+use super::{Overrides, Token, TokenScope};
 
-pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Problems) -> Vec<Token> {
+pub(super) fn read(
+    taken: TakenField<'_>,
+    overrides: &Overrides<'_>,
+    problems: &mut Problems,
+) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     if let Some((spot, node)) = taken {
         let Value::List(items) = &node.value else {
@@ -16,7 +20,7 @@ pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Probl
             return tokens;
         };
         for (index, item) in items.iter().enumerate() {
-            let Some(read) = read_token(item, &spot.item(index), outside, problems) else {
+            let Some(read) = read_token(item, &spot.item(index), overrides, problems) else {
                 continue;
             };
             if tokens.iter().any(|other| other.name == read.name) {
@@ -32,14 +36,14 @@ pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Probl
             tokens.push(read);
         }
     }
-    let secret = (outside.environment)("TIDEGATE_TOKEN").unwrap_or_default();
+    let secret = (overrides.environment)("TIDEGATE_TOKEN").unwrap_or_default();
     let secret = secret.trim().to_owned();
     if !secret.is_empty() {
         tokens.push(Token {
             name: "TIDEGATE_TOKEN".to_owned(),
             secret,
             file: None,
-            scopes: vec![Scope::Read, Scope::Write, Scope::Check],
+            scopes: vec![TokenScope::Read, TokenScope::Write, TokenScope::Check],
         });
     }
     tokens
@@ -48,7 +52,7 @@ pub(super) fn read(taken: Taken<'_>, outside: &Outside<'_>, problems: &mut Probl
 fn read_token(
     node: &Node,
     spot: &Spot,
-    outside: &Outside<'_>,
+    overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Token> {
     let fields = Fields::of(node, spot.clone(), &TOKEN, problems)?;
@@ -67,17 +71,17 @@ fn read_token(
     };
     let name = name_spot.text(name, problems)?;
     let words = [
-        ("read", Scope::Read),
-        ("write", Scope::Write),
-        ("check", Scope::Check),
+        ("read", TokenScope::Read),
+        ("write", TokenScope::Write),
+        ("check", TokenScope::Check),
     ];
     let items = scopes_spot.items(scopes, problems);
     if items.is_empty() {
         let message =
-            "a token without scopes opens nothing; give one or more of `read`, `write`, `check`";
+            "a token without scopes allows nothing; give one or more of `read`, `write`, `check`";
         problems.error(&scopes.place, &scopes_spot, message);
     }
-    let scopes: Vec<Scope> = items
+    let scopes: Vec<TokenScope> = items
         .into_iter()
         .filter_map(|(spot, node)| spot.one_of(node, &words, problems))
         .collect();
@@ -89,7 +93,7 @@ fn read_token(
         }
         (None, Some((spot, node))) => {
             let read = |name: &str| {
-                let value = (outside.environment)(name).unwrap_or_default();
+                let value = (overrides.environment)(name).unwrap_or_default();
                 let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
                 value
                     .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
@@ -113,7 +117,7 @@ fn read_token(
     })
 }
 
-/// The token in a file, without the space around it.
+/// The token in a file, trimmed.
 pub(crate) fn token_in_file(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;

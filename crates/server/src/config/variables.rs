@@ -1,11 +1,10 @@
-//! Environment variables that no setting has: a misspelt one is an error, because what it was meant to set would
-//! be missing without a word.
+//! Unknown environment variables: a misspelt one is an error, because its setting would silently be missing.
 
 use tidegate::document::{Place, Problems, Spot};
 
 use super::{SETTINGS, Setting};
 
-/// What every variable of Tidegate begins with.
+/// The prefix of every variable of Tidegate.
 const PREFIX: &str = "TIDEGATE_";
 
 /// Variables that are not settings of the file: secrets, and what only commands read.
@@ -17,10 +16,10 @@ const OTHERS: [&str; 5] = [
     "TIDEGATE_REDIS_SENTINEL_PASSWORD",
 ];
 
-/// How many edits a misspelt name is away from a known one at the most.
+/// The most edits between a misspelt name and a known one.
 const MISSPELT: usize = 2;
 
-/// Reports every variable of Tidegate among `set` that is not known. `named` are those that the file names.
+/// Reports every unknown variable of Tidegate among `set`. `named` are those that the file names.
 pub(super) fn check(
     set: &[String],
     named: &[String],
@@ -71,8 +70,7 @@ fn is_of_kubernetes(name: &str) -> bool {
     })
 }
 
-/// How many characters must be inserted, removed, replaced or exchanged with their neighbour to make one text
-/// of the other.
+/// The edit distance of two texts: insertions, removals, replacements and swaps of neighbours.
 fn edits(one: &str, other: &str) -> usize {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let width = other.len() + 1;
@@ -153,7 +151,7 @@ mod tests {
             );
             assert_eq!(notes, "");
         }
-        // Known, of others, or of Kubernetes.
+        // Known, of other programs, or of Kubernetes.
         let fine = [
             "TIDEGATE_HTTP",
             "TIDEGATE_TOKEN",

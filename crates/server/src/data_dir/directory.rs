@@ -1,4 +1,4 @@
-//! The data directory itself: opened, read and written by one server at a time.
+//! The versions of the rules in the data directory: opened, read and written by one server at a time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,18 +12,17 @@ use rustix::fs::Access;
 use super::error::DataDirError;
 use super::locked::{LockedDir, make, sync};
 use super::name::{LAST_NUMBER, Name};
-use super::scan::{self, Found, Warning};
-use super::version::{self, NewVersion, Row, Version};
+use super::scan::{self, ScannedVersions, Warning};
+use super::version::{self, NewVersion, Row, RulesVersion};
 
-/// How many versions are kept when nothing else is said.
+/// How many versions are kept by default.
 const DEFAULT_KEEP: usize = 100;
 
 /// A directory with the versions of the rules, locked for this process while this lives.
 ///
-/// Each version is a file of its own, complete and on the disk before it gets its name, so a process
-/// that is killed leaves the version that it acknowledged last, or one that it was just about to.
-/// Opening, reading and writing wait for the disk; [`current`](Self::current) and
-/// [`history`](Self::history) answer at once.
+/// Each version is a file of its own, complete and on the disk before it gets its name, so a killed process
+/// leaves the version that it acknowledged last, or one that it was about to acknowledge. Opening, reading
+/// and writing wait for the disk; [`current`](Self::current) and [`history`](Self::history) do not.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,7 +50,7 @@ pub struct DataDir {
     is_writable: bool,
     keep: usize,
     warnings: Vec<Warning>,
-    /// The largest number that was given to a version. Held by whoever writes.
+    /// The largest number given to a version. Held during a write.
     last: Mutex<u64>,
     shown: RwLock<Shown>,
     /// Released last.
@@ -61,21 +60,20 @@ pub struct DataDir {
 /// What readers see. Never held while waiting for the disk.
 #[derive(Debug)]
 struct Shown {
-    current: Option<Arc<Version>>,
+    current: Option<Arc<RulesVersion>>,
     rows: Vec<Row>,
 }
 
 impl DataDir {
-    /// Opens the directory, or makes it, and takes its lock.
+    /// Opens or creates the directory, and takes its lock.
     ///
-    /// A file that is not what was once written is set aside, and [told of](Self::warnings); the
-    /// newest good version is the current one.
+    /// A damaged file is set aside and [reported](Self::warnings); the newest good version is the current one.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         Self::within(Arc::new(LockedDir::open(path)?))
     }
 
-    /// The versions in a directory that is locked already. If nothing can be written there, the versions
-    /// are read all the same, and [`write`](Self::write) is an error; nothing is repaired.
+    /// The versions in a locked directory. In a read-only directory the versions can be read,
+    /// [`write`](Self::write) is an error, and nothing is repaired.
     pub fn within(directory: Arc<LockedDir>) -> Result<Self, DataDirError> {
         let folder = directory.path().join("rules");
         if directory.is_writable() {
@@ -86,14 +84,14 @@ impl DataDir {
             .map_err(|error| DataDirError::new("read and write", &folder, error.into()))?;
         let is_writable =
             directory.is_writable() && rustix::fs::access(&folder, Access::WRITE_OK).is_ok();
-        let Found {
+        let ScannedVersions {
             current,
             rows,
             last,
             warnings,
         } = scan::scan(&folder)?;
         if is_writable {
-            // A version whose writer was killed before this step counts from now on.
+            // A version whose writer was killed before this step becomes durable now.
             sync(&folder).map_err(|error| DataDirError::new("sync", &folder, error))?;
         }
         Ok(Self {
@@ -107,7 +105,7 @@ impl DataDir {
         })
     }
 
-    /// Keeps so many versions, the current one among them: 100 unless said, and at least one.
+    /// Sets how many versions are kept, including the current one: 100 by default, at least one.
     #[must_use]
     pub fn keep(self, keep: usize) -> Self {
         Self {
@@ -116,19 +114,19 @@ impl DataDir {
         }
     }
 
-    /// The files that were found in the place of versions when the directory was opened, and are
-    /// none. If there are some and no [current](Self::current) version, all rules are lost.
+    /// The damaged files that were found when the directory was opened. If there are some and no
+    /// [current](Self::current) version, all rules are lost.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Whether versions can be written, as far as it was known when the directory was opened.
+    /// Whether the directory was writable when it was opened.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// The newest version; nothing if none was ever written.
-    pub fn current(&self) -> Option<Arc<Version>> {
+    /// The newest version; `None` if none was ever written.
+    pub fn current(&self) -> Option<Arc<RulesVersion>> {
         self.shown.read().current.clone()
     }
 
@@ -137,8 +135,8 @@ impl DataDir {
         self.shown.read().rows.clone()
     }
 
-    /// Reads a version of the [history](Self::history) from the disk; nothing if it is not kept.
-    pub fn read(&self, version: u64) -> Result<Option<Version>, DataDirError> {
+    /// Reads a version of the [history](Self::history) from the disk; `None` if it is not kept.
+    pub fn read(&self, version: u64) -> Result<Option<RulesVersion>, DataDirError> {
         let is_kept = |shown: &Shown| shown.rows.iter().any(|row| row.version == version);
         if is_kept(&self.shown.read()) {
             scan::read(&self.folder, version)
@@ -147,13 +145,13 @@ impl DataDir {
         }
     }
 
-    /// Makes a new version the current one, and forgets the oldest if there are too many.
+    /// Makes a new version the current one, and removes the oldest if there are too many.
     ///
-    /// When this returns a version, it is on the disk. What is returned was read from what was
-    /// written, so it is what a restart will find. After an error the current version is the one
-    /// before, here and on the disk, with one exception: if the disk fails after the new file has got
-    /// its name, and then fails to remove it, the next start may find the new version.
-    pub fn write(&self, new: &NewVersion) -> Result<Arc<Version>, DataDirError> {
+    /// When this returns a version, it is on the disk. The returned version was parsed from the written text, so
+    /// it is what a restart will find. After an error the current version is the previous one, here and on the
+    /// disk, with one exception: if the disk fails after the new file has got its name, and then fails to
+    /// remove it, the next start may find the new version.
+    pub fn write(&self, new: &NewVersion) -> Result<Arc<RulesVersion>, DataDirError> {
         if !self.is_writable {
             return Err(DataDirError::read_only(&self.folder));
         }
@@ -172,7 +170,7 @@ impl DataDir {
             let _ = fs::remove_file(&temporary);
             return Err(DataDirError::new("write", &temporary, error));
         }
-        // Whatever comes of it, the number may now be seen on the disk.
+        // Even if this fails, the number may now be used on the disk.
         *last = number;
         self.publish(&temporary, number)?;
 
@@ -184,7 +182,7 @@ impl DataDir {
         Ok(version)
     }
 
-    /// Gives a complete file the name of a version; if that fails, it has neither name.
+    /// Gives a complete file the name of a version; if that fails, the file is removed.
     fn publish(&self, temporary: &Path, number: u64) -> Result<(), DataDirError> {
         let path = Name::Version(number).within(&self.folder);
         if let Err(error) = fs::rename(temporary, &path) {
@@ -197,7 +195,7 @@ impl DataDir {
         })
     }
 
-    /// Removes what is too old. A file that cannot be removed stays in the history.
+    /// Removes versions beyond the history. A file that cannot be removed stays in it.
     fn prune(&self) {
         let history = self.history();
         let old = history.iter().skip(self.keep).map(|row| row.version);
@@ -217,7 +215,7 @@ impl DataDir {
     }
 }
 
-/// Writes a file of which nobody knows yet, and waits until it is on the disk.
+/// Writes a new file that has no final name yet, and waits until it is on the disk.
 fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)

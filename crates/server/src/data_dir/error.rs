@@ -1,4 +1,4 @@
-//! What can go wrong in a data directory, by what can be done about it.
+//! Errors of a data directory, by what the operator can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ pub enum DataDirError {
     InUse {
         /// The data directory.
         path: PathBuf,
-        /// The id of the other server's process, if it could be read.
+        /// The process id of the other server, if it could be read.
         process: Option<u32>,
     },
-    /// Something else has the name of the directory, or of one above it.
+    /// The path, or one above it, is not a directory.
     #[error(
         "`{}` is not a directory; move it away or give another --data-dir",
         path.display()
     )]
     NotADirectory {
-        /// What is in the way.
+        /// The path that is not a directory.
         path: PathBuf,
     },
-    /// The user that the server runs as may not do this, or nobody may.
+    /// The user of the server lacks the permission, or the file system is read-only.
     #[error(
         "no permission to {doing} `{}` ({source}); let the user that Tidegate runs as read and write there, \
          or give another --data-dir",
@@ -44,7 +44,7 @@ pub enum DataDirError {
         /// What the system said.
         source: io::Error,
     },
-    /// The disk, the quota or the allowed size of a file is used up. Nothing was changed.
+    /// The disk, the quota or the file size limit is exhausted. Nothing was changed.
     #[error(
         "no room to {doing} `{}` ({source}); nothing was changed; free some space or raise the quota",
         path.display()
@@ -76,9 +76,9 @@ pub enum DataDirError {
         source: BadVersion,
     },
     /// These rules could not be read again once written, so they were not written.
-    #[error("the rules cannot be kept as a file")]
+    #[error("the rules cannot be stored as a file")]
     Unwritable(#[source] BadVersion),
-    /// The largest number that a version can have is taken.
+    /// The largest version number is used.
     #[error("no number is left for another version; move the last file in `{}` away", path.display())]
     NoNumberLeft {
         /// The folder of the versions.
@@ -87,7 +87,7 @@ pub enum DataDirError {
 }
 
 impl DataDirError {
-    /// The error for what the system said when `doing` something with `path`.
+    /// The error for a system error while `doing` something with `path`.
     pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
         use io::ErrorKind as Kind;
         let path = path.to_path_buf();
@@ -112,7 +112,7 @@ impl DataDirError {
 }
 
 impl DataDirError {
-    /// The error for a write to a place that was opened to read only.
+    /// The error for a write to a directory that was opened read-only.
     pub(crate) fn read_only(path: &Path) -> Self {
         Self::new("write", path, io::ErrorKind::PermissionDenied.into())
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_apart_from_everything_else() {
+    fn a_full_disk_has_its_own_error() {
         let table = [
             (Errno::NOSPC, "full"),
             (Errno::DQUOT, "full"),

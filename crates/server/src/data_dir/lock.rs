@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use super::error::DataDirError;
 
-/// How often the lock is tried before another server has it, and how long in between.
+/// How often the lock is tried before it counts as taken, and how long in between.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held while it lives. The system lets go of it, too, however the process ends.
+/// Held while it lives. The system releases it too, however the process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct DirectoryLock {
     file: File,
 }
 
-impl Lock {
-    /// Takes the lock of the directory, or tells who has it.
+impl DirectoryLock {
+    /// Takes the lock of the directory, or reports the process that has it.
     pub(super) fn take(directory: &Path) -> Result<Self, DataDirError> {
         let path = directory.join("lock");
         let mut file = OpenOptions::new()
@@ -35,8 +35,8 @@ impl Lock {
         Ok(Self { file })
     }
 
-    /// Takes the lock of a directory in which nothing can be written, or tells who has it. Nothing if
-    /// there is no file to lock: no server that writes is there then either.
+    /// Takes the lock of a read-only directory, or reports the process that has it. Returns `None` if there is no
+    /// file to lock: then no server writes there either.
     pub(super) fn take_to_read(directory: &Path) -> Result<Option<Self>, DataDirError> {
         let path = directory.join("lock");
         let file = match File::open(&path) {
@@ -53,7 +53,7 @@ fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
     for attempt in 1.. {
         match file.try_lock() {
             Ok(()) => break,
-            // A command that looks whether a server runs here has the lock for some microseconds.
+            // A command that checks for a running server holds the lock for some microseconds.
             Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => std::thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
                 return Err(DataDirError::InUse {
@@ -70,15 +70,15 @@ fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-impl Drop for Lock {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Closing the file would not do if a child process was just being started: until it runs
-        // its program, it has the file open, too.
+        // Closing the file is not enough while a child process is being started: until it runs its
+        // program, it has the file open too.
         let _ = self.file.unlock();
     }
 }
 
-/// Writes who has the lock into it. Only for a message: a full disk must not keep a server from
+/// Writes the process id into the lock file. Only for a message: a full disk must not keep a server from
 /// starting.
 fn sign(file: &mut File) {
     let _ = file

@@ -1,5 +1,4 @@
-//! The directory itself, whatever is kept in it: one server at a time, and files that are replaced
-//! whole.
+//! The locked directory: one server at a time, and files that are replaced atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -11,18 +10,16 @@ use rustix::fs::{Access, OFlags};
 use tidegate_identity::KeptFiles;
 
 use super::error::DataDirError;
-use super::lock::Lock;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use super::lock::DirectoryLock;
 
 /// How large a small file may be to be read.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// A directory that this process has locked, while this lives, and in which it keeps files.
+/// A directory that this process has locked while this lives.
 ///
-/// Every file is written whole or not at all, with mode 0600: a process that is killed leaves the file
-/// that was there before, or the new one. Names are plain file names that the caller chooses; `lock`,
-/// `rules` and what ends with `.tmp` or `.corrupt` are taken. Every call waits for the disk.
+/// Every file is written atomically, with mode 0600: a killed process leaves the old file or the new one. Names
+/// are plain file names that the caller chooses; `lock`, `rules` and names that end with `.tmp` or
+/// `.corrupt` are reserved. Every call waits for the disk.
 ///
 /// ```
 /// use tidegate_server::data_dir::LockedDir;
@@ -38,32 +35,32 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct LockedDir {
     path: PathBuf,
     is_writable: bool,
-    /// Held while a small file is written: temporary files have one name each.
+    /// Held while a small file is written: each file has one temporary name.
     writing: Mutex<()>,
-    /// Released last. None for a directory without a lock file in which none can be made.
-    _lock: Option<Lock>,
+    /// Released last. `None` for a read-only directory without a lock file.
+    _lock: Option<DirectoryLock>,
 }
 
 impl LockedDir {
-    /// Opens the directory, or makes it, and takes its lock.
+    /// Opens or creates the directory, and takes its lock.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         make(path)?;
-        let lock = Lock::take(path)?;
+        let lock = DirectoryLock::take(path)?;
         let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read and write", path, error.into()))?;
         Ok(Self::new(path, true, Some(lock)))
     }
 
-    /// Opens a directory in which nothing can be written any more. Its lock is taken if there is one.
+    /// Opens a read-only directory. Takes its lock if there is one.
     pub fn open_to_read(path: &Path) -> Result<Self, DataDirError> {
         let wanted = Access::READ_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read", path, error.into()))?;
-        Ok(Self::new(path, false, Lock::take_to_read(path)?))
+        Ok(Self::new(path, false, DirectoryLock::take_to_read(path)?))
     }
 
-    fn new(path: &Path, is_writable: bool, lock: Option<Lock>) -> Self {
+    fn new(path: &Path, is_writable: bool, lock: Option<DirectoryLock>) -> Self {
         Self {
             path: path.to_path_buf(),
             is_writable,
@@ -77,12 +74,12 @@ impl LockedDir {
         &self.path
     }
 
-    /// Whether files can be written, as far as it was known when the directory was opened.
+    /// Whether the directory was writable when it was opened.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// What is in a file; nothing if there is none.
+    /// The content of a file; `None` if there is none.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, DataDirError> {
         let path = self.path.join(name);
         match read(&path) {
@@ -92,14 +89,14 @@ impl LockedDir {
         }
     }
 
-    /// Replaces a file, or makes it. When this returns, it is on the disk.
+    /// Creates or replaces a file. When this returns, it is on the disk.
     pub fn write(&self, name: &str, text: &[u8]) -> Result<(), DataDirError> {
         let _writing = self.writing.lock();
         self.write_with(name, |file| file.write_all(text))
     }
 
-    /// Replaces a file, or makes it, with what `fill` writes. When this returns, it is on the disk; if
-    /// `fill` fails, the file that was there before stays. Not for one name by two threads at a time.
+    /// Creates or replaces a file with what `fill` writes. When this returns, it is on the disk; if `fill` fails,
+    /// the old file stays. Two threads must not write the same name at the same time.
     pub fn write_with<T>(
         &self,
         name: &str,
@@ -109,11 +106,11 @@ impl LockedDir {
         self.publish(&path, fill, |temporary| fs::rename(temporary, &path))
     }
 
-    /// Opens a file to read it, wherever its size; nothing if there is none. Neither through a link nor
-    /// anything but a file.
+    /// Opens a file of any size for reading; `None` if there is none. Follows no link, and opens only regular
+    /// files.
     pub fn open_file(&self, name: &str) -> Result<Option<File>, DataDirError> {
         let path = self.path.join(name);
-        // Opening a pipe must not wait for its other end.
+        // Opening a pipe must not wait for its writer.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = OpenOptions::new()
             .read(true)
@@ -132,7 +129,7 @@ impl LockedDir {
         }
     }
 
-    /// Renames a file that cannot be used, over one that was set aside earlier. Returns its new path.
+    /// Renames an unusable file, over one that was set aside earlier. Returns its new path.
     pub fn set_aside(&self, name: &str) -> Result<PathBuf, DataDirError> {
         let path = self.path.join(name);
         let aside = self.path.join(format!("{name}.corrupt"));
@@ -141,18 +138,17 @@ impl LockedDir {
         Ok(aside)
     }
 
-    /// Makes a file that is not there yet. False if there is one already, or anything else of that
-    /// name, which is then left as it is.
+    /// Creates a file. Returns false, and changes nothing, if the name exists already.
     pub fn create(&self, name: &str, text: &[u8]) -> Result<bool, DataDirError> {
         let path = self.path.join(name);
         let _writing = self.writing.lock();
         let fill = |file: &mut File| file.write_all(text);
         let mut is_new = true;
         self.publish(&path, fill, |temporary| {
-            // Unlike a rename, a link never replaces what is there.
+            // Unlike a rename, a link never replaces a file.
             let linked = match fs::hard_link(temporary, &path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    // Some file systems of networks and containers have no links.
+                    // Some network and container file systems have no links.
                     create_directly(&path, text)
                 }
                 linked => linked,
@@ -177,7 +173,7 @@ impl LockedDir {
         }
     }
 
-    /// Writes a file under a temporary name, and then gives it its own.
+    /// Writes a file under a temporary name, then renames it.
     fn publish<T>(
         &self,
         path: &Path,
@@ -190,7 +186,7 @@ impl LockedDir {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = Path::new(&temporary);
-        // One that a killed server left may have another mode.
+        // A file left by a killed server may have another mode.
         let _ = fs::remove_file(temporary);
         let written =
             write_new(temporary, fill).and_then(|filled| name(temporary).map(|()| filled));
@@ -204,11 +200,18 @@ impl LockedDir {
 }
 
 impl KeptFiles for LockedDir {
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, BoxError> {
+    fn read(
+        &self,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.read(name)?)
     }
 
-    fn write(&self, name: &str, text: &[u8]) -> Result<(), BoxError> {
+    fn write(
+        &self,
+        name: &str,
+        text: &[u8],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.write(name, text)?)
     }
 
@@ -217,7 +220,7 @@ impl KeptFiles for LockedDir {
     }
 }
 
-/// Reads a file. Anything else could keep a reader waiting for ever.
+/// Reads a regular file. Anything else could block the reader for ever.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
@@ -230,8 +233,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a file that is not there yet, only for the user of this process, and waits until it is on the
-/// disk.
+/// Writes a new file, readable only by the user of this process, and waits until it is on the disk.
 fn write_new<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -243,7 +245,7 @@ fn write_new<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> 
     Ok(written)
 }
 
-/// Writes a file that is not there yet under its own name. If that fails half way, it is gone again.
+/// Writes a new file under its own name. If that fails, the file is removed.
 fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
     write_new(path, |file| file.write_all(text)).inspect_err(|error| {
         if error.kind() != io::ErrorKind::AlreadyExists {
@@ -252,7 +254,7 @@ fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Makes a directory, and those above it, and sees to it that they are on the disk.
+/// Creates a directory and those above it, and waits until they are on the disk.
 pub(super) fn make(path: &Path) -> Result<(), DataDirError> {
     if path.is_dir() {
         return Ok(());
@@ -265,7 +267,7 @@ pub(super) fn make(path: &Path) -> Result<(), DataDirError> {
     match DirBuilder::new().mode(0o750).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Another server may have been quicker; the lock will tell.
+            // Another server may have created it; the lock decides.
             if !path.is_dir() {
                 let path = path.to_path_buf();
                 return Err(DataDirError::NotADirectory { path });
@@ -274,7 +276,7 @@ pub(super) fn make(path: &Path) -> Result<(), DataDirError> {
         Err(error) => return Err(DataDirError::new("create", path, error)),
     }
     match sync(parent) {
-        // To make an entry takes no right to open the directory that it is made in.
+        // The parent may be writable and not readable.
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
             Err(DataDirError::new("sync", parent, error))
         }

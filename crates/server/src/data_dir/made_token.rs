@@ -1,5 +1,5 @@
-//! The token that a server makes for its operator when none is configured: a file that only its user can
-//! read, kept over restarts.
+//! The token that a server generates for its operator when none is configured: a file that only its user can
+//! read, kept across restarts.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use super::{DataDirError, LockedDir};
 /// The name of the file in the data directory.
 pub(crate) const FILE: &str = "admin-token";
 
-/// How many random bytes a token is made from.
+/// The random bytes in a token.
 const RANDOM_BYTES: usize = 32;
 
 /// The shortest token that is accepted, for files that people write.
@@ -23,13 +23,13 @@ const MIN_CHARACTERS: usize = 16;
 /// The longest one.
 const MAX_CHARACTERS: u64 = 1_024;
 
-/// Why there is no made token.
+/// Why there is no generated token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MadeTokenError {
-    /// Others than the user of the server can read or change it.
+    /// Users other than the server's can read or change it.
     #[error(
-        "`{}` has the mode {mode:04o}, so that other users of this machine may know the token in it; delete it, and the server makes a new one, or run `chmod 600 {}` if no other user has read it",
+        "`{}` has the mode {mode:04o}, so other users of this machine may have read the token in it; delete it, and the server generates a new one, or run `chmod 600 {}` if no other user has read it",
         path.display(), path.display()
     )]
     Wide {
@@ -38,16 +38,16 @@ pub enum MadeTokenError {
         /// Its mode.
         mode: u32,
     },
-    /// What is there is not a token.
+    /// The file does not hold a token.
     #[error(
-        "`{}` does not hold a token: one line of {MIN_CHARACTERS} to {MAX_CHARACTERS} visible characters; delete it, and the server makes a new one",
+        "`{}` does not hold a token: one line of {MIN_CHARACTERS} to {MAX_CHARACTERS} visible characters; delete it, and the server generates a new one",
         path.display()
     )]
     NotAToken {
         /// The file.
         path: PathBuf,
     },
-    /// It cannot be read or made.
+    /// The file cannot be read or created.
     #[error(transparent)]
     Directory(#[from] DataDirError),
     /// The system has no random numbers.
@@ -55,7 +55,7 @@ pub enum MadeTokenError {
     Random(#[from] getrandom::Error),
 }
 
-/// The token of a directory; a new one if there is none.
+/// The token of a directory; generates one if there is none.
 pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenError> {
     if let Some(token) = read(directory.path())? {
         return Ok(token);
@@ -64,7 +64,7 @@ pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenErr
     if directory.create(FILE, format!("{token}\n").as_bytes())? {
         return Ok(token);
     }
-    // Another process made it in between.
+    // Another process created it in between.
     let path = directory.path().join(FILE);
     read(directory.path())?.ok_or(MadeTokenError::NotAToken { path })
 }
@@ -73,7 +73,7 @@ pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenErr
 pub(super) fn read(directory: &Path) -> Result<Option<String>, MadeTokenError> {
     let path = directory.join(FILE);
     let cannot_read = |error| MadeTokenError::from(DataDirError::new("read", &path, error));
-    // Neither through a link, which may lead to a file of another user, nor waiting for a pipe.
+    // Follows no link, which may lead to a file of another user, and does not wait for a pipe.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new()
         .read(true)

@@ -1,19 +1,19 @@
-//! The data directory: where a server without a rule file keeps its rules; with Redis, the last ones that it
-//! followed. Small files of other parts of the server are kept there too, wherever the rules come from.
+//! The data directory: the rules of a server without a rule file, or the last ones that it followed in Redis.
+//! Other parts of the server keep small files there too, wherever the rules come from.
 //!
-//! One file for each version, written whole or not at all. What a rule says, and whether it may be
-//! changed, is left to the caller; so is comparing versions before a change.
+//! One file per version, written atomically. The content of rules, and whether they may be changed, is left to
+//! the caller; so is comparing versions before a change.
 //! Why plain files: `docs/decisions/006-data-directory.md`.
 //!
-//! - `locked`: the directory itself, whatever is kept in it
+//! - `locked`: the locked directory and its files
 //! - `directory`: the versions of the rules: opening, writing, reading
 //! - `version`: a version and the text of its file
-//! - `scan`: what is found in the folder of versions at the start
+//! - `scan`: reads the folder of versions at the start
 //! - `name`: the names of the files in it
-//! - `lock`: one server for each directory
-//! - `made_token`: the token that a server makes for its operator
-//! - `running`: where the server that has the lock listens, for commands on the same machine
-//! - `error`: what can go wrong
+//! - `lock`: one server per directory
+//! - `made_token`: the token that a server generates for its operator
+//! - `running`: where the running server listens, for commands on the same machine
+//! - `error`: the errors
 
 mod directory;
 mod error;
@@ -34,4 +34,4 @@ pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
 pub(crate) use version::checksum;
-pub use version::{BadVersion, NewVersion, Row, Version};
+pub use version::{BadVersion, NewVersion, Row, RulesVersion};

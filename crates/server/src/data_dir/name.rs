@@ -1,5 +1,4 @@
-//! The names of the files in the folder of versions. Files with other names are not ours and are
-//! left alone.
+//! The names of the files in the folder of versions. Files with other names are left alone.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +8,19 @@ const DIGITS: usize = 12;
 /// The largest number that a name has room for.
 pub(super) const LAST_NUMBER: u64 = 999_999_999_999;
 
-/// What a file in the folder of versions is, by its name.
+/// A file in the folder of versions, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     /// The version with this number.
     Version(u64),
-    /// What was found in the place of the version with this number, and was not one.
+    /// A damaged file that was set aside, of the version with this number.
     SetAside(u64),
-    /// What a write was making of the version with this number.
+    /// The temporary file of the version with this number.
     Temporary(u64),
 }
 
 impl Name {
-    /// What a file with this name is; nothing if the name is not one of ours.
+    /// Parses a file name; `None` if it is not one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (digits, ending) = name.split_at_checked(DIGITS)?;
         if !digits.bytes().all(|digit| digit.is_ascii_digit()) {

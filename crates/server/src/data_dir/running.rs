@@ -1,5 +1,5 @@
-//! Whether a server runs on a data directory, where it listens, and its made token: for commands on the
-//! same machine.
+//! Finds the server that runs on a data directory, its address and its generated token: for commands on the same
+//! machine.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
@@ -20,8 +20,8 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// The server that runs on this directory, if one does and its files can be read. What a killed server
-    /// left there does not count.
+    /// The server that runs on this directory, if one does and its files can be read. Files left by a killed
+    /// server do not count.
     pub fn find(directory: &Path) -> Option<Self> {
         let text = fs::read_to_string(directory.join(FILE)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("http="))?;
@@ -29,8 +29,8 @@ impl RunningServer {
         is_locked(directory).then_some(Self { http })
     }
 
-    /// Where to connect to reach this server under that host and port; nothing if the address may be that
-    /// of another program.
+    /// The address at which this server is reached under that host and port; `None` if another program may have
+    /// that address.
     pub fn at(&self, host: &str, port: u16) -> Option<SocketAddr> {
         if port != self.http.port() {
             return None;
@@ -46,7 +46,7 @@ impl RunningServer {
             Ok(ip) if bound == IpAddr::V4(Ipv4Addr::UNSPECIFIED) => ip.is_ipv4().then_some(ip),
             Ok(ip) if bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Some(ip),
             Err(_) if !host.eq_ignore_ascii_case("localhost") => None,
-            // The name may lead to two addresses, and to another program at one of them.
+            // The name may resolve to two addresses, with another program at one of them.
             Err(_) if bound == v4 || bound == IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Some(v4),
             Err(_) if bound == v6 || bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Some(v6),
             Ok(_) | Err(_) => None,
@@ -54,13 +54,13 @@ impl RunningServer {
         reached.map(|ip| SocketAddr::new(ip, port))
     }
 
-    /// The token that this server made, if it can be read.
+    /// The generated token of this server, if it can be read.
     pub fn token(directory: &Path) -> Option<String> {
         made_token::read(directory).ok().flatten()
     }
 }
 
-/// Writes where the server that holds this directory listens.
+/// Writes the addresses of the server that holds this directory.
 pub(crate) fn announce(
     directory: &LockedDir,
     addresses: &[(&str, SocketAddr)],
@@ -73,13 +73,13 @@ pub(crate) fn announce(
     directory.write(FILE, text.as_bytes())
 }
 
-/// Says that the server does not listen any more.
+/// Removes the addresses, when the server stops listening.
 pub(crate) fn withdraw(directory: &LockedDir) -> Result<(), DataDirError> {
     directory.remove(FILE)
 }
 
-/// Whether a process holds the lock of a directory. Held for a moment to find out; a server that starts
-/// in that moment tries again.
+/// Whether a process holds the lock of a directory. Takes the lock for a moment to find out; a server that
+/// starts in that moment retries.
 fn is_locked(directory: &Path) -> bool {
     let Ok(file) = File::open(directory.join("lock")) else {
         return false;

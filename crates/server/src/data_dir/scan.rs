@@ -1,4 +1,4 @@
-//! What is found in the folder of versions when a data directory is opened.
+//! Reads the folder of versions when a data directory is opened.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::error::DataDirError;
 use super::name::Name;
-use super::version::{self, BadVersion, Row, Version};
+use super::version::{self, BadVersion, Row, RulesVersion};
 
-/// A file that was found in the place of a version and is not one. It is never removed.
+/// A damaged version file. It is never removed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Warning {
@@ -19,7 +19,7 @@ pub struct Warning {
     pub path: PathBuf,
     /// What is wrong with it.
     pub problem: BadVersion,
-    /// Where it lies now, if it could be renamed.
+    /// Its new path, if it could be renamed.
     pub set_aside: Option<PathBuf>,
 }
 
@@ -38,26 +38,26 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What was found.
+/// The versions in the folder.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ScannedVersions {
     /// The newest version, if there is one.
-    pub(super) current: Option<Arc<Version>>,
+    pub(super) current: Option<Arc<RulesVersion>>,
     /// All versions, newest first.
     pub(super) rows: Vec<Row>,
-    /// The largest number that was ever given to a version, good or not; zero if none was.
+    /// The largest number ever given to a version, damaged ones included; zero if none was.
     pub(super) last: u64,
-    /// The files that are not versions, newest first.
+    /// The damaged files, newest first.
     pub(super) warnings: Vec<Warning>,
 }
 
-/// Reads every version, sets aside what is not one, and removes what unfinished writes have left.
+/// Reads every version, sets damaged files aside, and removes the leftovers of unfinished writes.
 ///
-/// A file that cannot be read at all is an error and not a warning: to go on with older rules is
-/// right only if the newer ones are lost.
-pub(super) fn scan(folder: &Path) -> Result<Found, DataDirError> {
+/// A file that cannot be read at all is an error and not a warning: older rules may be used only if the newer
+/// ones are lost.
+pub(super) fn scan(folder: &Path) -> Result<ScannedVersions, DataDirError> {
     let cannot_list = |error| DataDirError::new("list", folder, error);
-    let mut found = Found::default();
+    let mut found = ScannedVersions::default();
     let mut numbers = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(cannot_list)? {
         let name = entry.map_err(cannot_list)?.file_name();
@@ -91,7 +91,7 @@ pub(super) fn scan(folder: &Path) -> Result<Found, DataDirError> {
 }
 
 /// Reads a version; nothing if there is no file for it.
-pub(super) fn read(folder: &Path, number: u64) -> Result<Option<Version>, DataDirError> {
+pub(super) fn read(folder: &Path, number: u64) -> Result<Option<RulesVersion>, DataDirError> {
     let path = Name::Version(number).within(folder);
     let text = match read_file(&path) {
         Ok(Some(text)) => text,
@@ -116,7 +116,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Renames what is not a version, and tells to what; never over another file.
+/// Renames a damaged file and returns its new path; never replaces another file.
 fn set_aside(folder: &Path, number: u64) -> Option<PathBuf> {
     let aside = Name::SetAside(number).within(folder);
     if fs::symlink_metadata(&aside).is_ok() {

@@ -1,7 +1,7 @@
 //! One version of the rules, and the text of the file that keeps it.
 //!
 //! The text is JSON that begins with a checksum of every byte after it. The checksum is against
-//! accidents; whoever can write to the data directory can write rules.
+//! accidents only; a process that can write to the data directory can write rules.
 
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const OPENING: &[u8] = b"{\n  \"checksum\": \"";
 
 /// A version of the rules, as it was kept.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Version {
+pub struct RulesVersion {
     /// Its number. Later versions have larger ones; some may be left out.
     pub version: u64,
     /// When it was made.
@@ -59,8 +59,8 @@ pub struct Row {
     pub changes: Vec<String>,
 }
 
-impl From<&Version> for Row {
-    fn from(version: &Version) -> Self {
+impl From<&RulesVersion> for Row {
+    fn from(version: &RulesVersion) -> Self {
         Self {
             version: version.version,
             at: version.at,
@@ -92,7 +92,7 @@ pub enum BadVersion {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct VersionFile<'a> {
     version: u64,
     at: u64,
     by: &'a str,
@@ -115,7 +115,7 @@ struct Read {
 
 /// The text of the file that keeps `new` under this number.
 pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersion> {
-    let body = serde_json::to_string_pretty(&Written {
+    let body = serde_json::to_string_pretty(&VersionFile {
         version: number,
         at: new.at.as_micros(),
         by: &new.by,
@@ -131,7 +131,7 @@ pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersio
 }
 
 /// The version that this text keeps under this number.
-pub(super) fn decode(number: u64, text: &[u8]) -> Result<Version, BadVersion> {
+pub(super) fn decode(number: u64, text: &[u8]) -> Result<RulesVersion, BadVersion> {
     let (written, rest) = text
         .strip_prefix(OPENING)
         .and_then(<[u8]>::split_first_chunk::<16>)
@@ -145,7 +145,7 @@ pub(super) fn decode(number: u64, text: &[u8]) -> Result<Version, BadVersion> {
             found: read.version,
         });
     }
-    Ok(Version {
+    Ok(RulesVersion {
         version: read.version,
         at: Timestamp::from_micros(read.at),
         by: read.by,

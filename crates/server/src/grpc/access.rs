@@ -1,4 +1,4 @@
-//! Who may ask: the same tokens as everywhere, as `authorization` in the metadata of a call.
+//! Access control of gRPC: the same tokens as elsewhere, as `authorization` in the metadata of a call.
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -6,17 +6,17 @@ use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
 use super::status::{Code, Status};
-use crate::access::{Asked, Refused, bearer};
+use crate::access::{AccessRefusal, PresentedToken, bearer};
 use crate::server::Server;
 
-/// Whether a decision may be asked for. Without any token, everybody may.
+/// Allows a call. With no token configured, every caller may.
 pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
     if !server.access.wants_tokens() {
         return Ok(());
     }
     let given = parts.headers.get(AUTHORIZATION);
     let peer = parts.extensions.get::<Peer>();
-    let asked = Asked {
+    let asked = PresentedToken {
         front_end: FrontEnd::Grpc,
         peer: peer.map(|Peer(peer)| peer.ip()),
         secret: given.and_then(|value| bearer(value.as_bytes())),
@@ -25,14 +25,14 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
         .access
         .may_check_with(&asked)
         .map_err(|refused| match refused {
-            Refused::None => Status::new(
+            AccessRefusal::None => Status::new(
                 Code::Unauthenticated,
-                "this server wants a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
+                "this server requires a token; send it as metadata `authorization: Bearer TOKEN` (Envoy: `initial_metadata`)",
             ),
-            Refused::Unknown => Status::new(
+            AccessRefusal::Unknown => Status::new(
                 Code::Unauthenticated,
-                "nobody knows this token; check it for typing errors and spaces",
+                "unknown token; check it for typos and spaces",
             ),
-            Refused::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
+            AccessRefusal::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
         })
 }

@@ -1,4 +1,4 @@
-//! What Envoy is told of a decision.
+//! The answer to Envoy, built from a decision.
 
 use prost_types::Duration;
 use tidegate::gate::{self, Decision, Decisions, Part};
@@ -8,29 +8,29 @@ use tidegate::{Micros, Outcome, Window};
 
 use super::metadata;
 use super::proto::rate_limit::{
-    Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitRequest,
+    CurrentLimit, DescriptorStatus, HeaderValue, LimitCode, RateLimitDescriptor, RateLimitRequest,
     RateLimitResponse, Unit,
 };
 
-/// Says that nobody could decide, and that the rule denies then.
+/// The header of a denial because the store could not answer.
 const DEGRADED: &str = "x-tidegate-degraded";
-/// Says why a request is denied.
+/// The header with the reason of a denial.
 const REASON: &str = "x-tidegate-reason";
 
-/// A decision to be told.
-pub(super) struct Answer<'a, 'p> {
+/// A decision, and the call that asked for it.
+pub(super) struct RateLimitAnswer<'a, 'p> {
     pub(super) asked: &'a RateLimitRequest,
     pub(super) rules: &'a RuleSet,
     pub(super) parts: &'a [Part<'p>],
     pub(super) decisions: &'a Decisions,
 }
 
-impl Answer<'_, '_> {
+impl RateLimitAnswer<'_, '_> {
     pub(super) fn message(&self, settings: HeaderSettings) -> RateLimitResponse {
         let asked = self.parts.iter().zip(&self.asked.descriptors);
         let decided = self.decisions.iter().zip(asked);
         let (text, places) = self.decisions.headers(&settings).into_text();
-        // Shared by all of them.
+        // Shared by all headers.
         let text = bytes::Bytes::from(text);
         let mut headers: Vec<HeaderValue> = places
             .map(|(key, place)| header(key, text.slice(place)))
@@ -55,14 +55,14 @@ impl Answer<'_, '_> {
         }
     }
 
-    /// The descriptor's own answer, also where it is a quota and the request goes on by another.
+    /// The descriptor's own status, also if it is a quota and the request is allowed by another.
     fn status(
         &self,
         decision: &Decision,
         part: &Part<'_>,
         asked: &RateLimitDescriptor,
     ) -> DescriptorStatus {
-        // A shadow limit is reported where rules are descriptors, as their users expect it.
+        // With descriptor rules a shadow limit is reported, as in envoyproxy/ratelimit.
         let shadow = || {
             let by_descriptors = self.rules.is_by_descriptors();
             decision.limits().next().filter(|_| by_descriptors)
@@ -95,18 +95,17 @@ fn header(key: &'static str, value: bytes::Bytes) -> HeaderValue {
 
 fn code(is_allowed: bool) -> i32 {
     let code = if is_allowed {
-        Code::Ok
+        LimitCode::Ok
     } else {
-        Code::OverLimit
+        LimitCode::OverLimit
     };
     code.into()
 }
 
-/// The limit as it is written, by the caller or in the rules: so many in a unit of time, if there is a
-/// unit for it.
-fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> RateLimit {
+/// The limit as written in the call or in the rules: requests per unit of time, if there is a unit for it.
+fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> CurrentLimit {
     if let Some(brought) = asked.limit {
-        return RateLimit {
+        return CurrentLimit {
             requests_per_unit: brought.requests_per_unit,
             unit: brought.unit,
             name: decided.rule.limit_name().to_owned(),
@@ -126,14 +125,14 @@ fn limit(decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) -> RateL
         (Window::Year, Unit::Year),
     ];
     let unit = units.iter().find(|(known, _)| Some(*known) == window);
-    RateLimit {
+    CurrentLimit {
         requests_per_unit: u32::try_from(count).unwrap_or(u32::MAX),
         unit: unit.map_or(Unit::Unknown, |(_, unit)| *unit).into(),
         name: decided.rule.limit_name().to_owned(),
     }
 }
 
-/// When to come back, if it is denied; else when all is whole again. Nothing if waiting cannot help.
+/// When to retry, if denied; otherwise when the limit is fully available again. `None` if waiting cannot help.
 fn until_reset(outcome: &Outcome) -> Option<Duration> {
     let wait = if outcome.allowed {
         outcome.reset_at.since(outcome.at)

@@ -1,4 +1,4 @@
-//! The body of a reply: nothing, one message, or a stream of them, and the trailers that end it.
+//! The body of a reply: nothing, one message, or a stream of messages, and the trailers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use super::status::{Status, ok_trailers};
 
 /// The body of a reply.
 pub(crate) struct GrpcBody {
-    state: State,
+    state: GrpcBodyState,
 }
 
-enum State {
+enum GrpcBodyState {
     /// One message, framed.
     Message(Bytes),
-    /// Messages as they come, and the status that ends them.
+    /// A stream of messages, and the status that ends it.
     Stream(mpsc::Receiver<Result<Bytes, Status>>),
     Trailers(HeaderMap),
     End,
@@ -27,18 +27,20 @@ enum State {
 
 impl GrpcBody {
     pub(super) fn empty() -> Self {
-        Self { state: State::End }
+        Self {
+            state: GrpcBodyState::End,
+        }
     }
 
     pub(super) fn message(message: Bytes) -> Self {
         Self {
-            state: State::Message(message),
+            state: GrpcBodyState::Message(message),
         }
     }
 
     pub(super) fn stream(messages: mpsc::Receiver<Result<Bytes, Status>>) -> Self {
         Self {
-            state: State::Stream(messages),
+            state: GrpcBodyState::Stream(messages),
         }
     }
 }
@@ -51,39 +53,39 @@ impl Body for GrpcBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let State::Stream(messages) = &mut self.state {
+        if let GrpcBodyState::Stream(messages) = &mut self.state {
             return messages.poll_recv(cx).map(|message| match message {
                 Some(Ok(message)) => Some(Ok(Frame::data(message))),
                 Some(Err(status)) => {
-                    self.state = State::End;
+                    self.state = GrpcBodyState::End;
                     Some(Ok(Frame::trailers(status.trailers())))
                 }
                 None => {
-                    self.state = State::End;
+                    self.state = GrpcBodyState::End;
                     Some(Ok(Frame::trailers(ok_trailers())))
                 }
             });
         }
-        let frame = match std::mem::replace(&mut self.state, State::End) {
-            State::Message(message) => {
-                self.state = State::Trailers(ok_trailers());
+        let frame = match std::mem::replace(&mut self.state, GrpcBodyState::End) {
+            GrpcBodyState::Message(message) => {
+                self.state = GrpcBodyState::Trailers(ok_trailers());
                 Some(Ok(Frame::data(message)))
             }
-            State::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
-            State::Stream(_) | State::End => None,
+            GrpcBodyState::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            GrpcBodyState::Stream(_) | GrpcBodyState::End => None,
         };
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::End)
+        matches!(self.state, GrpcBodyState::End)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.state {
-            State::Message(message) => SizeHint::with_exact(message.len() as u64),
-            State::Trailers(_) | State::End => SizeHint::with_exact(0),
-            State::Stream(_) => SizeHint::default(),
+            GrpcBodyState::Message(message) => SizeHint::with_exact(message.len() as u64),
+            GrpcBodyState::Trailers(_) | GrpcBodyState::End => SizeHint::with_exact(0),
+            GrpcBodyState::Stream(_) => SizeHint::default(),
         }
     }
 }

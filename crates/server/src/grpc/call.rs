@@ -1,4 +1,4 @@
-//! Which method a call means, and who answers it.
+//! Dispatches a call to the service of its method.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) const HEALTH: &str = "grpc.health.v1.Health";
 pub(super) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
 pub(super) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
-/// The services that are here.
+/// The services of this server.
 pub(super) const SERVICES: [&str; 4] = [RATE_LIMIT, HEALTH, REFLECTION, REFLECTION_ALPHA];
 
 pub(super) async fn dispatch(
@@ -34,7 +34,7 @@ pub(super) async fn dispatch(
     let method = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match method {
         Some((RATE_LIMIT, "ShouldRateLimit")) => rate_limit::answer(server, parts, body).await,
-        // In boxes, so that the calls that count do not carry what these need.
+        // Boxed, so that the future of `ShouldRateLimit` stays small.
         Some((HEALTH, "Check")) => Box::pin(health::check(server, body)).await,
         Some((HEALTH, "Watch")) => Box::pin(health::watch(server, drain, body)).await,
         Some((REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo")) => {
@@ -43,13 +43,13 @@ pub(super) async fn dispatch(
         _ => Err(Status::new(
             Code::Unimplemented,
             format!(
-                "there is no method `{path}` here; there is /{RATE_LIMIT}/ShouldRateLimit, and health and reflection"
+                "there is no method `{path}`; available are /{RATE_LIMIT}/ShouldRateLimit, health and reflection"
             ),
         )),
     }
 }
 
-/// The answer to what is not a call of gRPC, in the words of HTTP.
+/// The answer to a request that is not gRPC, as a plain HTTP status.
 fn not_grpc(parts: &Parts) -> Option<Response<GrpcBody>> {
     let media_type = parts.headers.get(CONTENT_TYPE);
     let is_grpc = media_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));

@@ -1,4 +1,4 @@
-//! `grpc.health.v1`: whether requests can be decided here, asked once or watched.
+//! `grpc.health.v1`: whether requests can be decided, checked once or watched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::status::{Code, Status};
 use super::{message, stream};
 use crate::server::Server;
 
-/// How often those who watch are told what has changed.
+/// How often watches look for a change.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How a service is now.
+/// `Check`: the current status of a service.
 pub(super) async fn check(
     server: &Arc<Server>,
     body: Incoming,
@@ -25,13 +25,13 @@ pub(super) async fn check(
     let asked: HealthCheckRequest = message::decode(message::only(body).await?)?;
     let service = &asked.service;
     if !is_known(service) {
-        let message = format!("there is no service `{service}` here");
+        let message = format!("there is no service `{service}`");
         return Err(Status::new(Code::NotFound, message));
     }
     Ok(message::reply(&response(status(server).await)))
 }
 
-/// How a service is now, and whenever that changes.
+/// `Watch`: the status of a service, now and at each change.
 pub(super) async fn watch(
     server: &Arc<Server>,
     drain: &Drain,
@@ -41,18 +41,18 @@ pub(super) async fn watch(
     let is_known = is_known(&asked.service);
     let (server, drain) = (Arc::clone(server), drain.clone());
     Ok(stream::reply(move |sender| async move {
-        let mut told = None;
+        let mut sent = None;
         loop {
             let now = if is_known {
                 status(&server).await
             } else {
                 ServingStatus::ServiceUnknown
             };
-            if told != Some(now) && sender.send(&response(now)).await.is_err() {
+            if sent != Some(now) && sender.send(&response(now)).await.is_err() {
                 return;
             }
-            told = Some(now);
-            // A stream that stays would hold the end of the server up.
+            sent = Some(now);
+            // An open stream would delay the shutdown.
             if drain.has_begun() {
                 return;
             }
@@ -65,7 +65,7 @@ pub(super) async fn watch(
     }))
 }
 
-/// The server as a whole has the empty name.
+/// The empty name stands for the whole server.
 fn is_known(service: &str) -> bool {
     service.is_empty() || SERVICES.contains(&service)
 }

@@ -1,4 +1,4 @@
-//! Messages as they go over the wire: five bytes that tell the length, and the message.
+//! Length-prefixed messages: five bytes with a flag and the length, then the message.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,18 +14,18 @@ use prost::Message;
 use super::body::GrpcBody;
 use super::status::{Code, MEDIA_TYPE, Status};
 
-/// The flag and the length before each message.
+/// The length of the prefix: flag and message length.
 const PREFIX: usize = 5;
-/// How large a message may be.
+/// The largest message, in bytes.
 pub(super) const LARGEST: usize = 4 << 20;
-/// How long a client may take to send one.
+/// How long a client may take to send a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The messages of a call, as they come.
+/// The messages of a call, as they arrive.
 pub(super) struct Messages {
     body: Incoming,
     bytes: BytesMut,
-    /// What came whole in one piece, and need not be copied.
+    /// A message that arrived in one piece and need not be copied.
     whole: Option<Bytes>,
 }
 
@@ -38,7 +38,7 @@ impl Messages {
         }
     }
 
-    /// The next message; nothing when there are no more.
+    /// The next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.take()? {
@@ -57,14 +57,14 @@ impl Messages {
                 }
                 None if self.bytes.is_empty() && self.whole.is_none() => return Ok(None),
                 None => {
-                    return Err(Status::invalid("the call ended in the midst of a message"));
+                    return Err(Status::invalid("the call ended in the middle of a message"));
                 }
             }
         }
     }
 
     fn put(&mut self, data: Bytes) {
-        // Some end their call with an empty piece.
+        // Some clients end their call with an empty frame.
         if data.is_empty() {
             return;
         }
@@ -78,7 +78,7 @@ impl Messages {
         self.bytes.extend_from_slice(&data);
     }
 
-    /// A message, if all of it is there.
+    /// A message, if all of it has arrived.
     fn take(&mut self) -> Result<Option<Bytes>, Status> {
         let there = self.whole.as_deref().unwrap_or(&self.bytes);
         let Some((prefix, rest)) = there.split_first_chunk::<PREFIX>() else {
@@ -88,16 +88,16 @@ impl Messages {
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > LARGEST {
             return Err(Status::invalid(format!(
-                "a message may have {LARGEST} bytes at the most, this has {length}"
+                "a message may have at most {LARGEST} bytes, this has {length}"
             )));
         }
         match flag {
             0 => {}
             1 => {
-                let message = "compressed messages are not read; send them as they are";
+                let message = "compressed messages are not supported; send them uncompressed";
                 return Err(Status::new(Code::Unimplemented, message));
             }
-            _ => return Err(Status::invalid("this is not a message of gRPC")),
+            _ => return Err(Status::invalid("this is not a gRPC message")),
         }
         if rest.len() < length {
             return Ok(None);
@@ -115,11 +115,11 @@ impl Messages {
     }
 }
 
-/// The one message of a call that has one.
+/// The single message of a unary call.
 pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
     let mut messages = Messages::of(body);
     let mut reading = pin!(messages.next());
-    // Nearly always it is there, and no clock is needed to wait for it.
+    // It has nearly always arrived, and then no timer is needed.
     let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     let read = match first {
         Poll::Ready(read) => read?,
@@ -133,35 +133,35 @@ pub(super) async fn only(body: Incoming) -> Result<Bytes, Status> {
 
 fn too_slow() -> Status {
     let seconds = PATIENCE.as_secs();
-    let message = format!("the message did not come within {seconds} seconds");
+    let message = format!("the message did not arrive within {seconds} seconds");
     Status::new(Code::DeadlineExceeded, message)
 }
 
-/// What a message says.
+/// Decodes a message.
 pub(super) fn decode<M: Message + Default>(bytes: Bytes) -> Result<M, Status> {
     M::decode(bytes)
         .map_err(|error| Status::invalid(format!("the message cannot be read: {error}")))
 }
 
-/// A message as it goes over the wire.
+/// Encodes a message with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(PREFIX + length);
     bytes.put_u8(0);
-    // No message that is written here comes near to what the length can say.
+    // No message written here is near the limit of the length field.
     bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // There is room for all of it.
+    // The capacity was reserved.
     let _ = message.encode(&mut bytes);
     debug_assert_eq!(bytes.remaining(), PREFIX + length, "the length is true");
     bytes.freeze()
 }
 
-/// The reply that is one message.
+/// A reply with one message.
 pub(super) fn reply(message: &impl Message) -> Response<GrpcBody> {
     with_body(GrpcBody::message(framed(message)))
 }
 
-/// The reply with this body.
+/// A reply with this body.
 pub(super) fn with_body(body: GrpcBody) -> Response<GrpcBody> {
     let mut reply = Response::new(body);
     reply.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);

@@ -1,5 +1,5 @@
-//! The `dynamic_metadata` of a call in which a `quota_mode` took part, with the names that
-//! envoyproxy/ratelimit gives its fields. Filters behind Envoy's choose an upstream by it.
+//! The `dynamic_metadata` of a call with a `quota_mode` limit, with the field names of envoyproxy/ratelimit. Later
+//! Envoy filters choose an upstream by it.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
@@ -8,7 +8,7 @@ use tidegate::gate::{Decision, Decisions};
 
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
-/// Which quotas are exceeded, and what was asked; nothing if no quota took part.
+/// The exceeded quotas and the request; `None` if no quota applied.
 pub(super) fn of_quotas(asked: &RateLimitRequest, decisions: &Decisions) -> Option<Struct> {
     if !decisions.quotas().any(|is_quota| is_quota) {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn of_quotas(asked: &RateLimitRequest, decisions: &Decisions) -> Opti
     }
 }
 
-/// What a descriptor asked, and what the file wants reported with its limit.
+/// The entries of a descriptor, and the metadata of its limit.
 fn descriptor(asked: &RateLimitDescriptor, decision: &Decision) -> Json {
     let entries = asked.entries.iter();
     let entries = entries.map(|entry| {
@@ -61,13 +61,13 @@ fn descriptor(asked: &RateLimitDescriptor, decision: &Decision) -> Json {
     fields
 }
 
-/// The metadata of the one limit that a descriptor is under.
+/// The metadata of the limit of a descriptor.
 fn metadata_of(decision: &Decision) -> Option<&Json> {
     let mut limits = decision.limits();
     limits.next().and_then(|limit| limit.rule.metadata())
 }
 
-/// Adds what is not there yet. Maps on both sides become one.
+/// Adds missing fields. Maps on both sides are merged.
 fn add_missing(all: &mut Map<String, Json>, more: &Map<String, Json>) {
     for (key, new) in more {
         match (all.get_mut(key), new) {

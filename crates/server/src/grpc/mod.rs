@@ -1,9 +1,8 @@
 //! The gRPC front end: Envoy's rate limit service, health and reflection.
 //!
-//! `call.rs` says which method is meant, `message.rs` reads and writes what goes over the wire,
-//! `status.rs` turns what went wrong into a reply. `rate_limit.rs` asks the gate, `question.rs` and
-//! `answer.rs` translate. What a message looks like is in `proto/`. Why the framing is not tonic's:
-//! `docs/decisions/001-grpc-framing.md`.
+//! `call.rs` dispatches by method, `message.rs` reads and writes frames, `status.rs` turns errors into replies.
+//! `rate_limit.rs` asks the gate, `question.rs` and `answer.rs` translate. The messages are in `proto/`. Why the
+//! framing is not tonic's: `docs/decisions/001-grpc-framing.md`.
 
 mod access;
 mod answer;
@@ -12,15 +11,14 @@ mod call;
 mod health;
 mod message;
 mod metadata;
-mod proto;
+#[doc(hidden)]
+pub mod proto;
 mod question;
 mod rate_limit;
 mod reflection;
 mod schema;
 mod status;
 mod stream;
-#[cfg(test)]
-mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,12 +32,12 @@ use tokio::net::TcpListener;
 use crate::server::Server;
 use body::GrpcBody;
 
-/// How long a connection without a call is kept. Those who call keep theirs open.
+/// How long an idle connection is kept; clients keep theirs open.
 const IDLE: Duration = Duration::from_hours(1);
-/// How many calls one connection has open at once.
+/// The most concurrent calls on one connection.
 const MAX_STREAMS: u32 = 1_000;
 
-/// Serves connections until the drain begins, and then until those that are open have ended.
+/// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
@@ -54,7 +52,7 @@ pub(crate) async fn serve(
     };
     let service = {
         let drain = drain.clone();
-        // In a box, because it is moved several times before it is first polled.
+        // Boxed, because it is moved several times before it is first polled.
         tower::service_fn(move |request| {
             Box::pin(answer(Arc::clone(&server), drain.clone(), request))
         })
@@ -66,7 +64,7 @@ pub(crate) async fn serve(
     serve_on(listener, settings, drain, move || places.take()).await;
 }
 
-/// Answers one call. What is wrong with it is a status like any other.
+/// Answers one call. Errors become a status.
 async fn answer(
     server: Arc<Server>,
     drain: Drain,

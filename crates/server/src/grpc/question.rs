@@ -1,4 +1,4 @@
-//! What Envoy asks, as the gate understands it: a part of a request for each descriptor.
+//! Translates a call of Envoy for the gate: a part of the request for each descriptor.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,10 +17,10 @@ use tidegate::{
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
 use super::status::Status;
 
-/// How much is kept of a value that is too long; a digest of the whole stands for the rest.
+/// How much of a too long value is kept; a digest of the whole replaces the rest.
 const KEPT: usize = 1_024;
 
-/// How many bytes the form of one byte has at the most.
+/// The most bytes that one escaped byte takes.
 const LONGEST_FORM: usize = 5;
 
 /// How many descriptors one call may have.
@@ -28,20 +28,20 @@ const MAX_DESCRIPTORS: usize = 256;
 
 pub(super) type Parts<'m> = SmallVec<[Part<'m>; 1]>;
 
-/// The parts of a call. `as_written` keeps the entries as they are, for rules that are written as
-/// descriptors; other rules know attributes by their names.
+/// The parts of a call. `as_written` keeps the entries unchanged, for descriptor rules; other rules use
+/// attributes by name.
 pub(super) fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, Status> {
     if asked.domain.is_empty() {
         let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
         return Err(Status::invalid(message));
     }
     if asked.descriptors.is_empty() {
-        let message = "there are no descriptors; a call needs one at least";
+        let message = "there are no descriptors; a call needs at least one";
         return Err(Status::invalid(message));
     }
     if asked.descriptors.len() > MAX_DESCRIPTORS {
         return Err(Status::invalid(format!(
-            "a call may have {MAX_DESCRIPTORS} descriptors at the most, this has {}",
+            "a call may have at most {MAX_DESCRIPTORS} descriptors, this has {}",
             asked.descriptors.len()
         )));
     }
@@ -66,7 +66,7 @@ fn part<'m>(
         named_entries(asked, descriptor)?
     };
     let Some(attributes) = attributes else {
-        // Nobody can say which limits it is under. An error would let it pass, and all others with it.
+        // Its limits are unknown, so this descriptor is denied. An error would let the whole call pass.
         return Ok(Part {
             grant: Some(Grant::Blocked),
             ..Part::new(Attributes::new())
@@ -75,7 +75,7 @@ fn part<'m>(
     let of_call = u64::from(asked.hits_addend.max(1));
     let own = descriptor.hits_addend.map(|hits| hits.value);
     let cost = match own {
-        // What is to be given back was charged by another call, which nobody remembers here.
+        // Negative hits give back a charge of an earlier call, which is not remembered.
         Some(_) if descriptor.is_negative_hits => 0,
         Some(own) => own,
         None => of_call,
@@ -88,7 +88,7 @@ fn part<'m>(
     })
 }
 
-/// The entries in their order, whatever they are called.
+/// The entries in their order, with any names.
 fn entries_as_written<'m>(
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
@@ -110,8 +110,8 @@ fn entries_as_written<'m>(
     Ok(attributes)
 }
 
-/// The entries by their keys. One that comes again is numbered: `generic_key`, `generic_key.2`. None if a
-/// client has sent an `ip`, a `path` or a `host` that is malformed.
+/// The entries by key. A repeated key is numbered: `generic_key`, `generic_key.2`. `None` if a client sent a
+/// malformed `ip`, `path` or `host`.
 fn named_entries<'m>(
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
@@ -128,7 +128,7 @@ fn named_entries<'m>(
             _ => Cow::Owned(format!("{}.{}", entry.key, same + 1)),
         };
         let inserted = match name.as_ref() {
-            // Envoy sends the path on as it came.
+            // Envoy forwards the path unchanged.
             "path" => attributes.insert_raw_path(value(&entry.value), EncodedSlashes::Decode),
             _ => attributes.insert(name, value(&entry.value)),
         };
@@ -145,8 +145,7 @@ fn named_entries<'m>(
     Ok(Some(attributes))
 }
 
-/// A value as text, whatever a client has put there: bytes that are not UTF-8 in the form that
-/// [`AttributeValue`] gives them.
+/// Any value of a client as text: bytes that are not UTF-8 are escaped as [`AttributeValue`] does.
 fn value(bytes: &[u8]) -> AttributeValue<'_> {
     let value = AttributeValue::from(bytes);
     if bytes.len() <= MAX_VALUE / LONGEST_FORM {
@@ -165,7 +164,7 @@ fn value(bytes: &[u8]) -> AttributeValue<'_> {
     AttributeValue::from(short)
 }
 
-/// What a limit grants that comes with the call.
+/// The grant of a limit that comes with the call.
 fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
     let window = match Unit::try_from(limit.unit) {
         Ok(Unit::Second) => Window::Span(Micros::SECOND),

@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`: the whole road of a decision.
+//! `ShouldRateLimit`: from the call to the reply.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn answer(
         let steps = condition_steps(&rules, parts.iter().map(|part| &part.attributes));
         if steps > MAX_CONDITION_STEPS {
             return Err(Status::invalid(format!(
-                "the conditions of the rules could take {steps} steps for these descriptors, and {MAX_CONDITION_STEPS} are the most; send fewer descriptors at a time"
+                "the conditions of the rules could take {steps} steps for these descriptors, more than {MAX_CONDITION_STEPS}; send fewer descriptors at a time"
             )));
         }
     }
@@ -38,7 +38,7 @@ pub(super) async fn answer(
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
     let decisions = deciding.wait().await.into_decisions();
-    let answer = answers::Answer {
+    let answer = answers::RateLimitAnswer {
         asked: &asked,
         rules: &rules,
         parts: &parts,

@@ -1,4 +1,4 @@
-//! Server reflection, by which tools such as grpcurl learn what can be called.
+//! Server reflection, with which tools such as grpcurl list the methods.
 
 use http::Response;
 use hyper::body::Incoming;
@@ -16,7 +16,7 @@ use super::proto::reflection::{
 use super::status::Code;
 use super::{message, schema, stream};
 
-/// Answers question after question.
+/// Answers a stream of requests.
 pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
     let drain = drain.clone();
     let mut questions = Messages::of(body);
@@ -24,7 +24,7 @@ pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
         loop {
             let question = tokio::select! {
                 question = questions.next() => question,
-                // A stream that stays would hold the end of the server up.
+                // An open stream would delay the shutdown.
                 () = drain.begun() => return,
             };
             let asked = match question {
@@ -58,9 +58,9 @@ fn respond(asked: ServerReflectionRequest) -> ServerReflectionResponse {
             })
         }
         Some(MessageRequest::FileContainingExtension(_)) => {
-            error(Code::NotFound, "there are no extensions here".to_owned())
+            error(Code::NotFound, "there are no extensions".to_owned())
         }
-        None => error(Code::InvalidArgument, "there is no question".to_owned()),
+        None => error(Code::InvalidArgument, "the request is empty".to_owned()),
     };
     ServerReflectionResponse {
         valid_host: asked.host.clone(),
@@ -83,7 +83,7 @@ fn file(found: Option<&prost_types::FileDescriptorProto>, asked: &str) -> Messag
         Some(file) => MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
             file_descriptor_proto: vec![file.encode_to_vec()],
         }),
-        None => error(Code::NotFound, format!("there is no `{asked}` here")),
+        None => error(Code::NotFound, format!("there is no `{asked}`")),
     }
 }
 

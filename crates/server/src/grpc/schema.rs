@@ -1,6 +1,6 @@
-//! What can be called here, in the form that reflection serves: files of messages, enums and services.
+//! The descriptors that reflection serves: files of messages, enums and services.
 //!
-//! They are compiled from the files in `proto/` next to `src/`, whose README says how.
+//! They are compiled from the files in `proto/` next to `src/`; its README says how.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ pub(super) fn by_name(name: &str) -> Option<&'static FileDescriptorProto> {
     FILES.iter().find(|file| file.name() == name)
 }
 
-/// The file that says what a symbol is: a service, a method, a message or an enum.
+/// The file that defines a symbol: a service, a method, a message or an enum.
 pub(super) fn by_symbol(symbol: &str) -> Option<&'static FileDescriptorProto> {
     FILES.iter().find(|file| {
         let rest = symbol.strip_prefix(file.package());
@@ -28,7 +28,7 @@ pub(super) fn by_symbol(symbol: &str) -> Option<&'static FileDescriptorProto> {
     })
 }
 
-/// Whether a file says what a name in its package is.
+/// Whether a file defines a name in its package.
 fn has(file: &FileDescriptorProto, name: &str) -> bool {
     let (first, rest) = match name.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
@@ -66,7 +66,7 @@ mod tests {
 
     use super::super::proto::health::{HealthCheckRequest, HealthCheckResponse};
     use super::super::proto::rate_limit::{
-        DescriptorStatus, Entry, HeaderValue, Quota, RateLimit, RateLimitDescriptor,
+        CurrentLimit, DescriptorEntry, DescriptorStatus, HeaderValue, Quota, RateLimitDescriptor,
         RateLimitOverride, RateLimitRequest, RateLimitResponse, UInt64Value,
     };
     use super::*;
@@ -102,7 +102,7 @@ mod tests {
             value: "b".into(),
             raw_value: "c".into(),
         };
-        let limit = RateLimit {
+        let limit = CurrentLimit {
             requests_per_unit: 1,
             unit: 1,
             name: "name".to_owned(),
@@ -123,7 +123,7 @@ mod tests {
             dynamic_metadata: Some(prost_types::Struct::default()),
             quota: Some(quota.clone()),
         };
-        let entry = Entry {
+        let entry = DescriptorEntry {
             key: "a".to_owned(),
             value: "b".into(),
         };

@@ -1,4 +1,4 @@
-//! What a call came to when it has no answer: the codes of gRPC, and a message that says what to do.
+//! The status of a failed call: a gRPC code, and a message that says what to do.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -7,12 +7,12 @@ use super::body::GrpcBody;
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// What a message in a header cannot hold as it is, next to all that is not ASCII.
+/// What is escaped in `grpc-message`, next to everything that is not ASCII.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
-/// What every reply says that it is.
+/// The content type of every reply.
 pub(super) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The codes that are used here. Never UNKNOWN: Envoy lets pass what it gets that for.
+/// The codes that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
     Cancelled = 1,
@@ -25,7 +25,7 @@ pub(super) enum Code {
     Unauthenticated = 16,
 }
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) code: Code,
@@ -44,7 +44,7 @@ impl Status {
         Self::new(Code::InvalidArgument, message)
     }
 
-    /// A reply that is only this.
+    /// A reply with this status and no message.
     pub(super) fn reply(&self) -> Response<GrpcBody> {
         let mut reply = Response::new(GrpcBody::empty());
         *reply.headers_mut() = self.trailers();
@@ -54,7 +54,7 @@ impl Status {
         reply
     }
 
-    /// What ends a stream with it.
+    /// The trailers that end a stream with this status.
     pub(super) fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::with_capacity(3);
         trailers.insert(GRPC_STATUS, HeaderValue::from(self.code as u16));
@@ -66,7 +66,7 @@ impl Status {
     }
 }
 
-/// What ends a call that was answered.
+/// The trailers of an answered call.
 pub(super) fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));

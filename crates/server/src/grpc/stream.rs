@@ -1,4 +1,4 @@
-//! Replies that go on: a task that sends, until its client or the server goes.
+//! Streaming replies: a task that sends until the client disconnects or the server drains.
 
 use bytes::Bytes;
 use http::Response;
@@ -9,13 +9,13 @@ use super::body::GrpcBody;
 use super::message;
 use super::status::Status;
 
-/// How many messages wait for a client that reads slowly.
+/// How many messages wait for a slow client.
 const WAITING: usize = 4;
 
-/// Where the messages of a reply go.
+/// The sending side of a streaming reply.
 pub(super) struct Sender(mpsc::Sender<Result<Bytes, Status>>);
 
-/// The client is gone.
+/// The client has disconnected.
 pub(super) struct Gone;
 
 impl Sender {
@@ -24,18 +24,18 @@ impl Sender {
         sent.map_err(|_| Gone)
     }
 
-    /// Ends the reply with what went wrong.
+    /// Ends the reply with an error.
     pub(super) async fn fail(self, status: Status) {
         let _ = self.0.send(Err(status)).await;
     }
 
-    /// Waits until the client goes.
+    /// Waits until the client disconnects.
     pub(super) async fn gone(&self) {
         self.0.closed().await;
     }
 }
 
-/// A reply whose messages come from a task of its own.
+/// A reply whose messages come from its own task.
 pub(super) fn reply<F>(sending: impl FnOnce(Sender) -> F) -> Response<GrpcBody>
 where
     F: Future<Output = ()> + Send + 'static,

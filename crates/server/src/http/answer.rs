@@ -1,5 +1,4 @@
-//! A decision as JSON. Written by hand: times are exact to the microsecond, and it is done for every
-//! request.
+//! Writes a decision as JSON. By hand: times are exact to the microsecond, and it is done for every request.
 
 use std::io::Write as _;
 
@@ -36,7 +35,7 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
     out.push(b'}');
 }
 
-/// Also where only a shadow rule holds a permit: otherwise it could not be released.
+/// The lease, also if only a shadow rule holds a permit: otherwise it could not be released.
 fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
     match decision.permit() {
         Some(lease) => {
@@ -46,7 +45,7 @@ fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
     }
 }
 
-/// Why it is denied, and which attributes are missing if that is why.
+/// The reason of a denial, and the missing attributes if that is the reason.
 fn write_reason(out: &mut Vec<u8>, headline: Option<&LimitOutcome<'_>>) {
     let Some((limit, reason)) = headline.and_then(|limit| Some((limit, limit.reason?))) else {
         out.extend_from_slice(br#","reason":null"#);
@@ -56,7 +55,7 @@ fn write_reason(out: &mut Vec<u8>, headline: Option<&LimitOutcome<'_>>) {
     if reason == Reason::MissingAttribute {
         out.extend_from_slice(br#","missing":"#);
         let missing: Vec<&str> = limit.missing().collect();
-        // Writing text to memory cannot fail.
+        // Writing to memory cannot fail.
         let _ = serde_json::to_writer(out, &missing);
     }
 }
@@ -109,7 +108,7 @@ fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     out.push(b'}');
 }
 
-/// The numbers that a decision and each of its limits have alike.
+/// The numbers that a decision and each of its limits share.
 fn numbers(out: &mut Vec<u8>, outcome: &Outcome) {
     let _ = write!(
         out,

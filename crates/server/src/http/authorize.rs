@@ -1,6 +1,6 @@
-//! `/v1/authorize`: whether the request of somebody else may go on, for proxies that ask before they
-//! forward. The middleware decides and answers; here stands what is special about being asked by a
-//! proxy. What the proxy says about the request is read in `original.rs`.
+//! `/v1/authorize`: forward-auth, for proxies that ask before they forward a request. The middleware decides and
+//! answers; this file has what is special about proxies. `original.rs` reads what the proxy says about
+//! the request.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,37 +22,37 @@ use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unm
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 use crate::store::AnyStore;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
 
-/// How much of a body that nobody asked for is taken off the connection, so that it can be kept.
+/// How much of an unused body is read off the connection, so that the connection can be kept.
 const MOST_DISCARDED: usize = 64 * 1024;
-/// And for how long.
+/// For how long an unused body is read.
 const DISCARDING: Duration = Duration::from_secs(1);
 
-/// Decides requests of others.
+/// Decides requests on behalf of proxies.
 #[derive(Clone)]
 pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
 
-/// The service behind the limits: whoever gets here may go on.
+/// The service behind the limits: a request that gets here is allowed.
 #[derive(Clone)]
 struct Allowed;
 
 impl Service<Request<()>> for Allowed {
-    type Response = Reply;
+    type Response = HttpReply;
     type Error = Infallible;
-    type Future = Ready<Result<Reply, Infallible>>;
+    type Future = Ready<Result<HttpReply, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        let mut reply = Reply::default();
-        // The work is done elsewhere: how fast this is says nothing about it.
+        let mut reply = HttpReply::default();
+        // The request is served elsewhere: the latency of this answer is not that of the service.
         reply.extensions_mut().insert(Unmeasured);
         ready(Ok(reply))
     }
@@ -65,13 +65,13 @@ impl Authorize {
         let limits = limits
             .forwarded_header(server.identity.forwarded_header())
             .reads_headers(server.identity.headers())
-            // The proxy passes on what is only dropped here.
+            // Dropping the header here would not drop it at the proxy.
             .underscore_headers(UnderscoreHeaders::Refuse)
             .headers(server.headers)
             .front_end(FrontEnd::Authorize)
-            // A proxy goes by the status, whatever its client speaks.
+            // A proxy reads the status, whatever protocol its client speaks.
             .protocol(Protocol::Http)
-            // Of proxies that are not trusted no host is known; for the others it is looked at below.
+            // Untrusted proxies provide no host; that of trusted ones is checked below.
             .allow_missing_host()
             .leave_permits()
             .client_address(move |request| {
@@ -85,14 +85,13 @@ impl Authorize {
         Self(limits.layer(Allowed))
     }
 
-    /// Answers a proxy: 200, 429 or what it wants instead, 400 for a request that could mean two things,
-    /// 503 if it cannot be decided.
+    /// Answers a proxy: 200, 429 or its `deny_status`, 400 for an ambiguous request, 503 if it cannot be decided.
     pub(crate) async fn answer(
         &self,
         server: &Server,
         parts: Parts,
         body: Incoming,
-    ) -> Result<Reply, Problem> {
+    ) -> Result<HttpReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
         super::need_rules(server)?;
         let reply = match self.decide(server, parts).await {
@@ -103,7 +102,7 @@ impl Authorize {
         Ok(as_asked(reply, deny_status))
     }
 
-    async fn decide(&self, server: &Server, parts: Parts) -> Result<Reply, Problem> {
+    async fn decide(&self, server: &Server, parts: Parts) -> Result<HttpReply, HttpProblem> {
         let header = server.identity.forwarded_header();
         let original = match peer(&parts) {
             Some(peer) if server.identity.trusts(peer) => {
@@ -122,9 +121,9 @@ impl Authorize {
     }
 }
 
-/// The answer with the status that the proxy understands. What is denied or refused says in a header what
-/// the client should get.
-fn as_asked(mut reply: Reply, deny_status: StatusCode) -> Reply {
+/// The answer with a status that the proxy understands. If denied or refused, a header has the status for the
+/// client.
+fn as_asked(mut reply: HttpReply, deny_status: StatusCode) -> HttpReply {
     let meant = match reply.status() {
         StatusCode::TOO_MANY_REQUESTS => "429",
         StatusCode::BAD_REQUEST => "400",
@@ -138,7 +137,7 @@ fn as_asked(mut reply: Reply, deny_status: StatusCode) -> Reply {
     reply
 }
 
-/// What is known of the request that a proxy asks about, in place of what is known of its question.
+/// Replaces the proxy's own request by the one that it asks about.
 fn describe<'r>(
     server: &Server,
     question: &'r Parts,
@@ -151,7 +150,7 @@ fn describe<'r>(
     };
     attributes.set("method", of(|original| &original.method))?;
     attributes.set("host", of(|original| &original.host))?;
-    // The proxy sends the path on as it came.
+    // The proxy forwards the path unchanged.
     let slashes = server.encoded_slashes.unwrap_or_default();
     attributes.set_raw_path(of(|original| &original.path), slashes)?;
     let query = original.and_then(|original| original.query.as_deref());
@@ -160,15 +159,15 @@ fn describe<'r>(
         .describe(&question.headers, query, attributes)
 }
 
-/// Refuses what servers do not agree on, and what would escape a rule.
-fn check(server: &Server, original: &Original) -> Result<(), Problem> {
+/// Refuses requests that servers read differently, and those that would escape a rule.
+fn check(server: &Server, original: &Original) -> Result<(), HttpProblem> {
     let path = original.path.as_deref().unwrap_or_default();
     if server.encoded_slashes.is_none() && has_hidden_slash(path) {
-        return Err(Problem::hidden_slash());
+        return Err(HttpProblem::hidden_slash());
     }
     if original.host.is_none() && server.gate.rules().reads_host() {
-        return Err(Problem::bad_request(
-            "the request has no host, and there is a rule that asks for it; the proxy must send `X-Forwarded-Host`",
+        return Err(HttpProblem::bad_request(
+            "the request has no host, and a rule matches on it; the proxy must send `X-Forwarded-Host`",
         ));
     }
     Ok(())
@@ -179,8 +178,8 @@ fn peer(request: &Parts) -> Option<IpAddr> {
     Some(peer.ip())
 }
 
-/// The status that a proxy wants to get for a request that is denied.
-fn deny_status(query: &str) -> Result<StatusCode, Problem> {
+/// The status that a proxy wants for a denied request.
+fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
     let given = identity::parameter(query, "deny_status");
     match given
         .map(|status| status.map(AttributeValue::into_form))
@@ -190,14 +189,13 @@ fn deny_status(query: &str) -> Result<StatusCode, Problem> {
         Ok(None | Some("429")) => Ok(StatusCode::TOO_MANY_REQUESTS),
         Ok(Some("401")) => Ok(StatusCode::UNAUTHORIZED),
         Ok(Some("403")) => Ok(StatusCode::FORBIDDEN),
-        _ => Err(Problem::bad_request(
+        _ => Err(HttpProblem::bad_request(
             "`deny_status` must be 401, 403 or 429, once",
         )),
     }
 }
 
-/// Takes a body off the connection that nobody has a use for, if that is soon done. What is longer is
-/// left, and ends the connection.
+/// Reads an unused body off the connection, if it is short. A longer one is left, which ends the connection.
 async fn discard(body: Incoming) {
     let is_small = body.size_hint().lower() <= MOST_DISCARDED as u64;
     if is_small && !body.is_end_stream() {

@@ -1,4 +1,4 @@
-//! Reads the body of a call: bounded in size and in time, and never guessed at.
+//! Reads the body of a call, bounded in size and time.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidegate::document::Node;
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
-/// How large the body of one check may be, or of a call that names something.
+/// The largest body of a check, or of a call that names one thing.
 pub(crate) const SMALL: usize = 1 << 20;
-/// How large a batch or a set of rules may be.
+/// The largest batch or set of rules.
 pub(crate) const LARGE: usize = 8 << 20;
 /// How long a client may take to send a body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The whole body, of `most` bytes at the most.
-pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> {
+/// Reads the whole body, `most` bytes at the most.
+pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, HttpProblem> {
     let too_large = || {
-        let detail = format!("the body may have {most} bytes at the most");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        let detail = format!("the body may have at most {most} bytes");
+        HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     if body.size_hint().lower() > most as u64 {
         return Err(too_large());
@@ -32,44 +32,43 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, Problem> 
     match tokio::time::timeout(PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Problem::bad_request(format!(
+        Ok(Err(error)) => Err(HttpProblem::bad_request(format!(
             "the body could not be read: {error}"
         ))),
         Err(_) => {
             let detail = format!(
-                "the body did not come within {} seconds",
+                "the body did not arrive within {} seconds",
                 PATIENCE.as_secs()
             );
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
+            Err(HttpProblem::new(StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
 }
 
-/// What a body says, as a JSON object of a known form.
-pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+/// Parses a body as a JSON object of a known form.
+pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpProblem> {
     if let Some(found) = other_than_object(body) {
         let detail = format!("the body must be a JSON object, not {found}");
-        return Err(Problem::bad_request(detail));
+        return Err(HttpProblem::bad_request(detail));
     }
     serde_json::from_slice(body).map_err(|error| not_json(&error, body))
 }
 
-/// What a part of a body says, such as `checks[0]`: a JSON object of a known form.
+/// Parses a part of a body, such as `checks[0]`, as a JSON object of a known form.
 pub(super) fn parse_part<'b, T: Deserialize<'b>>(
     part: &'b RawValue,
     name: impl Fn() -> String,
-) -> Result<T, Problem> {
+) -> Result<T, HttpProblem> {
     if let Some(found) = other_than_object(part.get().as_bytes()) {
         let detail = format!("{} must be a JSON object, not {found}", name());
-        return Err(Problem::bad_request(detail));
+        return Err(HttpProblem::bad_request(detail));
     }
-    serde_json::from_str(part.get()).map_err(|error| {
-        Problem::bad_request(format!("{} is not as it should be: {error}", name()))
-    })
+    serde_json::from_str(part.get())
+        .map_err(|error| HttpProblem::bad_request(format!("{} is invalid: {error}", name())))
 }
 
-/// Reads the body of a call that needs none. One that comes is an object all the same.
-pub(super) async fn read_unused(body: Incoming) -> Result<(), Problem> {
+/// Reads the body of a call that needs none. If there is one, it must be an object.
+pub(super) async fn read_unused(body: Incoming) -> Result<(), HttpProblem> {
     let body = read(body, SMALL).await?;
     if body.trim_ascii().is_empty() {
         return Ok(());
@@ -77,7 +76,7 @@ pub(super) async fn read_unused(body: Incoming) -> Result<(), Problem> {
     parse::<IgnoredAny>(&body).map(drop)
 }
 
-/// What JSON is that is not an object. The derived readers of objects would take an array by position.
+/// The JSON type of a value that is not an object. Derived deserializers would read an array by position.
 fn other_than_object(json: &[u8]) -> Option<&'static str> {
     let found = match json.trim_ascii_start().first()? {
         b'{' => return None,
@@ -87,23 +86,23 @@ fn other_than_object(json: &[u8]) -> Option<&'static str> {
         b'n' => "null",
         _ => "a number",
     };
-    // What is not JSON at all is reported as that.
+    // Text that is not JSON gets an error of its own.
     let is_json = serde_json::from_slice::<IgnoredAny>(json).is_ok();
     is_json.then_some(found)
 }
 
 /// A body as a document, for rules.
-pub(crate) fn document(body: &[u8]) -> Result<Node, Problem> {
+pub(crate) fn document(body: &[u8]) -> Result<Node, HttpProblem> {
     parse(body)
 }
 
-fn not_json(error: &serde_json::Error, body: &[u8]) -> Problem {
+fn not_json(error: &serde_json::Error, body: &[u8]) -> HttpProblem {
     if body.is_empty() {
-        return Problem::bad_request("the body is empty; send a JSON object");
+        return HttpProblem::bad_request("the body is empty; send a JSON object");
     }
     let detail = match error.classify() {
-        serde_json::error::Category::Data => format!("the body is not as it should be: {error}"),
-        _ => format!("the body is not readable as JSON: {error}"),
+        serde_json::error::Category::Data => format!("the body is invalid: {error}"),
+        _ => format!("the body is not valid JSON: {error}"),
     };
-    Problem::bad_request(detail)
+    HttpProblem::bad_request(detail)
 }

@@ -11,32 +11,32 @@ use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::FrontEnd;
 
-use super::question::{Batch, Question};
+use super::question::{Batch, CheckRequest};
 use super::{answer, body};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
-/// After how many checks of a batch others get their turn.
+/// After how many checks of a batch the task yields.
 const YIELD_EVERY: usize = 16;
 
 pub(super) async fn check(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
-    let question: Question<'_> = body::parse(&body)?;
+    let question: CheckRequest<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let decision = server.decide(&attributes, FrontEnd::Http).await;
     Ok(reply(server.headers, &decision))
 }
 
-fn reply(settings: HeaderSettings, decision: &Decision) -> Reply {
+fn reply(settings: HeaderSettings, decision: &Decision) -> HttpReply {
     let mut body = Vec::with_capacity(512);
     answer::write(&mut body, decision);
     let mut reply = Response::new(Full::from(Bytes::from(body)));
@@ -53,35 +53,35 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> Reply {
     reply
 }
 
-/// Every check is read before the first is decided, so that one that is malformed costs nobody anything.
+/// Every check is read before the first is decided, so that a malformed batch charges nothing.
 pub(super) async fn batch(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::LARGE).await?;
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {
-        return Err(Problem::bad_request(format!(
-            "a batch may have {MAX_BATCH} checks at the most, this has {}; split it",
+        return Err(HttpProblem::bad_request(format!(
+            "a batch may have at most {MAX_BATCH} checks, this has {}; split it",
             batch.checks.len()
         )));
     }
     let mut asked: Vec<Attributes<'_>> = Vec::with_capacity(batch.checks.len());
     for (index, check) in batch.checks.iter().enumerate() {
         let part = || format!("checks[{index}]");
-        let question: Question<'_> = body::parse_part(check, part)?;
+        let question: CheckRequest<'_> = body::parse_part(check, part)?;
         let attributes = question.attributes(server.trust_timestamps);
         asked.push(attributes.map_err(|problem| problem.in_part(&part()))?);
     }
     let steps = condition_steps(&server.gate.rules(), &asked);
     if steps > MAX_CONDITION_STEPS {
-        return Err(Problem::new(
+        return Err(HttpProblem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!(
-                "the conditions of the rules could take {steps} steps for this batch, and {MAX_CONDITION_STEPS} are the most; nothing was charged; send fewer checks at a time"
+                "the conditions of the rules could take {steps} steps for this batch, more than {MAX_CONDITION_STEPS}; nothing was charged; send fewer checks at a time"
             ),
         ));
     }
@@ -105,40 +105,9 @@ pub(super) async fn batch(
 mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
+    use tidegate::Gate;
     use tidegate::rules::RuleSet;
-    use tidegate::store::{Outcomes, Request, Scope, Store};
-    use tidegate::{Gate, Limit, Outcome, PermitId, StoreError};
-
-    /// A store that is away.
-    struct Away;
-
-    fn away<T>() -> Result<T, StoreError> {
-        Err(StoreError::Unreachable("it is away".into()))
-    }
-
-    impl Store for Away {
-        async fn charge(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn peek(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn give_back(&self, _: &Request<'_>, _: &[Outcome]) -> Result<(), StoreError> {
-            away()
-        }
-        async fn settle(&self, _: &Request<'_>) -> Result<Outcomes, StoreError> {
-            away()
-        }
-        async fn forget(&self, _: &Scope, _: &Limit, _: &str) -> Result<(), StoreError> {
-            away()
-        }
-        async fn release(&self, _: PermitId) -> Result<bool, StoreError> {
-            away()
-        }
-        async fn renew(&self, _: PermitId) -> Result<bool, StoreError> {
-            away()
-        }
-    }
+    use tidegate_testkit::FailingStore;
 
     #[tokio::test]
     async fn a_decision_without_the_store_has_the_shape_of_every_other() {
@@ -157,7 +126,7 @@ mod tests {
         ];
         for (list, status, allowed, rule, limit, remaining, retry_after) in table {
             let rules = RuleSet::from_yaml(&format!("rules:\n{}", list.concat())).unwrap();
-            let gate = Gate::new(Away, rules).with_instances(2);
+            let gate = Gate::new(FailingStore::unreachable(), rules).with_instances(2);
             let decision = gate.decide(&Attributes::new()).await;
             let reply = reply(HeaderSettings::default(), &decision);
             assert_eq!(reply.status().as_u16(), status, "{list:?}");

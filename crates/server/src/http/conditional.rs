@@ -1,13 +1,13 @@
-//! Conditional reads: a caller that has the current state already gets 304 and no body.
+//! Conditional reads: a caller that already has the current state gets 304 and no body.
 
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::problem::Reply;
+use crate::problem::HttpReply;
 
-/// The reply to a read, or 304 in its place if the caller has what its tag names already.
-pub(super) fn unless_known(headers: &HeaderMap, reply: Reply) -> Reply {
+/// The reply to a read, or 304 if the caller already has the state that its tag names.
+pub(super) fn unless_known(headers: &HeaderMap, reply: HttpReply) -> HttpReply {
     let tag = reply.headers().get(ETAG);
     let is_known = |tag: &&HeaderValue| tag.to_str().is_ok_and(|tag| has_one_of(headers, tag));
     let Some(tag) = tag.filter(is_known) else {

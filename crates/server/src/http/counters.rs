@@ -1,4 +1,4 @@
-//! Calls about what was used: reset, and leases.
+//! Calls that change counters: reset and leases.
 
 use http::StatusCode;
 use http::request::Parts;
@@ -8,19 +8,19 @@ use tidegate::gate::ResetCounter;
 use tidegate::{Attributes, PermitId};
 
 use super::body;
-use super::question::Reset;
-use crate::problem::{Problem, Reply};
+use super::question::ResetRequest;
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 
-/// `POST /v1/reset`: forgets what a client has used, and says what that was.
+/// `POST /v1/reset`: clears the usage of a client, and returns what it was.
 pub(super) async fn reset(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
-    let reset: Reset<'_> = body::parse(&body)?;
+    let reset: ResetRequest<'_> = body::parse(&body)?;
     let attributes = match server.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
         None => &reset.attributes.0,
@@ -40,7 +40,7 @@ pub(super) async fn reset(
     Ok(super::json(StatusCode::OK, written(&done, attributes)))
 }
 
-/// What was reset, as JSON. Values are those that the caller sent, in the form in which they are counted.
+/// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted.
 fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
     let entry = |counter: &ResetCounter| {
         let values = counter.rule.key_values(attributes).into_iter();
@@ -61,13 +61,13 @@ fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String 
     body.to_string()
 }
 
-/// `DELETE /v1/leases/{id}`: the request that held it is done.
+/// `DELETE /v1/leases/{id}`: releases a lease.
 pub(super) async fn release(
     server: &Server,
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;
@@ -77,13 +77,13 @@ pub(super) async fn release(
     Err(unknown(id))
 }
 
-/// `PUT /v1/leases/{id}`: the request that holds it goes on.
+/// `PUT /v1/leases/{id}`: renews a lease.
 pub(super) async fn renew(
     server: &Server,
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;
@@ -93,13 +93,13 @@ pub(super) async fn renew(
     Err(unknown(id))
 }
 
-fn lease(id: &str) -> Result<PermitId, Problem> {
+fn lease(id: &str) -> Result<PermitId, HttpProblem> {
     id.parse().map_err(|_| unknown(id))
 }
 
-fn unknown(id: &str) -> Problem {
+fn unknown(id: &str) -> HttpProblem {
     let id: String = id.chars().take(64).collect();
-    Problem::not_found(format!(
+    HttpProblem::not_found(format!(
         "there is no lease `{id}`; it was released, or it has ended"
     ))
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/feedback`: how requests went that were decided over HTTP, for limits that follow the load.
+//! `POST /v1/feedback`: results of requests that were decided over HTTP, for adaptive limits.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use tidegate::gate::Feedback;
 use tidegate::{Ended, Micros};
 
 use super::body;
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
 
 /// How many reports one call may have.
@@ -32,7 +32,7 @@ struct Body<'b> {
     dropped: Option<bool>,
 }
 
-/// How one request went.
+/// The result of one request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Report<'b> {
@@ -49,7 +49,7 @@ pub(super) async fn feedback(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     server.access.may_report(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
@@ -67,13 +67,13 @@ pub(super) async fn feedback(
     }
     server.gate.feedback(&ended).map_err(|error| {
         let index = error.index();
-        in_list(Problem::from(error), is_list, index)
+        in_list(HttpProblem::from(error), is_list, index)
     })?;
     Ok(super::no_content())
 }
 
 /// The reports of a body, and whether they are a list.
-fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
+fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), HttpProblem> {
     let Body {
         feedback,
         rule,
@@ -82,7 +82,7 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
     } = body::parse(body)?;
     let Some(list) = feedback else {
         let rule = rule.ok_or_else(|| {
-            Problem::bad_request(
+            HttpProblem::bad_request(
                 "`rule` is missing; send for example {\"rule\": \"upstream\", \"latency\": 0.12}, or a list of such as `feedback`",
             )
         })?;
@@ -94,17 +94,17 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
         return Ok((vec![report], false));
     };
     if rule.is_some() || latency.is_some() || dropped.is_some() {
-        return Err(Problem::bad_request(
+        return Err(HttpProblem::bad_request(
             "a body has one report or the list `feedback`, not both; put the report into the list",
         ));
     }
     if list.len() > MAX_REPORTS {
-        return Err(Problem::bad_request(format!(
-            "`feedback` may have {MAX_REPORTS} reports at the most, this has {}; split it",
+        return Err(HttpProblem::bad_request(format!(
+            "`feedback` may have at most {MAX_REPORTS} reports, this has {}; split it",
             list.len()
         )));
     }
-    let reports: Result<Vec<Report<'_>>, Problem> = list
+    let reports: Result<Vec<Report<'_>>, HttpProblem> = list
         .into_iter()
         .enumerate()
         .map(|(index, report)| body::parse_part(report, || format!("feedback[{index}]")))
@@ -113,18 +113,18 @@ fn read(body: &[u8]) -> Result<(Vec<Report<'_>>, bool), Problem> {
 }
 
 impl Report<'_> {
-    fn ended(&self) -> Result<Ended, Problem> {
+    fn ended(&self) -> Result<Ended, HttpProblem> {
         if let Some(latency) = self.latency
             && !(0.0..=MAX_LATENCY).contains(&latency)
         {
-            return Err(Problem::bad_request(format!(
+            return Err(HttpProblem::bad_request(format!(
                 "`latency` must be seconds from 0 to {MAX_LATENCY}, not {latency}"
             )));
         }
         match (self.dropped, self.latency) {
             (Some(true), _) => Ok(Ended::Dropped),
             (_, Some(latency)) => Ok(Ended::Answered(micros(latency))),
-            (_, None) => Err(Problem::bad_request(
+            (_, None) => Err(HttpProblem::bad_request(
                 "`latency` is missing; give the seconds until the answer, or `\"dropped\": true`",
             )),
         }
@@ -134,14 +134,14 @@ impl Report<'_> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "in range, as was just seen"
+    reason = "in range, as checked above"
 )]
 fn micros(seconds: f64) -> Micros {
     Micros::new((seconds * 1_000_000.0).round() as u64)
 }
 
-/// The problem, with which report it is about.
-fn in_list(problem: Problem, is_list: bool, index: usize) -> Problem {
+/// The problem, with the index of its report.
+fn in_list(problem: HttpProblem, is_list: bool, index: usize) -> HttpProblem {
     if is_list {
         problem.in_part(&format!("feedback[{index}]"))
     } else {
@@ -179,7 +179,7 @@ mod tests {
             (r#"{"rule": "a", "latncy": 1}"#,                         Err("unknown field `latncy`")),
             (r#"{"rule": "a", "feedback": []}"#,                      Err("not both")),
             (r#"{"feedback": [["a", 1]]}"#,                           Err("feedback[0] must be a JSON object")),
-            (r#"{"feedback": [{"rule": "a", "latency": 1}, {}]}"#,    Err("feedback[1] is not as it should be: missing field `rule`")),
+            (r#"{"feedback": [{"rule": "a", "latency": 1}, {}]}"#,    Err("feedback[1] is invalid: missing field `rule`")),
             (r#"[null, "a", 1, false]"#,                              Err("must be a JSON object")),
             (r#"{"feedback": {}}"#,                                   Err("expected a sequence")),
         ];

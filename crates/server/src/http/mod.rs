@@ -1,7 +1,7 @@
 //! The HTTP front end: one function from a request to its reply.
 //!
-//! `route.rs` says which call it is, a file for each group of calls answers it, `crate::problem` turns what
-//! went wrong into a reply. Deciding is left to the gate.
+//! `route.rs` finds the call, a file for each group of calls answers it, `crate::problem` turns errors into
+//! replies. The gate decides.
 
 mod answer;
 mod authorize;
@@ -25,19 +25,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::problem::{Problem, Reply};
+use crate::problem::{HttpProblem, HttpReply};
 use crate::server::Server;
-use route::Call;
+use route::ApiCall;
 
-/// What answers requests.
+/// The HTTP API.
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
-    /// What the API is, for those who ask it.
+    /// The OpenAPI description.
     openapi: Bytes,
 }
 
@@ -52,7 +53,10 @@ impl Api {
 }
 
 /// Answers one request.
-pub(crate) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+pub(crate) async fn answer(
+    api: Arc<Api>,
+    request: Request<Incoming>,
+) -> Result<HttpReply, Infallible> {
     let (parts, body) = request.into_parts();
     let reply = match dispatch(&api, parts, body).await {
         Ok(reply) => reply,
@@ -61,47 +65,52 @@ pub(crate) async fn answer(api: Arc<Api>, request: Request<Incoming>) -> Result<
     Ok(reply)
 }
 
-async fn dispatch(
-    api: &Api,
-    parts: http::request::Parts,
-    body: Incoming,
-) -> Result<Reply, Problem> {
-    let call = route::find(&parts.method, parts.uri.path())?;
-    if call == Call::Authorize {
-        return api.authorize.answer(&api.server, parts, body).await;
+async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<HttpReply, HttpProblem> {
+    match route::find(&parts.method, parts.uri.path())? {
+        ApiCall::Authorize => api.authorize.answer(&api.server, parts, body).await,
+        ApiCall::Check => check::check(&api.server, &parts, body).await,
+        // In a box, so that a check does not carry what the other calls need.
+        call => Box::pin(administer(api, call, &parts, body)).await,
     }
-    let (server, parts) = (&api.server, &parts);
+}
+
+/// Answers all calls but the two that are made for each request of a client.
+async fn administer(
+    api: &Api,
+    call: ApiCall<'_>,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<HttpReply, HttpProblem> {
+    let server = &api.server;
     match call {
-        // Answered above, as it takes the whole of its parts.
-        Call::Authorize => Err(Problem::not_found("there is no such call")),
-        Call::Check => check::check(server, parts, body).await,
-        Call::CheckBatch => check::batch(server, parts, body).await,
-        Call::ListRules => rules::list(server, parts),
-        Call::ReplaceRules => rules::replace(server, parts, body).await,
-        Call::CreateRule => rules::create(server, parts, body).await,
-        Call::GetRule(id) => rules::get(server, parts, id),
-        Call::PutRule(id) => rules::put(server, parts, id, body).await,
-        Call::DeleteRule(id) => rules::delete(server, parts, id).await,
-        Call::History => rules::history(server, parts).await,
-        Call::RollBack => rules::roll_back(server, parts, body).await,
-        Call::Reset => counters::reset(server, parts, body).await,
-        Call::Feedback => feedback::feedback(server, parts, body).await,
-        Call::ReleaseLease(id) => counters::release(server, parts, id, body).await,
-        Call::RenewLease(id) => counters::renew(server, parts, id, body).await,
-        Call::Health => Ok(probes::health()),
-        Call::Readiness => Ok(probes::readiness(server).await),
-        Call::Metrics => Ok(probes::metrics(server, parts)),
-        Call::OpenApi => Ok(probes::openapi(&api.openapi)),
+        ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
+        ApiCall::CheckBatch => check::batch(server, parts, body).await,
+        ApiCall::ListRules => rules::list(server, parts),
+        ApiCall::ReplaceRules => rules::replace(server, parts, body).await,
+        ApiCall::CreateRule => rules::create(server, parts, body).await,
+        ApiCall::GetRule(id) => rules::get(server, parts, id),
+        ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
+        ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
+        ApiCall::History => rules::history(server, parts).await,
+        ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::Reset => counters::reset(server, parts, body).await,
+        ApiCall::Feedback => feedback::feedback(server, parts, body).await,
+        ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,
+        ApiCall::RenewLease(id) => counters::renew(server, parts, id, body).await,
+        ApiCall::Health => Ok(probes::health()),
+        ApiCall::Readiness => Ok(probes::readiness(server).await),
+        ApiCall::Metrics => Ok(probes::metrics(server, parts)),
+        ApiCall::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }
 
 /// Refuses a request that cannot be decided because the rules are not known.
-fn need_rules(server: &Server) -> Result<(), Problem> {
+fn need_rules(server: &Server) -> Result<(), HttpProblem> {
     let needed = server.book.need_rules();
-    needed.map_err(|problem| Problem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
+    needed.map_err(|problem| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpReply {
     let mut reply = Response::new(Full::from(body.into()));
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static("application/json");
@@ -109,7 +118,7 @@ fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-fn no_content() -> Reply {
+fn no_content() -> HttpReply {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = StatusCode::NO_CONTENT;
     reply

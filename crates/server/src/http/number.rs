@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-/// The largest that every JSON reader can hold exactly.
+/// The largest number that every JSON reader holds exactly.
 const MAX: u64 = (1 << 53) - 1;
 
-/// The whole number that is the value of `name`.
+/// Reads the value of `name` as a whole number.
 pub(super) fn whole<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &'static str,
@@ -35,7 +35,7 @@ impl Visitor<'_> for Whole {
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         clippy::cast_sign_loss,
-        reason = "a whole number in range, as was just seen"
+        reason = "a whole number in range, as checked above"
     )]
     fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
         if number.fract() != 0.0 || !(0.0..=MAX as f64).contains(&number) {

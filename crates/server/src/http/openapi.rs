@@ -1,12 +1,12 @@
-//! The description of the API, as far as it is true for this server: `openapi.json`, and what rules may be from
-//! the tables of their keys.
+//! The description of the API as it applies to this server: `openapi.json`, with the schemas of rules from the
+//! tables of their keys.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("openapi.json");
 
-/// The description. Only servers that trust timestamps have a use for `timestamp`.
+/// The description. It has `timestamp` only for servers that trust timestamps.
 pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     let Ok(mut document) = serde_json::from_str::<Value>(DOCUMENT) else {
         debug_assert!(false, "openapi.json must be JSON");
@@ -26,56 +26,56 @@ pub(super) fn describe(trust_timestamps: bool) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::route::{self, Call};
+    use super::super::route::{self, ApiCall};
     use super::*;
     use http::Method;
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [Call<'_>; 19] = [
-        Call::Check,
-        Call::CheckBatch,
-        Call::Authorize,
-        Call::ListRules,
-        Call::ReplaceRules,
-        Call::CreateRule,
-        Call::GetRule("x"),
-        Call::PutRule("x"),
-        Call::DeleteRule("x"),
-        Call::History,
-        Call::RollBack,
-        Call::Reset,
-        Call::Feedback,
-        Call::ReleaseLease("x"),
-        Call::RenewLease("x"),
-        Call::Health,
-        Call::Readiness,
-        Call::Metrics,
-        Call::OpenApi,
+    const EVERY: [ApiCall<'_>; 19] = [
+        ApiCall::Check,
+        ApiCall::CheckBatch,
+        ApiCall::Authorize,
+        ApiCall::ListRules,
+        ApiCall::ReplaceRules,
+        ApiCall::CreateRule,
+        ApiCall::GetRule("x"),
+        ApiCall::PutRule("x"),
+        ApiCall::DeleteRule("x"),
+        ApiCall::History,
+        ApiCall::RollBack,
+        ApiCall::Reset,
+        ApiCall::Feedback,
+        ApiCall::ReleaseLease("x"),
+        ApiCall::RenewLease("x"),
+        ApiCall::Health,
+        ApiCall::Readiness,
+        ApiCall::Metrics,
+        ApiCall::OpenApi,
     ];
 
-    /// What the description calls it. Whoever adds a call adds it above and to the description.
-    fn operation(call: Call<'_>) -> &'static str {
+    /// The operation id. A new call needs a row above and in the description.
+    fn operation(call: ApiCall<'_>) -> &'static str {
         match call {
-            Call::Authorize => "authorize",
-            Call::Check => "check",
-            Call::CheckBatch => "checkBatch",
-            Call::ListRules => "listRules",
-            Call::ReplaceRules => "replaceRules",
-            Call::CreateRule => "createRule",
-            Call::GetRule(_) => "getRule",
-            Call::PutRule(_) => "putRule",
-            Call::DeleteRule(_) => "deleteRule",
-            Call::History => "ruleHistory",
-            Call::RollBack => "rollBackRules",
-            Call::Reset => "reset",
-            Call::Feedback => "feedback",
-            Call::ReleaseLease(_) => "releaseLease",
-            Call::RenewLease(_) => "renewLease",
-            Call::Health => "health",
-            Call::Readiness => "readiness",
-            Call::Metrics => "metrics",
-            Call::OpenApi => "openApi",
+            ApiCall::Authorize => "authorize",
+            ApiCall::Check => "check",
+            ApiCall::CheckBatch => "checkBatch",
+            ApiCall::ListRules => "listRules",
+            ApiCall::ReplaceRules => "replaceRules",
+            ApiCall::CreateRule => "createRule",
+            ApiCall::GetRule(_) => "getRule",
+            ApiCall::PutRule(_) => "putRule",
+            ApiCall::DeleteRule(_) => "deleteRule",
+            ApiCall::History => "ruleHistory",
+            ApiCall::RollBack => "rollBackRules",
+            ApiCall::Reset => "reset",
+            ApiCall::Feedback => "feedback",
+            ApiCall::ReleaseLease(_) => "releaseLease",
+            ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::Health => "health",
+            ApiCall::Readiness => "readiness",
+            ApiCall::Metrics => "metrics",
+            ApiCall::OpenApi => "openApi",
         }
     }
 
@@ -114,7 +114,7 @@ mod tests {
             for method in methods.map(|method| method.parse::<Method>().unwrap()) {
                 // Which answers to all, and is described by one.
                 if let Ok(call) = route::find(&method, path)
-                    && call != Call::Authorize
+                    && call != ApiCall::Authorize
                 {
                     let (known, ..) = &operations[operation(call)];
                     assert_eq!(*known, method, "{path} answers to it");

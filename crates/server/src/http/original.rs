@@ -1,8 +1,8 @@
-//! The request that a proxy asks about, as its headers tell it. Only of trusted proxies: who may ask here,
-//! may say what he likes.
+//! The request that a proxy asks about, from its headers. Read only from trusted proxies; they can claim
+//! anything.
 //!
-//! A proxy writes one header for each thing and passes on what its client sent for the others. So where
-//! two of them differ nobody knows which is the client's, and the request is refused.
+//! A proxy writes one header for each fact and passes on what its client sent for the others. If two of them
+//! differ, either may be the client's, and the request is refused.
 
 use std::sync::Once;
 
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use tidegate::address;
 use tidegate_tower::ForwardedHeader;
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
@@ -19,7 +19,7 @@ const HOST: &str = "x-forwarded-host";
 
 static NO_URI: Once = Once::new();
 
-/// What a proxy was asked for.
+/// The original request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Original {
     pub(super) method: Option<String>,
@@ -29,9 +29,8 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// What the headers of a trusted proxy say. `Forwarded` is not read where proxies write the other
-    /// header.
-    pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, Problem> {
+    /// Reads the headers of a trusted proxy. `Forwarded` is not read if proxies write the other header.
+    pub(super) fn of(headers: &HeaderMap, header: ForwardedHeader) -> Result<Self, HttpProblem> {
         let mut original = Self::default();
         for name in METHOD {
             for value in values(headers, name)? {
@@ -41,7 +40,7 @@ impl Original {
         for value in values(headers, HOST)? {
             if value.contains(',') {
                 let problem = format!("`{HOST}` names several hosts; the proxy must name one");
-                return Err(Problem::bad_request(problem));
+                return Err(HttpProblem::bad_request(problem));
             }
             agree(&mut original.host, value, HOST)?;
         }
@@ -60,7 +59,7 @@ impl Original {
         Ok(original)
     }
 
-    fn take_uris(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn take_uris(&mut self, headers: &HeaderMap) -> Result<(), HttpProblem> {
         let mut target = None;
         for name in URI {
             for value in values(headers, name)? {
@@ -83,7 +82,7 @@ impl Original {
             Some((path, query)) => (path, Some(query)),
             None => (target.as_str(), None),
         };
-        // Proxies forward a fragment, and most servers cut it off.
+        // Proxies forward a fragment, and most servers drop it.
         let query = query.and_then(|query| query.split('#').next());
         let query = query.map(str::to_owned);
         self.path = Some(path.to_owned());
@@ -92,7 +91,7 @@ impl Original {
     }
 }
 
-/// The host of a whole URL, if it is one, and all that comes after it.
+/// The host of an absolute URL, if it is one, and the rest.
 fn split_host(uri: &str) -> (Option<&str>, &str) {
     let rest = match uri.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => rest,
@@ -105,21 +104,21 @@ fn split_host(uri: &str) -> (Option<&str>, &str) {
 }
 
 /// The values of a header that are not empty.
-fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Vec<&'h str>, Problem> {
+fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Vec<&'h str>, HttpProblem> {
     let values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let values = values.filter(|value| !value.is_empty());
     values.map(text).collect()
 }
 
-fn text(value: &[u8]) -> Result<&str, Problem> {
+fn text(value: &[u8]) -> Result<&str, HttpProblem> {
     str::from_utf8(value)
-        .map_err(|_| Problem::bad_request("a header about the original request is not text"))
+        .map_err(|_| HttpProblem::bad_request("a header about the original request is not text"))
 }
 
-/// Takes what a header says, unless another one has said something else.
-fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), Problem> {
+/// Takes the value of a header; an error if an earlier header differs.
+fn agree(known: &mut Option<String>, value: &str, name: &str) -> Result<(), HttpProblem> {
     match known {
-        Some(known) if known != value => Err(Problem::bad_request(format!(
+        Some(known) if known != value => Err(HttpProblem::bad_request(format!(
             "`{name}` contradicts another header about the same thing; the proxy must write one of them and remove the others"
         ))),
         _ => {
@@ -137,7 +136,7 @@ mod tests {
     /// Headers of a proxy.
     type Said = &'static [(&'static str, &'static str)];
 
-    fn of(list: &[(&'static str, &str)]) -> Result<Original, Problem> {
+    fn of(list: &[(&'static str, &str)]) -> Result<Original, HttpProblem> {
         let mut headers = HeaderMap::new();
         for (name, value) in list {
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
@@ -197,7 +196,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is written, it is read or refused.
+        /// Any text is read or refused.
         #[test]
         fn no_header_is_too_strange(name in 0..7_usize, value in proptest::collection::vec(32..=255_u8, 0..40)) {
             let name = [METHOD[0], METHOD[1], URI[0], URI[1], URI[2], HOST, "forwarded"][name];

@@ -1,4 +1,4 @@
-//! What machines ask about the server itself: alive, ready, metrics, and what the API is.
+//! Probes: liveness, readiness, metrics, and the description of the API.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -9,21 +9,21 @@ use serde_json::json;
 use tidegate_redis::Health;
 
 use crate::metrics_page::metrics_page;
-use crate::problem::Reply;
+use crate::problem::HttpReply;
 use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
-pub(super) fn health() -> Reply {
+pub(super) fn health() -> HttpReply {
     super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
 }
 
-/// `GET /readyz`: requests can be decided. The body says what is wrong.
+/// `GET /readyz`: requests can be decided. The body lists problems.
 ///
-/// A server without its store is still of use if every rule goes on without it: if all servers were
-/// taken out of service together, an outage of Redis would be one of everything behind them. The same holds for
-/// a Cluster that has lost a master: the others decide their keys exactly.
-pub(super) async fn readiness(server: &Server) -> Reply {
+/// A server without its store stays ready if every rule can decide without it: otherwise an outage of Redis
+/// would take all servers out of service together. The same holds for a Cluster that has lost a master: the
+/// others decide their keys exactly.
+pub(super) async fn readiness(server: &Server) -> HttpReply {
     let store = server.store_health().await;
     let rules = server.gate.rules();
     let status = if server.is_draining() {
@@ -40,7 +40,7 @@ pub(super) async fn readiness(server: &Server) -> Reply {
     let mut warnings = server.warnings();
     if let Health::Part(problem) = &store {
         warnings.push(format!(
-            "a part of Redis does not answer, and its keys are decided without it: {problem}"
+            "part of Redis does not answer; its keys are decided without it: {problem}"
         ));
     }
     let body = json!({
@@ -65,8 +65,8 @@ pub(super) async fn readiness(server: &Server) -> Reply {
     super::json(code, body.to_string().into_bytes())
 }
 
-/// `GET /metrics`, for Prometheus: as `OpenMetrics` to those who ask for it, else in the older form.
-pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
+/// `GET /metrics`, for Prometheus: as `OpenMetrics` if the scraper accepts it, else in the older format.
+pub(super) fn metrics(server: &Server, parts: &Parts) -> HttpReply {
     let accepted = parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
     let open_metrics = metrics_page(server);
@@ -84,6 +84,6 @@ pub(super) fn metrics(server: &Server, parts: &Parts) -> Reply {
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(description: &Bytes) -> Reply {
+pub(super) fn openapi(description: &Bytes) -> HttpReply {
     super::json(StatusCode::OK, description.clone())
 }

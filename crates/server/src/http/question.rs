@@ -1,4 +1,4 @@
-//! What a check asks, as JSON: read without copying where it can be.
+//! The bodies of checks and resets, parsed from JSON without copying where possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
 use super::number::whole;
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 /// The body of `POST /v1/check`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
-pub(super) struct Question<'b> {
+pub(super) struct CheckRequest<'b> {
     #[serde(borrow)]
-    attributes: Given<'b>,
+    attributes: JsonAttributes<'b>,
     #[serde(default = "one", deserialize_with = "cost")]
     cost: u64,
     #[serde(default, borrow)]
@@ -34,9 +34,9 @@ pub(super) struct Batch<'b> {
 /// The body of `POST /v1/reset`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
-pub(super) struct Reset<'b> {
+pub(super) struct ResetRequest<'b> {
     #[serde(borrow)]
-    pub(super) attributes: Given<'b>,
+    pub(super) attributes: JsonAttributes<'b>,
     #[serde(default, borrow)]
     pub(super) rule: Option<Cow<'b, str>>,
 }
@@ -49,33 +49,33 @@ fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     whole(deserializer, "cost")
 }
 
-impl<'b> Question<'b> {
-    /// What is known of the request that is asked about.
-    pub(super) fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, Problem> {
+impl<'b> CheckRequest<'b> {
+    /// The attributes of the request.
+    pub(super) fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, HttpProblem> {
         let attributes = self.attributes.0.with_cost(self.cost);
         let Some(timestamp) = self.timestamp else {
             return Ok(attributes);
         };
         if !trust_timestamps {
-            return Err(Problem::bad_request(
-                "`timestamp` is only for servers that run with --trust-timestamps; leave it out",
+            return Err(HttpProblem::bad_request(
+                "`timestamp` needs a server that runs with --trust-timestamps; leave it out",
             ));
         }
         let at = read_timestamp(timestamp.get()).ok_or_else(|| {
-            Problem::bad_request("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
+            HttpProblem::bad_request("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
         })?;
         Ok(attributes.at(at))
     }
 }
 
 /// Attributes as a JSON object of strings.
-pub(super) struct Given<'b>(pub(super) Attributes<'b>);
+pub(super) struct JsonAttributes<'b>(pub(super) Attributes<'b>);
 
-impl<'de> Deserialize<'de> for Given<'de> {
+impl<'de> Deserialize<'de> for JsonAttributes<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct GivenVisitor;
         impl<'de> Visitor<'de> for GivenVisitor {
-            type Value = Given<'de>;
+            type Value = JsonAttributes<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of attributes such as {\"user_id\": \"u1\"}")
@@ -84,8 +84,8 @@ impl<'de> Deserialize<'de> for Given<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut attributes = Attributes::new();
                 let mut given = 0;
-                while let Some(Text(name)) = map.next_key()? {
-                    // Empty ones are not kept, but they were given.
+                while let Some(JsonText(name)) = map.next_key()? {
+                    // Empty values are dropped, but count as attributes.
                     given += 1;
                     if given > MAX_ATTRIBUTES {
                         return Err(A::Error::custom(AttributeError::TooMany));
@@ -93,19 +93,19 @@ impl<'de> Deserialize<'de> for Given<'de> {
                     let value = map.next_value_seed(ValueOf(&name))?;
                     attributes.insert(name, value).map_err(A::Error::custom)?;
                 }
-                Ok(Given(attributes))
+                Ok(JsonAttributes(attributes))
             }
         }
         deserializer.deserialize_map(GivenVisitor)
     }
 }
 
-/// A string that is borrowed if nothing in it is escaped.
-struct Text<'b>(Cow<'b, str>);
+/// A string, borrowed if it has no escapes.
+struct JsonText<'b>(Cow<'b, str>);
 
-impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
+impl<'de: 'b, 'b> Deserialize<'de> for JsonText<'b> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ValueOf("").deserialize(deserializer).map(Text)
+        ValueOf("").deserialize(deserializer).map(JsonText)
     }
 }
 
@@ -136,13 +136,13 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
     }
 }
 
-/// Unix seconds, exactly; what is less than a microsecond is cut, whichever form the number has.
+/// Unix seconds, exact; fractions of a microsecond are cut off, whichever notation the number has.
 fn read_timestamp(text: &str) -> Option<Timestamp> {
     let number: f64 = text.parse().ok()?;
     if number < 0.0 {
         return None;
     }
-    // To JSON, minus zero is zero.
+    // In JSON, minus zero is zero.
     let text = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -154,7 +154,7 @@ fn read_timestamp(text: &str) -> Option<Timestamp> {
     if significant.is_empty() {
         return Some(Timestamp::EPOCH);
     }
-    // How many significant digits stand before the point, and how many down to the microsecond.
+    // How many significant digits precede the point, and how many down to the microsecond.
     let leading = i64::try_from(digits.len() - significant.len()).ok()?;
     let point = i64::try_from(whole.len()).ok()? - leading + i64::from(exponent);
     if point > 10 {
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |body: &str| {
-            serde_json::from_str::<Question<'_>>(body)
+            serde_json::from_str::<CheckRequest<'_>>(body)
                 .err()
                 .unwrap()
                 .to_string()
@@ -245,8 +245,8 @@ mod tests {
             format!(r#"{{"attributes": {{{}}}}}"#, attributes.join(", "))
         };
         let most = body(MAX_ATTRIBUTES);
-        assert!(serde_json::from_str::<Question<'_>>(&most).is_ok());
+        assert!(serde_json::from_str::<CheckRequest<'_>>(&most).is_ok());
         let more = body(MAX_ATTRIBUTES + 1);
-        assert!(serde_json::from_str::<Question<'_>>(&more).is_err());
+        assert!(serde_json::from_str::<CheckRequest<'_>>(&more).is_err());
     }
 }

@@ -1,12 +1,12 @@
-//! Which call a path is, and which methods it answers to.
+//! Maps a path and a method to a call.
 
 use http::Method;
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 /// A call of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call<'p> {
+pub(crate) enum ApiCall<'p> {
     Check,
     CheckBatch,
     Authorize,
@@ -29,60 +29,60 @@ pub(crate) enum Call<'p> {
 }
 
 /// The call that a method and a path name.
-pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<Call<'p>, Problem> {
+pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
     let (allowed, call) = match path {
-        "/v1/check" => ("POST", post(method, Call::Check)),
-        "/v1/check/batch" => ("POST", post(method, Call::CheckBatch)),
-        // The proxy's own method, which is that of its client or any other.
-        "/v1/authorize" => ("", Some(Call::Authorize)),
+        "/v1/check" => ("POST", post(method, ApiCall::Check)),
+        "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
+        // Any method: a proxy uses its client's, or its own.
+        "/v1/authorize" => ("", Some(ApiCall::Authorize)),
         "/v1/rules" => (
             "GET, HEAD, POST, PUT",
             match *method {
-                Method::GET | Method::HEAD => Some(Call::ListRules),
-                Method::POST => Some(Call::CreateRule),
-                Method::PUT => Some(Call::ReplaceRules),
+                Method::GET | Method::HEAD => Some(ApiCall::ListRules),
+                Method::POST => Some(ApiCall::CreateRule),
+                Method::PUT => Some(ApiCall::ReplaceRules),
                 _ => None,
             },
         ),
-        "/v1/rules/history" => ("GET, HEAD", get(method, Call::History)),
-        "/v1/rules/rollback" => ("POST", post(method, Call::RollBack)),
-        "/v1/reset" => ("POST", post(method, Call::Reset)),
-        "/v1/feedback" => ("POST", post(method, Call::Feedback)),
-        "/healthz" => ("GET, HEAD", get(method, Call::Health)),
-        "/readyz" => ("GET, HEAD", get(method, Call::Readiness)),
-        "/metrics" => ("GET, HEAD", get(method, Call::Metrics)),
-        "/openapi.json" => ("GET, HEAD", get(method, Call::OpenApi)),
+        "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
+        "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
+        "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
+        "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
+        "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
+        "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
+        "/openapi.json" => ("GET, HEAD", get(method, ApiCall::OpenApi)),
         _ => {
             if let Some(id) = below("/v1/rules/", path) {
                 let call = match *method {
-                    Method::GET | Method::HEAD => Some(Call::GetRule(id)),
-                    Method::PUT => Some(Call::PutRule(id)),
-                    Method::DELETE => Some(Call::DeleteRule(id)),
+                    Method::GET | Method::HEAD => Some(ApiCall::GetRule(id)),
+                    Method::PUT => Some(ApiCall::PutRule(id)),
+                    Method::DELETE => Some(ApiCall::DeleteRule(id)),
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
-                    Method::DELETE => Some(Call::ReleaseLease(id)),
-                    Method::PUT => Some(Call::RenewLease(id)),
+                    Method::DELETE => Some(ApiCall::ReleaseLease(id)),
+                    Method::PUT => Some(ApiCall::RenewLease(id)),
                     _ => None,
                 };
                 ("DELETE, PUT", call)
             } else {
-                return Err(Problem::not_found(format!(
-                    "there is no call `{path}`; `/openapi.json` describes those that there are"
+                return Err(HttpProblem::not_found(format!(
+                    "there is no call `{path}`; `/openapi.json` lists the calls"
                 )));
             }
         }
     };
-    call.ok_or_else(|| Problem::method_not_allowed(method, path, allowed))
+    call.ok_or_else(|| HttpProblem::method_not_allowed(method, path, allowed))
 }
 
-fn get<'p>(method: &Method, call: Call<'p>) -> Option<Call<'p>> {
+fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     matches!(*method, Method::GET | Method::HEAD).then_some(call)
 }
 
-fn post<'p>(method: &Method, call: Call<'p>) -> Option<Call<'p>> {
+fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
 }
 

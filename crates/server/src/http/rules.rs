@@ -1,4 +1,4 @@
-//! Rules through the API: read, changed, and taken back.
+//! Rules through the API: read, change and roll back.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tidegate::rules::{Rule, RuleSet};
 use super::conditional::unless_known;
 use super::number::whole;
 use super::{body, json};
-use crate::problem::{Problem, Reply};
-use crate::rulebook::{Change, ChangeError, Changed, Expected, etag, etag_of};
+use crate::problem::{HttpProblem, HttpReply};
+use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
 use crate::server::Server;
 
-pub(super) fn list(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
+pub(super) fn list(server: &Server, parts: &Parts) -> Result<HttpReply, HttpProblem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
     Ok(unless_known(&parts.headers, whole_set(server)))
 }
 
-/// The version that a body says it was made from, so that what was read can be sent back as it is.
-fn take_version(document: &mut Node) -> Result<Option<u64>, Problem> {
+/// The version that a body is based on, so that a body that was read can be sent back.
+fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
     let Value::Map(entries) = &mut document.value else {
         return Ok(None);
     };
@@ -44,13 +44,13 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, Problem> {
         .integer(&version, 0, u64::MAX, &mut problems);
     match version {
         Some(version) => Ok(Some(version)),
-        None => Err(Problem::invalid_rules(&problems)),
+        None => Err(HttpProblem::invalid_rules(&problems)),
     }
 }
 
 /// All rules, with their version and tag.
-fn whole_set(server: &Server) -> Reply {
-    // The version is read first: it may be older than the rules that go with it, never newer.
+fn whole_set(server: &Server) -> HttpReply {
+    // The version is read first: it may be older than the rules, never newer.
     let version = server.book.version();
     let rules = server.gate.rules().written();
     let tag = etag(&rules);
@@ -62,7 +62,7 @@ fn whole_set(server: &Server) -> Reply {
     )
 }
 
-pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Problem> {
+pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<HttpReply, HttpProblem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
     let rules = server.gate.rules();
@@ -70,7 +70,7 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<Reply, Pro
     Ok(unless_known(&parts.headers, one(StatusCode::OK, rule)))
 }
 
-fn one(status: StatusCode, rule: &Rule) -> Reply {
+fn one(status: StatusCode, rule: &Rule) -> HttpReply {
     let reply = json(status, rule.written().to_string().into_bytes());
     with_header(reply, ETAG, &etag_of(rule))
 }
@@ -79,14 +79,14 @@ pub(super) async fn replace(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     let version = take_version(&mut document)?;
     let given = rules_of(&document)?;
     let rules = RuleSet::from_node(&document, server.book.settings()).map_err(|problems| {
         let is_all = problems.errors().count() == repeated_ids(given);
-        Problem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
+        HttpProblem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
     })?;
     let expected = Expected {
         version,
@@ -96,7 +96,7 @@ pub(super) async fn replace(
         server,
         expected,
         &caller.name,
-        Change::ReplaceAll(Box::new(rules)),
+        RuleChange::ReplaceAll(Box::new(rules)),
     )
     .await?;
     Ok(whole_set(server))
@@ -106,7 +106,7 @@ pub(super) async fn create(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let document = body::document(&body::read(body, body::LARGE).await?)?;
     let rule = read_rule(server, &document)?;
@@ -116,7 +116,7 @@ pub(super) async fn create(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::Create(Arc::new(rule)),
+        RuleChange::Create(Arc::new(rule)),
     )
     .await?;
     Ok(created(&id, &written))
@@ -127,7 +127,7 @@ pub(super) async fn put(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     name_if_nameless(&mut document, id);
@@ -137,14 +137,14 @@ pub(super) async fn put(
             "the path names rule `{id}` and the body `{}`; make them the same",
             rule.id()
         );
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+        return Err(HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
     let written = rule.written().clone();
     let changed = change(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::Put(Arc::new(rule)),
+        RuleChange::Put(Arc::new(rule)),
     )
     .await?;
     if changed.is_created {
@@ -154,16 +154,15 @@ pub(super) async fn put(
     Ok(with_header(reply, ETAG, &etag(&written)))
 }
 
-/// The list of rules in a body. Nothing in its place would be a set without rules, and whoever wants
-/// that can say so.
-fn rules_of(document: &Node) -> Result<&[Node], Problem> {
+/// The list of rules in a body. A missing list is an error: it must not remove all rules.
+fn rules_of(document: &Node) -> Result<&[Node], HttpProblem> {
     let Value::Map(entries) = &document.value else {
         return Ok(&[]);
     };
     match entries.iter().find(|entry| entry.key == "rules") {
         Some(Entry { value, .. }) => match &value.value {
             Value::List(rules) => Ok(rules),
-            Value::Null => Err(Problem::new(
+            Value::Null => Err(HttpProblem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "`rules` must be a list; write `[]` to remove all rules",
             )),
@@ -173,7 +172,7 @@ fn rules_of(document: &Node) -> Result<&[Node], Problem> {
     }
 }
 
-/// How many rules have the id of an earlier one.
+/// How many rules repeat the id of an earlier one.
 fn repeated_ids(rules: &[Node]) -> usize {
     let id_of = |rule: &Node| {
         let Value::Map(entries) = &rule.value else {
@@ -190,7 +189,7 @@ fn repeated_ids(rules: &[Node]) -> usize {
     ids.filter(|id| !seen.insert(id.clone())).count()
 }
 
-/// Gives a rule that does not say its id the one of the path.
+/// Adds the id of the path to a rule without one.
 fn name_if_nameless(document: &mut Node, id: &str) {
     let Value::Map(entries) = &mut document.value else {
         return;
@@ -212,7 +211,7 @@ fn name_if_nameless(document: &mut Node, id: &str) {
     }
 }
 
-fn created(id: &str, written: &serde_json::Value) -> Reply {
+fn created(id: &str, written: &serde_json::Value) -> HttpReply {
     let reply = json(StatusCode::CREATED, written.to_string().into_bytes());
     let reply = with_header(reply, LOCATION, &format!("/v1/rules/{id}"));
     with_header(reply, ETAG, &etag(written))
@@ -222,7 +221,7 @@ pub(super) async fn delete(
     server: &Arc<Server>,
     parts: &Parts,
     id: &str,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let is_own = server.book.file().is_none() && !server.book.is_shared();
     if is_own && server.gate.rules().get(id).is_none() {
@@ -232,13 +231,13 @@ pub(super) async fn delete(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::Delete(id.to_owned()),
+        RuleChange::Delete(id.to_owned()),
     )
     .await?;
     Ok(super::no_content())
 }
 
-pub(super) async fn history(server: &Server, parts: &Parts) -> Result<Reply, Problem> {
+pub(super) async fn history(server: &Server, parts: &Parts) -> Result<HttpReply, HttpProblem> {
     server.access.may_read(parts)?;
     let rows = server.book.history().await?;
     let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
@@ -262,7 +261,7 @@ pub(super) async fn roll_back(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
+) -> Result<HttpReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let RollBack { version } = body::parse(&body)?;
@@ -270,24 +269,24 @@ pub(super) async fn roll_back(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        Change::RollBack(version),
+        RuleChange::RollBack(version),
     )
     .await?;
     Ok(whole_set(server))
 }
 
-fn read_rule(server: &Server, document: &Node) -> Result<Rule, Problem> {
+fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {
     Rule::from_node(document, server.book.settings())
-        .map_err(|problems| Problem::invalid_rule(&problems))
+        .map_err(|problems| HttpProblem::invalid_rule(&problems))
 }
 
-/// Makes the change, to its end even if the caller has gone.
+/// Makes the change, and finishes it even if the caller disconnects.
 async fn change(
     server: &Arc<Server>,
     expected: Expected,
     by: &str,
-    change: Change,
-) -> Result<Changed, Problem> {
+    change: RuleChange,
+) -> Result<Changed, HttpProblem> {
     let (server, by) = (Arc::clone(server), by.to_owned());
     let changing = if server.book.is_shared() {
         tokio::spawn(async move {
@@ -296,7 +295,7 @@ async fn change(
             logged(changing.await, &by)
         })
     } else {
-        // On a thread that may wait for the disk.
+        // On a thread that may block.
         tokio::task::spawn_blocking(move || {
             let changed = server.book.change(&server.gate, &by, &expected, change);
             logged(changed, &by)
@@ -304,9 +303,9 @@ async fn change(
     };
     match changing.await {
         Ok(changed) => Ok(changed?),
-        Err(_) => Err(Problem::new(
+        Err(_) => Err(HttpProblem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the change was given up because the server is shutting down; look at the rules before you repeat it",
+            "the change was interrupted because the server is shutting down; read the rules before you repeat it",
         )),
     }
 }
@@ -326,12 +325,12 @@ fn logged(changed: Result<Changed, ChangeError>, by: &str) -> Result<Changed, Ch
     changed
 }
 
-/// What `If-Match` and `If-None-Match` ask for.
-fn expected(headers: &HeaderMap) -> Result<Expected, Problem> {
+/// The precondition in `If-Match` and `If-None-Match`.
+fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     let mut tags: Option<Vec<String>> = None;
     for value in headers.get_all(IF_MATCH) {
         let text = value.to_str().map_err(|_| {
-            Problem::bad_request("`If-Match` must be an ETag such as \"0123\", or `*`")
+            HttpProblem::bad_request("`If-Match` must be an ETag such as \"0123\", or `*`")
         })?;
         let list = tags.get_or_insert_default();
         list.extend(text.split(',').map(|tag| tag.trim().to_owned()));
@@ -344,8 +343,8 @@ fn expected(headers: &HeaderMap) -> Result<Expected, Problem> {
     })
 }
 
-fn no_such_rule(id: &str) -> Problem {
-    Problem::not_found(format!("there is no rule `{id}`"))
+fn no_such_rule(id: &str) -> HttpProblem {
+    HttpProblem::not_found(format!("there is no rule `{id}`"))
 }
 
 fn time(at: Timestamp) -> String {
@@ -354,7 +353,7 @@ fn time(at: Timestamp) -> String {
         .map_or_else(|_| String::new(), |time| time.to_string())
 }
 
-fn with_header(mut reply: Reply, name: HeaderName, value: &str) -> Reply {
+fn with_header(mut reply: HttpReply, name: HeaderName, value: &str) -> HttpReply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
     }

@@ -1,40 +1,39 @@
-//! Reads commands out of the bytes of a connection, in place.
+//! Parses commands in the buffer of a connection, in place.
 //!
-//! A command is an array of bulk strings, or a line of words as a person types it. Nothing is
-//! allocated by a length that a client claims: bytes are waited for within the limits below, and what
-//! exceeds them, or is anything else, ends the connection.
+//! A command is an array of bulk strings, or a line of words as a person types it. A length that a client claims
+//! allocates nothing: bytes are awaited within the limits below, and anything else ends the connection.
 
 use super::inline;
 
-/// How many arguments a command may have, its name included.
+/// The most arguments of a command, its name included.
 pub(super) const MAX_ARGUMENTS: usize = 512;
-/// How long one argument may be.
+/// The longest argument, in bytes.
 pub(super) const MAX_BULK: usize = 16 * 1024;
-/// How long a command that is a line may be.
+/// The longest inline command.
 pub(super) const MAX_LINE: usize = 16 * 1024;
-/// How long a command may be altogether.
+/// The longest command in all.
 pub(super) const MAX_COMMAND: usize = 256 * 1024;
 
-/// Why bytes are no command. Nothing that follows them can be trusted.
+/// Why bytes are not a command. Nothing after them can be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProtocolError {
-    #[error("invalid multibulk length; a command has {MAX_ARGUMENTS} arguments at the most")]
+    #[error("invalid multibulk length; a command has at most {MAX_ARGUMENTS} arguments")]
     Count,
-    #[error("invalid bulk length; an argument has {MAX_BULK} bytes at the most")]
+    #[error("invalid bulk length; an argument has at most {MAX_BULK} bytes")]
     Length,
     #[error("expected '$', got '{}'; a command is an array of bulk strings", .0.escape_ascii())]
     NotBulk(u8),
-    #[error("an argument is longer than it said")]
+    #[error("an argument is longer than its declared length")]
     NoEnd,
-    #[error("too big request; a command has {MAX_COMMAND} bytes at the most")]
+    #[error("too big request; a command has at most {MAX_COMMAND} bytes")]
     TooLong,
-    #[error("too big inline request; a line has {MAX_LINE} bytes at the most")]
+    #[error("too big inline request; a line has at most {MAX_LINE} bytes")]
     LineTooLong,
     #[error("unbalanced quotes in request")]
     Quotes,
 }
 
-/// Where the arguments of one command are. Used again for the next.
+/// The positions of the arguments of one command. Reused for the next.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     ranges: Vec<(usize, usize)>,
@@ -45,14 +44,14 @@ pub(super) struct Arguments {
 
 /// One command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Command<'a> {
+pub(super) struct RespCommand<'a> {
     bytes: &'a [u8],
     ranges: &'a [(usize, usize)],
 }
 
 impl Arguments {
-    /// Reads the command that `bytes` begin with: how long it is there, or nothing if more bytes are
-    /// needed. What is no command at all, such as an empty line, has no arguments.
+    /// Parses the command at the start of `bytes`. Returns its length, or `None` if more bytes are needed. An
+    /// empty line is a command without arguments.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
         self.ranges.clear();
         self.is_line = false;
@@ -63,10 +62,10 @@ impl Arguments {
         }
     }
 
-    /// The command that was read from the beginning of these bytes.
-    pub(super) fn of<'a>(&'a self, bytes: &'a [u8]) -> Command<'a> {
+    /// The command that was parsed at the start of these bytes.
+    pub(super) fn of<'a>(&'a self, bytes: &'a [u8]) -> RespCommand<'a> {
         let bytes = if self.is_line { &self.unquoted } else { bytes };
-        Command {
+        RespCommand {
             bytes,
             ranges: &self.ranges,
         }
@@ -129,13 +128,13 @@ impl Arguments {
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> RespCommand<'a> {
     /// How many arguments there are, the name included.
     pub(super) fn len(self) -> usize {
         self.ranges.len()
     }
 
-    /// The argument at this place; nothing is empty.
+    /// The argument at this index; empty if there is none.
     pub(super) fn get(self, place: usize) -> &'a [u8] {
         let range = self.ranges.get(place);
         range
@@ -143,25 +142,25 @@ impl<'a> Command<'a> {
             .unwrap_or_default()
     }
 
-    /// The arguments from this place on.
+    /// The arguments from this index on.
     pub(super) fn from(self, place: usize) -> impl ExactSizeIterator<Item = &'a [u8]> {
         (place..self.len().max(place)).map(move |place| self.get(place))
     }
 
-    /// Whether an argument is this word, which is in upper case.
+    /// Whether an argument is this upper-case word, in any case.
     pub(super) fn is(self, place: usize, word: &str) -> bool {
         self.get(place).eq_ignore_ascii_case(word.as_bytes())
     }
 }
 
-/// A whole number and the end of its line: the number, and where the next line begins.
+/// A whole number that ends its line: the number, and where the next line begins.
 #[inline]
 fn number(
     bytes: &[u8],
     start: usize,
     error: ProtocolError,
 ) -> Result<Option<(i64, usize)>, ProtocolError> {
-    // More digits than any length that is allowed.
+    // More digits than any allowed length.
     const LONGEST: usize = 10;
     let is_negative = bytes.get(start) == Some(&b'-');
     let first = start + usize::from(is_negative);

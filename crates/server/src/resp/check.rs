@@ -3,21 +3,21 @@
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
-/// Reads what is known of the request that is asked about. Borrows nothing: the bytes of the command
-/// may be gone before it is answered.
-pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> {
+/// Reads the attributes of the request. Borrows nothing: the buffer may be reused before the answer.
+pub(super) fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, String> {
     let given = command.len().saturating_sub(1);
     if !given.is_multiple_of(2) {
         return Err(
-            "TG.CHECK wants `attribute value ... [COST n]`: each attribute has a value".to_owned(),
+            "TG.CHECK takes `attribute value ... [COST n]`: each attribute needs a value"
+                .to_owned(),
         );
     }
     let mut end = command.len();
     let mut cost = 1;
-    // Only at the end: an attribute of this name can stand anywhere else.
+    // Only at the end: elsewhere it can be the name of an attribute.
     if given >= 2 && command.is(end - 2, "COST") {
         cost = whole(command.get(end - 1))?;
         end -= 2;
@@ -32,11 +32,11 @@ pub(super) fn read(command: Command<'_>) -> Result<Attributes<'static>, String> 
     Ok(attributes)
 }
 
-fn text(command: Command<'_>, place: usize) -> Result<String, String> {
+fn text(command: RespCommand<'_>, place: usize) -> Result<String, String> {
     let bytes = command.get(place);
     String::from_utf8(bytes.to_vec()).map_err(|_| {
         let given = super::quoted(bytes);
-        format!("the name of an attribute is UTF-8 text, not `{given}`")
+        format!("the name of an attribute must be UTF-8 text, not `{given}`")
     })
 }
 
@@ -46,11 +46,11 @@ fn whole(bytes: &[u8]) -> Result<u64, String> {
     let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| {
         let given = super::quoted(bytes);
-        format!("COST must be a whole number from 0, and is `{given}`")
+        format!("COST must be a whole number from 0, not `{given}`")
     })
 }
 
-/// Writes a decision, with the names that it has in JSON.
+/// Writes a decision, with the field names of the JSON answer.
 pub(super) fn write(decision: &Decision, replies: &mut Replies) {
     if decision.is_failed() {
         replies.error("UNAVAILABLE", super::UNDECIDED);

@@ -1,20 +1,20 @@
-//! What clients and their tools want to know about the commands of a server.
+//! `COMMAND`, `INFO` and `HELLO`: what clients and tools ask about a server.
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
-/// A command, as `COMMAND` tells of it.
-struct Known {
+/// A command, as `COMMAND` describes it.
+struct CommandInfo {
     name: &'static str,
-    /// How many arguments, the name included; less than zero: at least so many.
+    /// The number of arguments, the name included; if negative, the minimum.
     arity: i64,
-    /// The place of the key; 0 for none.
+    /// The position of the key; 0 for none.
     key: i64,
     summary: &'static str,
 }
 
-const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) -> Known {
-    Known {
+const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) -> CommandInfo {
+    CommandInfo {
         name,
         arity,
         key,
@@ -22,24 +22,24 @@ const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) 
     }
 }
 
-/// All of them.
+/// All commands.
 #[rustfmt::skip]
-const COMMANDS: [Known; 12] = [
-    known("cl.throttle",    -5, 1,  "Charges a limit that the call itself names, as redis-cell does."),
+const COMMANDS: [CommandInfo; 12] = [
+    known("cl.throttle",    -5, 1,  "Charges a limit given in the call, as redis-cell does."),
     known("tg.check",       -1, 0,  "Decides a request by the rules, and charges it."),
-    known("ping",           -1, 0,  "Answers PONG, or what it was given."),
-    known("echo",           2,  0,  "Answers what it was given."),
-    known("hello",          -1, 0,  "Chooses the version of the protocol, and logs in."),
+    known("ping",           -1, 0,  "Returns PONG, or its argument."),
+    known("echo",           2,  0,  "Returns its argument."),
+    known("hello",          -1, 0,  "Chooses the protocol version, and authenticates."),
     known("auth",           -2, 0,  "Logs in with a token."),
     known("select",         2,  0,  "Chooses the only database, 0."),
-    known("client",         -2, 0,  "Names a connection, or tells its name or number."),
-    known("command",        -1, 0,  "Tells of the commands there are."),
-    known("info",           -1, 0,  "Tells of the server."),
-    known("reset",          1,  0,  "Makes the connection as it was at first."),
+    known("client",         -2, 0,  "Sets the name of a connection, or returns its name or id."),
+    known("command",        -1, 0,  "Describes the commands."),
+    known("info",           -1, 0,  "Describes the server."),
+    known("reset",          1,  0,  "Resets the connection to its initial state."),
     known("quit",           -1, 0,  "Ends the connection."),
 ];
 
-/// What `INFO` says: what clients look for before they go on.
+/// The answer to `INFO`: the fields that clients look for at the start.
 pub(super) const INFO: &str = concat!(
     "# Server\r\nserver_name:tidegate\r\ntidegate_version:",
     env!("CARGO_PKG_VERSION"),
@@ -50,8 +50,8 @@ pub(super) const INFO: &str = concat!(
 /// The answer to `HELLO`.
 pub(super) fn hello(id: u64, replies: &mut Replies) {
     let version = match replies.protocol {
-        super::replies::Protocol::Resp2 => 2,
-        super::replies::Protocol::Resp3 => 3,
+        super::replies::RespVersion::Resp2 => 2,
+        super::replies::RespVersion::Resp3 => 3,
     };
     replies.map(7);
     replies.bulk(b"server");
@@ -71,7 +71,7 @@ pub(super) fn hello(id: u64, replies: &mut Replies) {
 }
 
 /// `COMMAND`, and its `COUNT`, `LIST`, `INFO` and `DOCS`.
-pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
+pub(super) fn command(command: RespCommand<'_>, replies: &mut Replies) {
     let word = command.get(1).to_ascii_uppercase();
     match &word[..] {
         b"" if command.len() == 1 => {
@@ -103,7 +103,7 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
             }
         }
         b"DOCS" => {
-            let asked: Vec<&Known> = if command.len() > 2 {
+            let asked: Vec<&CommandInfo> = if command.len() > 2 {
                 command.from(2).filter_map(find).collect()
             } else {
                 COMMANDS.iter().collect()
@@ -113,16 +113,16 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) {
                 document(known, replies);
             }
         }
-        _ => replies.error("ERR", "there are COMMAND COUNT, LIST, INFO and DOCS"),
+        _ => replies.error("ERR", "unknown subcommand or wrong number of arguments; expected one of COUNT, LIST, INFO, DOCS"),
     }
 }
 
-fn find(name: &[u8]) -> Option<&'static Known> {
-    let is_it = |known: &&Known| name.eq_ignore_ascii_case(known.name.as_bytes());
+fn find(name: &[u8]) -> Option<&'static CommandInfo> {
+    let is_it = |known: &&CommandInfo| name.eq_ignore_ascii_case(known.name.as_bytes());
     COMMANDS.iter().find(is_it)
 }
 
-fn describe(known: &Known, replies: &mut Replies) {
+fn describe(known: &CommandInfo, replies: &mut Replies) {
     replies.array(10);
     replies.bulk(known.name.as_bytes());
     replies.integer(known.arity);
@@ -137,7 +137,7 @@ fn describe(known: &Known, replies: &mut Replies) {
     }
 }
 
-fn document(known: &Known, replies: &mut Replies) {
+fn document(known: &CommandInfo, replies: &mut Replies) {
     replies.bulk(known.name.as_bytes());
     replies.map(3);
     replies.bulk(b"summary");
@@ -148,10 +148,10 @@ fn document(known: &Known, replies: &mut Replies) {
     replies.bulk(b"generic");
 }
 
-/// What is said of a command that there is not.
-pub(super) fn unknown(command: Command<'_>) -> String {
+/// The error for an unknown command.
+pub(super) fn unknown(command: RespCommand<'_>) -> String {
     let name = super::quoted(command.get(0));
     format!(
-        "unknown command '{name}'; this is a rate limiter that speaks the protocol of Redis: there are CL.THROTTLE and TG.CHECK"
+        "unknown command '{name}'; this is a rate limiter that speaks the Redis protocol: use CL.THROTTLE or TG.CHECK"
     )
 }

@@ -1,4 +1,4 @@
-//! One connection: bytes in, replies out, one write for all commands that came together.
+//! One connection: bytes in, replies out, one write for all commands that arrived together.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_listen::clock::now;
-use tidegate_listen::stall::{ConnectionTimeouts, Linger, Phase, TimeoutAction};
+use tidegate_listen::stall::{ConnectionPhase, ConnectionTimeouts, Linger, TimeoutAction};
 use tidegate_listen::{Drain, ListenSettings, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -20,18 +20,18 @@ use super::replies::Replies;
 use super::session::{Next, Session};
 use crate::server::Server;
 
-/// How much is read at once, and kept for reading while a connection is quiet.
+/// The size of a read, and of the buffer that an idle connection keeps.
 const READ: usize = 8 * 1024;
-/// How many bytes of replies wait before they are sent, though more commands are there.
+/// How many bytes of replies are collected before they are sent, even if more commands wait.
 const REPLIES: usize = 64 * 1024;
-/// How long a client may take over its first command, or to send the rest of one, or to read.
+/// How long a client may take for its first command, for the rest of a command, or to read replies.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may be silent between two commands.
+/// How long a connection may be idle between two commands.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Why a connection ended before its time.
+/// Why a connection was closed early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub(super) enum RespConnectionError {
     #[error("the TLS handshake failed: {0}")]
     Handshake(#[source] io::Error),
     #[error("the client took too long")]
@@ -40,7 +40,7 @@ pub(super) enum ConnectionError {
     Io(#[from] io::Error),
 }
 
-/// What all connections of the listener have in common.
+/// The state shared by all connections of the listener.
 pub(super) struct RespConnections {
     server: Arc<Server>,
     drain: Drain,
@@ -56,15 +56,15 @@ struct Connection<'d, T> {
     session: Session,
     arguments: Arguments,
     replies: Replies,
-    /// What was read, from `start` on not yet understood.
+    /// The bytes read; those from `start` on are not parsed yet.
     bytes: Vec<u8>,
     start: usize,
     /// How many commands were answered.
     commands: u64,
 }
 
-/// What happened while a connection waited.
-enum Event {
+/// What ended a wait.
+enum ConnectionEvent {
     Read,
     Closed,
     TimedOut,
@@ -83,14 +83,14 @@ impl RespConnections {
     }
 
     /// Serves one connection to its end.
-    pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), ConnectionError> {
+    pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), RespConnectionError> {
         let Some(acceptor) = &self.tls else {
             return Connection::new(stream, self).serve().await;
         };
         let handshake = timeout(self.handshake_timeout, acceptor.accept(stream)).await;
         let stream = handshake
-            .map_err(|_| ConnectionError::Slow)?
-            .map_err(ConnectionError::Handshake)?;
+            .map_err(|_| RespConnectionError::Slow)?
+            .map_err(RespConnectionError::Handshake)?;
         Connection::new(stream, self).serve().await
     }
 }
@@ -109,7 +109,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
     }
 
-    async fn serve(mut self) -> Result<(), ConnectionError> {
+    async fn serve(mut self) -> Result<(), RespConnectionError> {
         let listener = self.listener;
         let mut timer = pin!(sleep(PATIENCE));
         let mut timeouts = ConnectionTimeouts::new(&ListenSettings {
@@ -122,65 +122,68 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         loop {
             self.make_room();
             let waiting = poll_fn(|cx| {
-                // Before anything is read: there are clients that never stop sending.
+                // Checked before reading: some clients never stop sending.
                 if is_draining && timer.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Ok(Event::TimedOut));
+                    return Poll::Ready(Ok(ConnectionEvent::TimedOut));
                 }
                 if !is_draining && listener.drain.has_begun() {
                     is_draining = true;
-                    return Poll::Ready(Ok(Event::DrainBegun));
+                    return Poll::Ready(Ok(ConnectionEvent::DrainBegun));
                 }
                 if let Poll::Ready(read) = self.poll_read(cx) {
                     let event = |length| {
                         if length == 0 {
-                            Event::Closed
+                            ConnectionEvent::Closed
                         } else {
-                            Event::Read
+                            ConnectionEvent::Read
                         }
                     };
                     return Poll::Ready(read.map(event));
                 }
-                // Once in line for the drain, this task is woken by it: asking again at each turn
-                // would have all connections meet at one lock.
+                // Once registered, this task is woken by the drain: checking at each turn would make all
+                // connections contend for one lock.
                 if !has_listened {
                     has_listened = true;
                     if begun.as_mut().poll(cx).is_ready() {
                         is_draining = true;
-                        return Poll::Ready(Ok(Event::DrainBegun));
+                        return Poll::Ready(Ok(ConnectionEvent::DrainBegun));
                     }
                 }
                 if !is_draining && let Some(wait) = timeouts.paused(self.phase(), now) {
                     timer.set(sleep(wait));
                 }
-                timer.as_mut().poll(cx).map(|()| Ok(Event::TimedOut))
+                timer
+                    .as_mut()
+                    .poll(cx)
+                    .map(|()| Ok(ConnectionEvent::TimedOut))
             });
             match waiting.await? {
-                Event::Closed => return Ok(()),
-                Event::Read => {
+                ConnectionEvent::Closed => return Ok(()),
+                ConnectionEvent::Read => {
                     let next = self.answer().await?;
                     self.send().await?;
                     if next == Next::End {
                         return self.end().await;
                     }
                 }
-                // What is sent until then is still answered.
-                Event::DrainBegun => timer.set(sleep(listener.last_call)),
-                Event::TimedOut if is_draining => return self.end().await,
-                Event::TimedOut => match timeouts.ended(self.phase(), now()) {
+                // Commands sent until then are still answered.
+                ConnectionEvent::DrainBegun => timer.set(sleep(listener.last_call)),
+                ConnectionEvent::TimedOut if is_draining => return self.end().await,
+                ConnectionEvent::TimedOut => match timeouts.ended(self.phase(), now()) {
                     TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
                     TimeoutAction::Leave(_) | TimeoutAction::Cut => {
-                        return Err(ConnectionError::Slow);
+                        return Err(RespConnectionError::Slow);
                     }
                 },
             }
         }
     }
 
-    fn phase(&self) -> Phase {
+    fn phase(&self) -> ConnectionPhase {
         match (self.bytes.is_empty(), self.commands) {
-            (true, 0) => Phase::Fresh,
-            (true, commands) => Phase::Idle(commands),
-            (false, commands) => Phase::Head(commands),
+            (true, 0) => ConnectionPhase::Fresh,
+            (true, commands) => ConnectionPhase::Idle(commands),
+            (false, commands) => ConnectionPhase::Head(commands),
         }
     }
 
@@ -189,7 +192,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         reading.as_mut().poll(cx)
     }
 
-    /// Forgets what was understood, and the memory of a command that was larger than most.
+    /// Drops parsed bytes, and the memory of an unusually large command.
     fn make_room(&mut self) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -201,8 +204,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         self.bytes.reserve(READ);
     }
 
-    /// Answers all commands that are there.
-    async fn answer(&mut self) -> Result<Next, ConnectionError> {
+    /// Answers all complete commands.
+    async fn answer(&mut self) -> Result<Next, RespConnectionError> {
         loop {
             let rest = &self.bytes[self.start..];
             let length = match self.arguments.read(rest) {
@@ -235,7 +238,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         Ok(Next::Command)
     }
 
-    /// Asks the questions that wait.
+    /// Asks the pending questions.
     async fn ask(&mut self) {
         if self.session.questions.are_waiting() {
             let (questions, server) = self.session.asking();
@@ -243,8 +246,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         }
     }
 
-    /// Says that nothing more will come, and reads on for a moment, so that the last reply arrives.
-    async fn end(mut self) -> Result<(), ConnectionError> {
+    /// Closes the sending side and reads on for a moment, so that the last reply arrives.
+    async fn end(mut self) -> Result<(), RespConnectionError> {
         self.io.shutdown().await?;
         let mut linger = Linger::default();
         poll_fn(|cx| linger.poll(&mut self.io, cx, true)).await;
@@ -252,14 +255,14 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     }
 
     /// Sends the replies, in one write.
-    async fn send(&mut self) -> Result<(), ConnectionError> {
+    async fn send(&mut self) -> Result<(), RespConnectionError> {
         if self.replies.len() == 0 {
             return Ok(());
         }
         let sending = self.io.write_all(self.replies.bytes());
         timeout(PATIENCE, sending)
             .await
-            .map_err(|_| ConnectionError::Slow)??;
+            .map_err(|_| RespConnectionError::Slow)??;
         self.io.flush().await?;
         self.replies.clear(READ);
         self.session.tell();

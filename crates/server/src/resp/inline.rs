@@ -1,6 +1,6 @@
-//! A command as a person types it: words between spaces, in quotes if they hold some.
+//! Inline commands, as a person types them: words between spaces, in quotes if they contain spaces.
 
-/// Splits a line into words, written one after the other to `words`; nothing if a quote has no end.
+/// Splits a line into words, appended to `words`; `None` if a quote is not closed.
 pub(super) fn split(
     line: &[u8],
     words: &mut Vec<u8>,
@@ -87,7 +87,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]
     }
 }
 
-/// The value of a digit that is known to be one.
+/// The value of a valid digit.
 fn hex(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

@@ -1,9 +1,9 @@
-//! The RESP front end: `CL.THROTTLE`, `TG.CHECK`, and what Redis clients say beside.
+//! The RESP front end: `CL.THROTTLE`, `TG.CHECK`, and the commands that Redis clients send to set up.
 //!
-//! `connection.rs` moves bytes, `arguments.rs` finds the commands in them, `session.rs` knows who
-//! speaks and what a command is, `throttle.rs` and `check.rs` read and answer the two that decide,
-//! `replies.rs` writes. A decision is made where its bytes were read; only where the store is
-//! elsewhere are those that came together asked together, and answered in their order.
+//! `connection.rs` moves bytes, `arguments.rs` parses commands, `session.rs` authenticates and dispatches,
+//! `throttle.rs` and `check.rs` read and answer the two commands that decide, `replies.rs` writes. With the
+//! in-memory store a command is decided as it is parsed; with Redis, commands that arrived together are asked
+//! together and answered in order.
 
 mod arguments;
 mod check;
@@ -22,10 +22,10 @@ use tokio::net::TcpListener;
 
 use crate::server::Server;
 
-/// What is said when no one could decide, and that is to deny.
-const UNDECIDED: &str = "the store cannot answer, so it is not known; try again in a second";
+/// The error when the store cannot answer and the rule denies then.
+const UNDECIDED: &str = "the store cannot answer; try again in a second";
 
-/// Serves connections until the drain begins, and then until those that are open have ended.
+/// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     .await;
 }
 
-/// What a client sent, as it can be shown in a message: short, and one line.
+/// A client's bytes for a message: short, and one line.
 fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 64;
     let shown = &bytes[..bytes.len().min(SHOWN)];

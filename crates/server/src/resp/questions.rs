@@ -1,5 +1,5 @@
-//! Questions that the store is asked: at once where it is in this process, else together with those
-//! that came along with them.
+//! The commands that need a decision: decided immediately with the in-memory store, else collected and asked
+//! together.
 
 use futures_util::future::join_all;
 use tidegate::gate::{Charged, Decision};
@@ -7,31 +7,31 @@ use tidegate::rules::FrontEnd;
 use tidegate::store::{Charge, Scope};
 use tidegate::{Attributes, Limit};
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::check;
 use super::replies::Replies;
-use super::throttle::{self, Limits};
+use super::throttle::{self, ThrottleLimits};
 use crate::server::Server;
 use crate::telemetry::Throttled;
 
-/// How many questions are asked together at the most.
+/// The most questions that are asked together.
 const TOGETHER: usize = 128;
 
 /// The questions of one connection.
 pub(super) struct Questions {
-    /// Names the states of `CL.THROTTLE`.
+    /// The scope of the keys of `CL.THROTTLE`.
     scope: Scope,
-    limits: Limits,
-    waiting: Vec<Question>,
+    limits: ThrottleLimits,
+    waiting: Vec<RespQuestion>,
     throttled: Throttled,
 }
 
-/// A question that waits to be asked, or the reply to one that is not asked at all.
+/// A question that waits to be asked, or the error of one that is not.
 #[expect(
     clippy::large_enum_variant,
     reason = "few wait, and only for one round trip"
 )]
-enum Question {
+enum RespQuestion {
     Throttle {
         key: String,
         limit: Limit,
@@ -45,7 +45,7 @@ enum Question {
     clippy::large_enum_variant,
     reason = "few wait, and only for one round trip"
 )]
-enum Answer<'q> {
+enum RespAnswer<'q> {
     Throttle(Charged),
     Check(Decision),
     Refused(&'q str),
@@ -55,7 +55,7 @@ impl Questions {
     pub(super) fn new() -> Self {
         Self {
             scope: Scope::new("cl.throttle"),
-            limits: Limits::default(),
+            limits: ThrottleLimits::default(),
             waiting: Vec::new(),
             throttled: Throttled::default(),
         }
@@ -65,7 +65,7 @@ impl Questions {
     #[inline]
     pub(super) fn throttle(
         &mut self,
-        command: Command<'_>,
+        command: RespCommand<'_>,
         server: &Server,
         replies: &mut Replies,
     ) {
@@ -85,7 +85,7 @@ impl Questions {
                 self.throttled.count(&charged);
                 throttle::write(&charged, replies);
             }
-            None => self.waiting.push(Question::Throttle {
+            None => self.waiting.push(RespQuestion::Throttle {
                 key: asked.key.into_owned(),
                 limit: asked.limit.clone(),
                 cost: asked.cost,
@@ -94,7 +94,12 @@ impl Questions {
     }
 
     /// `TG.CHECK`.
-    pub(super) fn check(&mut self, command: Command<'_>, server: &Server, replies: &mut Replies) {
+    pub(super) fn check(
+        &mut self,
+        command: RespCommand<'_>,
+        server: &Server,
+        replies: &mut Replies,
+    ) {
         if let Err(problem) = server.book.need_rules() {
             return self.refuse_as("UNAVAILABLE", &problem, replies);
         }
@@ -106,7 +111,7 @@ impl Questions {
                 if let Some(receipt) = deciding.now() {
                     check::write(receipt.decision(), replies);
                 } else {
-                    self.waiting.push(Question::Check(attributes));
+                    self.waiting.push(RespQuestion::Check(attributes));
                 }
             }
         }
@@ -116,32 +121,32 @@ impl Questions {
         self.refuse_as("ERR", problem, replies);
     }
 
-    /// In its turn, after the answers to what was asked before.
+    /// Writes an error in its turn, after the answers to earlier questions.
     fn refuse_as(&mut self, code: &str, problem: &str, replies: &mut Replies) {
         if self.waiting.is_empty() {
             replies.error(code, problem);
         } else {
             self.waiting
-                .push(Question::Refused(format!("{code} {problem}")));
+                .push(RespQuestion::Refused(format!("{code} {problem}")));
         }
     }
 
-    /// Whether something waits to be asked before anything else can be answered.
+    /// Whether questions wait, so that later commands must wait too.
     pub(super) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether no more should be asked together.
+    /// Whether enough questions wait.
     pub(super) fn are_many(&self) -> bool {
         self.waiting.len() >= TOGETHER
     }
 
-    /// Asks what waits, all of it at once, and writes the answers in the order of the questions.
+    /// Asks all waiting questions together, and writes the answers in their order.
     pub(super) async fn ask(&mut self, server: &Server, replies: &mut Replies) {
         let scope = &self.scope;
         let asking = self.waiting.iter().map(|question| async move {
             match question {
-                Question::Throttle { key, limit, cost } => {
+                RespQuestion::Throttle { key, limit, cost } => {
                     let charge = Charge {
                         scope,
                         limit,
@@ -149,22 +154,22 @@ impl Questions {
                         cost: *cost,
                     };
                     let on_failure = server.throttle_on_failure;
-                    Answer::Throttle(server.gate.charge(&charge, on_failure).wait().await)
+                    RespAnswer::Throttle(server.gate.charge(&charge, on_failure).wait().await)
                 }
-                Question::Check(attributes) => {
-                    Answer::Check(server.decide(attributes, FrontEnd::Resp).await)
+                RespQuestion::Check(attributes) => {
+                    RespAnswer::Check(server.decide(attributes, FrontEnd::Resp).await)
                 }
-                Question::Refused(problem) => Answer::Refused(problem),
+                RespQuestion::Refused(problem) => RespAnswer::Refused(problem),
             }
         });
         for answer in join_all(asking).await {
             match answer {
-                Answer::Throttle(charged) => {
+                RespAnswer::Throttle(charged) => {
                     self.throttled.count(&charged);
                     throttle::write(&charged, replies);
                 }
-                Answer::Check(decision) => check::write(&decision, replies),
-                Answer::Refused(problem) => {
+                RespAnswer::Check(decision) => check::write(&decision, replies),
+                RespAnswer::Refused(problem) => {
                     let (code, message) = problem.split_once(' ').unwrap_or(("ERR", problem));
                     replies.error(code, message);
                 }
@@ -173,7 +178,7 @@ impl Questions {
         self.waiting.clear();
     }
 
-    /// Adds what was answered since the last time to what the server has counted.
+    /// Adds the answers since the last call to the metrics of the server.
     pub(super) fn tell(&mut self, server: &Server) {
         server
             .metrics

@@ -1,10 +1,10 @@
-//! Replies as bytes, in the version of the protocol that a client speaks.
+//! Writes replies, in the protocol version of the client.
 
 use std::io::Write as _;
 
-/// The version of the protocol.
+/// The protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Protocol {
+pub(super) enum RespVersion {
     #[default]
     Resp2,
     Resp3,
@@ -14,7 +14,7 @@ pub(super) enum Protocol {
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
-    pub(super) protocol: Protocol,
+    pub(super) protocol: RespVersion,
 }
 
 impl Replies {
@@ -26,7 +26,7 @@ impl Replies {
         self.bytes.len()
     }
 
-    /// Forgets what was sent, and the memory of a batch that was larger than most.
+    /// Drops sent bytes, and the memory of an unusually large batch.
     pub(super) fn clear(&mut self, usual: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(usual);
@@ -36,12 +36,12 @@ impl Replies {
         self.line(b'+', text);
     }
 
-    /// An error: a word in upper case that programs read, and a sentence for people.
+    /// An error: an upper-case code for programs, and a message for people.
     pub(super) fn error(&mut self, code: &str, message: &str) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(code.as_bytes());
         self.bytes.push(b' ');
-        // An error is one line, whatever a client made it quote.
+        // An error must stay one line, even if it quotes a client.
         let line = message.bytes().map(|byte| match byte {
             b'\r' | b'\n' => b' ',
             byte => byte,
@@ -65,25 +65,25 @@ impl Replies {
 
     pub(super) fn null(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
-            Protocol::Resp2 => b"$-1\r\n",
-            Protocol::Resp3 => b"_\r\n",
+            RespVersion::Resp2 => b"$-1\r\n",
+            RespVersion::Resp3 => b"_\r\n",
         });
     }
 
     pub(super) fn boolean(&mut self, value: bool) {
         match self.protocol {
-            Protocol::Resp2 => self.integer(i64::from(value)),
-            Protocol::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
+            RespVersion::Resp2 => self.integer(i64::from(value)),
+            RespVersion::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
         }
     }
 
-    /// A number of seconds, with up to six decimals: text where the protocol knows whole numbers only.
+    /// Seconds with up to six decimals: text in RESP2, which has only whole numbers.
     pub(super) fn seconds(&mut self, micros: u64) {
         let mut text = Vec::with_capacity(24);
         crate::seconds::write_seconds(&mut text, micros);
         match self.protocol {
-            Protocol::Resp2 => self.bulk(&text),
-            Protocol::Resp3 => {
+            RespVersion::Resp2 => self.bulk(&text),
+            RespVersion::Resp3 => {
                 self.bytes.push(b',');
                 self.bytes.extend_from_slice(&text);
                 self.end();
@@ -91,16 +91,16 @@ impl Replies {
         }
     }
 
-    /// The start of an array of so many values.
+    /// The start of an array of `count` values.
     pub(super) fn array(&mut self, count: usize) {
         self.count(b'*', count);
     }
 
-    /// The start of so many names and values: an array of twice as many where there are no maps.
+    /// The start of a map of `count` pairs: in RESP2 an array of twice as many values.
     pub(super) fn map(&mut self, count: usize) {
         match self.protocol {
-            Protocol::Resp2 => self.count(b'*', count * 2),
-            Protocol::Resp3 => self.count(b'%', count),
+            RespVersion::Resp2 => self.count(b'*', count * 2),
+            RespVersion::Resp3 => self.count(b'%', count),
         }
     }
 
@@ -140,7 +140,7 @@ impl Replies {
 mod tests {
     use super::*;
 
-    fn written(protocol: Protocol, write: impl Fn(&mut Replies)) -> String {
+    fn written(protocol: RespVersion, write: impl Fn(&mut Replies)) -> String {
         let mut replies = Replies {
             protocol,
             ..Replies::default()
@@ -174,8 +174,8 @@ mod tests {
             (|r| r.map(3), "*6\r\n", "%3\r\n"),
         ];
         for (write, second, third) in table {
-            assert_eq!(written(Protocol::Resp2, write), second);
-            assert_eq!(written(Protocol::Resp3, write), third);
+            assert_eq!(written(RespVersion::Resp2, write), second);
+            assert_eq!(written(RespVersion::Resp3, write), third);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! One client's session: who it is, which version it speaks, and what each of its commands is.
+//! A client's session: authentication, protocol version, and the dispatch of commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::rules::FrontEnd;
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::commands;
 use super::questions::Questions;
-use super::replies::{Protocol, Replies};
-use crate::access::{Asked, Refused, TokenRefusal};
+use super::replies::{Replies, RespVersion};
+use crate::access::{AccessRefusal, PresentedToken, TokenRefusal};
 use crate::server::Server;
 
-/// What becomes of a connection after a command.
+/// What a connection does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It goes on.
+    /// Read the next command.
     Command,
-    /// It ends once its replies are sent.
+    /// Close after the replies are sent.
     End,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Session {
     pub(super) questions: Questions,
     id: u64,
     name: Vec<u8>,
-    /// Whether it has shown a token, or needs none.
+    /// Whether it is authenticated, or no token is needed.
     may_ask: bool,
 }
 
@@ -44,24 +44,24 @@ impl Session {
         }
     }
 
-    /// The questions that wait, and who is to be asked.
+    /// The waiting questions, and the server to ask.
     pub(super) fn asking(&mut self) -> (&mut Questions, &Server) {
         (&mut self.questions, &self.server)
     }
 
-    /// Adds what was answered to what the server has counted.
+    /// Adds the answers to the metrics of the server.
     pub(super) fn tell(&mut self) {
         self.questions.tell(&self.server);
     }
 
     /// Whether a command may join the questions that wait to be asked.
-    pub(super) fn joins(&self, command: Command<'_>) -> bool {
+    pub(super) fn joins(&self, command: RespCommand<'_>) -> bool {
         self.may_ask && !self.questions.are_many() && is_question(command)
     }
 
-    /// Does what a command says, and answers it or has it wait to be asked.
+    /// Runs a command: answers it, or queues its question.
     #[inline]
-    pub(super) fn answer(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+    pub(super) fn answer(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         if self.may_ask && command.is(0, "CL.THROTTLE") {
             self.questions.throttle(command, &self.server, replies);
             return Next::Command;
@@ -72,7 +72,7 @@ impl Session {
         self.answer_other(command, replies)
     }
 
-    fn answer_other(&mut self, command: Command<'_>, replies: &mut Replies) -> Next {
+    fn answer_other(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         let name = command.get(0).to_ascii_uppercase();
         match &name[..] {
             b"AUTH" => self.auth(command, replies),
@@ -82,7 +82,7 @@ impl Session {
                 return Next::End;
             }
             b"RESET" => self.reset(replies),
-            // A page in a browser can make it send a form here; no Redis client says this.
+            // A web page can make a browser send a form here; no Redis client sends these.
             b"POST" | b"HOST:" => {
                 replies.error("ERR", "this is not an HTTP port");
                 return Next::End;
@@ -90,10 +90,7 @@ impl Session {
             _ if !self.may_ask => {
                 let refusals = &self.server.access.refusals;
                 refusals.note(TokenRefusal::Missing, FrontEnd::Resp, None);
-                replies.error(
-                    "NOAUTH",
-                    "Authentication required: this server wants a token, send it with AUTH",
-                );
+                replies.error("NOAUTH", "Authentication required: send a token with AUTH");
             }
             b"TG.CHECK" => self.questions.check(command, &self.server, replies),
             b"PING" => match command.len() {
@@ -105,7 +102,7 @@ impl Session {
             b"ECHO" => wrong_number(command, replies),
             b"SELECT" => match (command.len(), command.get(1)) {
                 (2, b"0") => replies.simple("OK"),
-                (2, _) => replies.error("ERR", "DB index is out of range: there is only 0"),
+                (2, _) => replies.error("ERR", "DB index is out of range: only 0 exists"),
                 _ => wrong_number(command, replies),
             },
             b"CLIENT" => self.client(command, replies),
@@ -116,8 +113,8 @@ impl Session {
         Next::Command
     }
 
-    /// `AUTH [user] token`. The token is enough to tell who it is.
-    fn auth(&mut self, command: Command<'_>, replies: &mut Replies) {
+    /// `AUTH [user] token`. The token identifies the caller; the user is ignored.
+    fn auth(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let secret = match command.len() {
             2 => command.get(1),
             3 => command.get(2),
@@ -128,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Whether a token opens the session; if not, the reply says why.
+    /// Authenticates with a token; on failure writes the error.
     fn log_in(&mut self, secret: &[u8], replies: &mut Replies) -> bool {
         if !self.server.access.wants_tokens() {
             replies.error(
@@ -137,18 +134,18 @@ impl Session {
             );
             return false;
         }
-        let asked = Asked {
+        let asked = PresentedToken {
             front_end: FrontEnd::Resp,
             peer: None,
             secret: Some(secret),
         };
         match self.server.access.may_check_with(&asked) {
             Ok(()) => self.may_ask = true,
-            Err(Refused::None | Refused::Unknown) => {
+            Err(AccessRefusal::None | AccessRefusal::Unknown) => {
                 self.may_ask = false;
-                replies.error("WRONGPASS", "nobody knows this token");
+                replies.error("WRONGPASS", "unknown token");
             }
-            Err(Refused::OutOfScope(problem)) => {
+            Err(AccessRefusal::OutOfScope(problem)) => {
                 self.may_ask = false;
                 replies.error("NOPERM", &problem);
             }
@@ -157,13 +154,13 @@ impl Session {
     }
 
     /// `HELLO [version [AUTH user token] [SETNAME name]]`.
-    fn hello(&mut self, command: Command<'_>, replies: &mut Replies) {
+    fn hello(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let protocol = match (command.len(), command.get(1)) {
             (1, _) => replies.protocol,
-            (_, b"2") => Protocol::Resp2,
-            (_, b"3") => Protocol::Resp3,
+            (_, b"2") => RespVersion::Resp2,
+            (_, b"3") => RespVersion::Resp3,
             _ => {
-                return replies.error("NOPROTO", "unsupported protocol version; there are 2 and 3");
+                return replies.error("NOPROTO", "unsupported protocol version; expected 2 or 3");
             }
         };
         let mut place = 2;
@@ -196,7 +193,7 @@ impl Session {
         commands::hello(self.id, replies);
     }
 
-    fn client(&mut self, command: Command<'_>, replies: &mut Replies) {
+    fn client(&mut self, command: RespCommand<'_>, replies: &mut Replies) {
         let word = command.get(1).to_ascii_uppercase();
         match (&word[..], command.len()) {
             (b"SETNAME", 3) => {
@@ -207,23 +204,23 @@ impl Session {
             (b"GETNAME", 2) if self.name.is_empty() => replies.null(),
             (b"GETNAME", 2) => replies.bulk(&self.name),
             (b"ID", 2) => replies.integer(i64::try_from(self.id).unwrap_or(i64::MAX)),
-            // What they are about is not kept.
+            // Accepted and ignored.
             (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => replies.simple("OK"),
             _ => replies.error(
                 "ERR",
-                "there are CLIENT SETNAME, GETNAME, SETINFO, ID, NO-EVICT and NO-TOUCH",
+                "unknown subcommand or wrong number of arguments; expected one of SETNAME, GETNAME, SETINFO, ID, NO-EVICT, NO-TOUCH",
             ),
         }
     }
 
-    /// Whether the client may be called so; if not, the reply says why.
+    /// Checks the name of a client; on failure writes the error.
     fn set_name(&mut self, name: &[u8], replies: &mut Replies) -> bool {
         const LONGEST: usize = 128;
         let is_sound = name.iter().all(u8::is_ascii_graphic) && name.len() <= LONGEST;
         if is_sound {
             self.name = name.to_vec();
         } else {
-            let problem = "Client names cannot contain spaces, newlines or special characters, and have 128 bytes at the most";
+            let problem = "Client names cannot contain spaces, newlines or special characters, and have at most 128 bytes";
             replies.error("ERR", problem);
         }
         is_sound
@@ -232,16 +229,16 @@ impl Session {
     fn reset(&mut self, replies: &mut Replies) {
         self.may_ask = !self.server.access.wants_tokens();
         self.name = Vec::new();
-        replies.protocol = Protocol::Resp2;
+        replies.protocol = RespVersion::Resp2;
         replies.simple("RESET");
     }
 }
 
-fn is_question(command: Command<'_>) -> bool {
+fn is_question(command: RespCommand<'_>) -> bool {
     command.is(0, "CL.THROTTLE") || command.is(0, "TG.CHECK")
 }
 
-fn wrong_number(command: Command<'_>, replies: &mut Replies) {
+fn wrong_number(command: RespCommand<'_>, replies: &mut Replies) {
     let name = super::quoted(command.get(0)).to_ascii_lowercase();
     let problem = format!("wrong number of arguments for '{name}' command");
     replies.error("ERR", &problem);

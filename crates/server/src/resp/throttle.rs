@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use tidegate::gate::Charged;
 use tidegate::{Limit, Micros};
 
-use super::arguments::Command;
+use super::arguments::RespCommand;
 use super::replies::Replies;
 
-/// How many limits a connection remembers: most clients use one or two.
+/// How many limits a connection caches: most clients use one or two.
 const REMEMBERED: usize = 4;
 
-/// What a command asks.
+/// A parsed command.
 #[derive(Debug)]
 pub(super) struct Throttle<'a> {
     pub(super) key: Cow<'a, str>,
@@ -20,9 +20,9 @@ pub(super) struct Throttle<'a> {
     pub(super) cost: u64,
 }
 
-/// Limits that were made of the numbers of earlier commands.
+/// A cache of limits, by the numbers of earlier commands.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ThrottleLimits {
     known: [Option<(Numbers, Limit)>; REMEMBERED],
     next: usize,
 }
@@ -36,8 +36,8 @@ const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 /// Reads a command.
 #[inline]
 pub(super) fn read<'a>(
-    command: Command<'a>,
-    limits: &'a mut Limits,
+    command: RespCommand<'a>,
+    limits: &'a mut ThrottleLimits,
 ) -> Result<Throttle<'a>, String> {
     if !(5..=6).contains(&command.len()) {
         return Err(
@@ -84,7 +84,7 @@ pub(super) fn write(charged: &Charged, replies: &mut Replies) {
     replies.integer(seconds(outcome.reset_at.since(outcome.at)));
 }
 
-/// Rounded up.
+/// Whole seconds, rounded up.
 fn seconds(span: Micros) -> i64 {
     whole(span.get().div_ceil(Micros::SECOND.get()))
 }
@@ -93,8 +93,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A key as text. One that is not text is written out in hexadecimal, behind a byte that no other key
-/// begins with.
+/// A key as text. One that is not UTF-8 is written in hexadecimal, after a byte that no other key begins with.
 fn key(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.starts_with('\0') => Cow::Borrowed(text),
@@ -111,7 +110,7 @@ fn key(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 #[inline]
-fn integer(command: Command<'_>, place: usize) -> Result<i64, String> {
+fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, String> {
     let given = command.get(place);
     parse(given).ok_or_else(|| no_integer(given, place))
 }
@@ -120,10 +119,10 @@ fn integer(command: Command<'_>, place: usize) -> Result<i64, String> {
 fn no_integer(given: &[u8], place: usize) -> String {
     let given = super::quoted(given);
     let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
-    format!("{name} must be a whole number, and is `{given}`")
+    format!("{name} must be a whole number, not `{given}`")
 }
 
-/// A whole number as Redis reads one: digits, after a minus if it has one.
+/// A whole number as Redis reads one: digits, with an optional minus.
 #[inline]
 fn parse(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
@@ -145,7 +144,7 @@ fn parse(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -number } else { number })
 }
 
-impl Limits {
+impl ThrottleLimits {
     /// The limit with these numbers.
     fn get(&mut self, numbers: Numbers) -> Result<&Limit, String> {
         let is_it = |known: &Option<(Numbers, Limit)>| {
@@ -160,7 +159,7 @@ impl Limits {
             self.known[place] = Some((numbers, limit));
             place
         };
-        // It was found or put there just now.
+        // It was found or inserted above.
         let known = self.known[place].as_ref().map(|(_, limit)| limit);
         known.ok_or_else(|| "the limit cannot be used".to_owned())
     }
@@ -217,7 +216,7 @@ mod tests {
             let error = limit_of(numbers).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        let mut limits = Limits::default();
+        let mut limits = ThrottleLimits::default();
         for round in 0..3 {
             for count in 1..=9 {
                 let limit = limits.get([15, count, 60]).unwrap();

@@ -1,6 +1,6 @@
-//! Changes to rules through the API: checked, kept, and only then in force.
+//! Changes to rules through the API: checked, stored, and only then in force.
 //!
-//! Those of the data directory are changed here; those in Redis in `shared.rs`, by the same words.
+//! Rules in the data directory are changed here; rules in Redis in `shared.rs`, with the same types.
 
 use std::sync::Arc;
 
@@ -14,47 +14,47 @@ use crate::data_dir::{DataDirError, NewVersion};
 
 const NOT_HERE: &str = "shared rules are not changed on one server alone";
 
-/// What is to be changed.
+/// A change to the rules.
 #[derive(Debug)]
-pub enum Change {
-    /// All rules become these.
+pub enum RuleChange {
+    /// Replaces all rules.
     ReplaceAll(Box<RuleSet>),
-    /// One is added.
+    /// Adds a rule.
     Create(Arc<Rule>),
-    /// The one with this id becomes this, or is added.
+    /// Replaces the rule with this id, or adds it.
     Put(Arc<Rule>),
-    /// The one with this id goes.
+    /// Removes the rule with this id.
     Delete(String),
-    /// All rules become those of an earlier version.
+    /// Replaces all rules with those of an earlier version.
     RollBack(u64),
 }
 
-impl Change {
-    /// Whether it says what all rules are to be, whatever they were.
+impl RuleChange {
+    /// Whether it replaces all rules, whatever they were.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::ReplaceAll(_) | Self::RollBack(_))
     }
 }
 
-/// What must hold before a change, as the caller's `If-Match` and `If-None-Match` say.
+/// The precondition of a change, from the caller's `If-Match` and `If-None-Match`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// What is to be changed has one of these tags; `*` for any, if it is there.
+    /// The target exists and has one of these tags; `*` for any.
     pub tags: Option<Vec<String>>,
-    /// What is to be made is not there yet.
+    /// The target does not exist yet.
     pub is_absent: bool,
-    /// The rules are of this version.
+    /// The rules have this version.
     pub version: Option<u64>,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Changed {
     /// The version in force now.
     pub version: u64,
-    /// Whether a rule was added by [`Change::Put`] or [`Change::Create`].
+    /// Whether a rule was added by [`RuleChange::Put`] or [`RuleChange::Create`].
     pub is_created: bool,
-    /// What is different, in words.
+    /// The differences, in words.
     pub changes: Vec<String>,
 }
 
@@ -68,12 +68,10 @@ pub enum ChangeError {
         /// The file.
         file: String,
     },
-    /// Somebody else was faster.
-    #[error(
-        "{0} has been changed meanwhile; read it again and repeat the change with its new ETag"
-    )]
+    /// Another change came first.
+    #[error("{0} has changed meanwhile; read it again and repeat the change with its new ETag")]
     Stale(String),
-    /// The body was made from another version.
+    /// The body was based on another version.
     #[error(
         "the body is of version {given}, and the rules are of version {current} now; read them again, or leave `version` out to replace them all the same"
     )]
@@ -91,41 +89,41 @@ pub enum ChangeError {
         "there is no version {0} of the rules any more; `/v1/rules/history` lists those that are kept"
     )]
     NoSuchVersion(u64),
-    /// There is such a rule already.
+    /// The rule already exists.
     #[error("there is a rule `{0}` already; change it with PUT, or choose another id")]
     Duplicate(String),
     /// The rules of that version cannot be used by this program.
     #[error("the rules cannot be used")]
     Invalid(Problems),
-    /// Redis, which has the rules, cannot be asked. Nothing was changed.
+    /// Redis, which has the rules, is unreachable. Nothing was changed.
     #[error(
         "the rules are in Redis, which does not answer, so nothing was changed: {0}; repeat it when `/readyz` says `ready`"
     )]
     Unreachable(String),
-    /// Redis was asked and did not say what came of it.
+    /// Redis got the change and did not answer; it may or may not be made.
     #[error(
-        "the rules are in Redis, which was told of the change and did not answer: {0}; look at the rules before you repeat it"
+        "the rules are in Redis, which received the change and did not answer: {0}; read the rules before you repeat it"
     )]
     Unknown(String),
-    /// The rules in Redis are not what this program can read.
+    /// This program cannot read the rules in Redis.
     #[error(
         "{0}; replace all rules, or roll back, or change them with a server of the version that wrote them"
     )]
     Unreadable(String),
-    /// They could not be kept.
+    /// The new rules could not be stored.
     #[error(transparent)]
     NotKept(#[from] DataDirError),
 }
 
 impl RuleBook {
-    /// Makes a change: keeps the new rules, then puts them in force. Blocks. Not for rules that are
-    /// shared, see [`change_shared`](Self::change_shared).
+    /// Makes a change: stores the new rules, then puts them in force. Blocks. For shared rules see
+    /// [`change_shared`](Self::change_shared).
     pub fn change<S: Store>(
         &self,
         gate: &Gate<S>,
         by: &str,
         expected: &Expected,
-        change: Change,
+        change: RuleChange,
     ) -> Result<Changed, ChangeError> {
         let data_dir = match &self.origin {
             Origin::DataDir(data_dir) => data_dir,
@@ -140,11 +138,11 @@ impl RuleBook {
         let current = gate.rules();
         expected.check(self.version(), &current, &change)?;
         let earlier = match change {
-            Change::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
+            RuleChange::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
             _ => None,
         };
         let wanted = self.wanted(&current, &change, earlier.as_deref())?;
-        // What was counted goes over to the new rules only if nobody else holds them.
+        // Counters carry over to the new rules only if this holds the last reference.
         drop(change);
         if wanted.changes.is_empty() {
             return Ok(wanted.with_version(self.version()));
@@ -163,27 +161,27 @@ impl RuleBook {
         Ok(changed)
     }
 
-    /// What a change makes of the rules in force. To go back takes the rules of the `earlier` version.
+    /// Applies a change to the rules in force. A rollback needs the rules of the `earlier` version.
     pub(super) fn wanted(
         &self,
         current: &RuleSet,
-        change: &Change,
+        change: &RuleChange,
         earlier: Option<&Value>,
-    ) -> Result<Wanted, ChangeError> {
+    ) -> Result<PlannedChange, ChangeError> {
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
         let place = |id: &str| current.iter().position(|rule| rule.id() == id);
         let mut because = None;
         match change {
-            Change::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
-            Change::Create(rule) => {
+            RuleChange::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
+            RuleChange::Create(rule) => {
                 if place(rule.id()).is_some() {
                     return Err(ChangeError::Duplicate(rule.id().to_owned()));
                 }
                 is_created = true;
                 rules.push(Arc::clone(rule));
             }
-            Change::Put(rule) => {
+            RuleChange::Put(rule) => {
                 if let Some(at) = place(rule.id()) {
                     rules[at] = Arc::clone(rule);
                 } else {
@@ -191,11 +189,11 @@ impl RuleBook {
                     rules.push(Arc::clone(rule));
                 }
             }
-            Change::Delete(id) => match place(id) {
+            RuleChange::Delete(id) => match place(id) {
                 Some(at) => drop(rules.remove(at)),
                 None => return Err(ChangeError::NoSuchRule(id.clone())),
             },
-            Change::RollBack(version) => {
+            RuleChange::RollBack(version) => {
                 let earlier = earlier.ok_or(ChangeError::NoSuchVersion(*version))?;
                 let set = read_list(earlier, &self.settings).map_err(ChangeError::Invalid)?;
                 rules = set.iter().map(Arc::clone).collect();
@@ -205,7 +203,7 @@ impl RuleBook {
         let rules = RuleSet::from_rules(rules).map_err(ChangeError::Invalid)?;
         let mut changes = between(current, &rules);
         changes.splice(0..0, because);
-        Ok(Wanted {
+        Ok(PlannedChange {
             rules,
             is_created,
             changes,
@@ -213,15 +211,15 @@ impl RuleBook {
     }
 }
 
-/// What the rules are to become.
-pub(super) struct Wanted {
+/// The rules after a change that is not stored yet.
+pub(super) struct PlannedChange {
     pub(super) rules: RuleSet,
     is_created: bool,
-    /// What is different then, in words; nothing if there is nothing to do.
+    /// The differences, in words; empty if there is nothing to do.
     pub(super) changes: Vec<String>,
 }
 
-impl Wanted {
+impl PlannedChange {
     pub(super) fn with_version(self, version: u64) -> Changed {
         self.split(version).1
     }
@@ -237,17 +235,17 @@ impl Wanted {
 }
 
 impl Expected {
-    /// Whether it holds of the rules in force and their version.
+    /// Checks the precondition against the rules in force and their version.
     pub(super) fn check(
         &self,
         version: u64,
         current: &RuleSet,
-        change: &Change,
+        change: &RuleChange,
     ) -> Result<(), ChangeError> {
         let id = match change {
-            Change::ReplaceAll(_) | Change::RollBack(_) => None,
-            Change::Create(rule) | Change::Put(rule) => Some(rule.id()),
-            Change::Delete(id) => Some(id.as_str()),
+            RuleChange::ReplaceAll(_) | RuleChange::RollBack(_) => None,
+            RuleChange::Create(rule) | RuleChange::Put(rule) => Some(rule.id()),
+            RuleChange::Delete(id) => Some(id.as_str()),
         };
         let name = id.map_or_else(
             || "the set of rules".to_owned(),
@@ -276,7 +274,7 @@ impl Expected {
     }
 }
 
-/// What is different between two sets of rules, in words.
+/// The differences between two sets of rules, in words.
 pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Vec<String> {
     let mut changes = Vec::new();
     for rule in after.iter() {
@@ -298,7 +296,7 @@ pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Vec<String> {
     if order(before, after) != order(after, before) {
         changes.push("changed the order".to_owned());
     }
-    // Descriptors without a limit say something, too: that those with it do not apply.
+    // A descriptor without a limit matters too: it keeps those with a limit from applying.
     if changes.is_empty() && before.descriptors() != after.descriptors() {
         changes.push("changed the descriptors".to_owned());
     }

@@ -19,22 +19,21 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It does not say rules: everything that is wrong, ready to be printed.
+    /// It is invalid: all problems, ready to be printed.
     #[error("{}", rendered.trim_end())]
     Wrong {
         /// The problems, with excerpts.
         rendered: String,
-        /// Where they are, without a word of what the file says.
+        /// Their positions, without any content of the file.
         brief: String,
     },
 }
 
 impl LoadError {
-    /// What is wrong, for places where many can read it: without anything that the file says, which may
-    /// have the keys of customers in it.
+    /// The error for places that many can read: without content of the file, which may include customers' keys.
     pub fn brief(&self) -> String {
         match self {
             Self::Unreadable { .. } => self.to_string(),
@@ -67,7 +66,7 @@ fn brief(path: &Path, problems: &Problems) -> String {
     };
     let path = path.display();
     format!(
-        "`{path}` cannot be used, see {}{more}; `tidegate rules validate {path}` tells what is wrong",
+        "`{path}` cannot be used, see {}{more}; `tidegate rules validate {path}` shows what is wrong",
         places.join(", ")
     )
 }
@@ -88,7 +87,7 @@ pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Pro
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    // Asked before it is opened: to open a pipe would wait for somebody to write.
+    // Checked before opening: opening a pipe would wait for a writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a file"));
     }

@@ -1,15 +1,15 @@
 //! The rule book: where the rules come from, which version is in force, and how it changes.
 //!
-//! Rules come from one place: a file that is watched (`file.rs`), or the data directory, where the API
-//! changes them (`change.rs`), or the Redis that servers share (`shared.rs`). Either way a change is
-//! whole or not at all, and the gate gets it at once.
+//! Rules come from one source: a watched file (`file.rs`), the data directory, where the API changes them
+//! (`change.rs`), or the Redis that servers share (`shared.rs`). In each case a change is atomic, and the gate
+//! gets it immediately.
 
 mod change;
 mod file;
 mod report;
 mod shared;
 
-pub use change::{Change, ChangeError, Changed, Expected};
+pub use change::{ChangeError, Changed, Expected, RuleChange};
 pub use file::LoadError;
 pub(crate) use report::NO_RULES;
 pub use shared::{FollowError, Followed};
@@ -33,22 +33,22 @@ pub struct RuleBook {
     /// Held while the rules are changed, one change after the other.
     changing: Mutex<()>,
     version: AtomicU64,
-    /// Whether it is known which rules there are.
+    /// Whether the rules are known.
     has_rules: AtomicBool,
-    /// What was wrong with the source when it was last read, if it was.
+    /// The problem of the source when it was last read, if it had one.
     problem: RwLock<Option<String>>,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
 }
 
 enum Origin {
-    /// A file, and what it was loaded as since the start.
+    /// A file, and its versions since the start.
     File {
         path: PathBuf,
         rows: Mutex<Vec<Row>>,
     },
     DataDir(DataDir),
-    Shared(shared::Shared),
+    Shared(shared::SharedRules),
 }
 
 /// Why the server has no rules to start with.
@@ -69,7 +69,7 @@ pub enum OpenError {
         /// What is wrong with them.
         damage: String,
     },
-    /// The current version does not say rules.
+    /// The current version is invalid.
     #[error(
         "version {version} of the rules in the data directory cannot be used by this program: {problems}"
     )]
@@ -82,7 +82,7 @@ pub enum OpenError {
 }
 
 impl RuleBook {
-    /// The rules of a file. Also what should be looked at in it.
+    /// The rules of a file, and warnings about it.
     pub fn of_file(
         path: PathBuf,
         settings: RuleSettings,
@@ -101,7 +101,7 @@ impl RuleBook {
         Ok((Self::new(origin, settings, 1), rules, problems))
     }
 
-    /// The rules of a data directory. Also what should be looked at in them.
+    /// The rules of a data directory, and warnings about them.
     pub fn of_data_dir(
         data_dir: DataDir,
         path: PathBuf,
@@ -173,13 +173,13 @@ impl RuleBook {
         matches!(self.origin, Origin::Shared(_))
     }
 
-    /// Whether it is known which rules there are. False for a server that could never ask Redis, and
-    /// has kept no rules: that nothing is known to be limited does not mean that nothing is.
+    /// Whether the rules are known. False for a server that has never reached Redis and has no stored rules: then
+    /// it must not treat every request as unlimited.
     pub fn has_rules(&self) -> bool {
         self.has_rules.load(Ordering::Acquire)
     }
 
-    /// Why nothing can be decided yet, if it is not known which rules there are.
+    /// An error if the rules are not known yet.
     pub fn need_rules(&self) -> Result<(), String> {
         if self.has_rules() {
             return Ok(());
@@ -199,7 +199,7 @@ impl RuleBook {
         self.version.load(Ordering::Acquire)
     }
 
-    /// What was wrong with the source when it was last read, if the rules in force may be older.
+    /// The problem of the source when it was last read, if the rules in force may be older.
     pub fn problem(&self) -> Option<String> {
         self.problem.read().clone()
     }
@@ -279,23 +279,23 @@ fn missing_in(after: &RuleSet, before: &RuleSet) -> Vec<String> {
     gone.map(|rule| rule.id().to_owned()).collect()
 }
 
-/// What reading the file again came to.
+/// The result of reloading the file.
 #[derive(Debug)]
 pub enum Reloaded {
-    /// It says the same as before.
+    /// The rules are the same as before.
     Unchanged {
-        /// Whether it could not be used in between.
+        /// Whether the file was unusable in between.
         was_stale: bool,
     },
-    /// It says something else, which is in force now.
+    /// The rules differ, and are in force now.
     Changed {
-        /// The version that it is.
+        /// The new version.
         version: u64,
-        /// What is different.
+        /// The differences.
         changes: Vec<String>,
-        /// The rules that are gone.
+        /// The removed rules.
         removed: Vec<String>,
-        /// What should be looked at.
+        /// Warnings about the rules.
         problems: Problems,
     },
     /// It lacks rules that are in force. Nothing was changed.
@@ -307,7 +307,7 @@ pub enum Reloaded {
     NothingToRead,
 }
 
-/// The tag of a rule, or of all of them: the same as long as what they say is the same.
+/// The tag of a rule, or of all rules: the same as long as their content is the same.
 pub fn etag(value: &Value) -> String {
     format!("\"{}\"", checksum(value.to_string().as_bytes()))
 }
@@ -317,12 +317,12 @@ pub fn etag_of(rule: &Rule) -> String {
     etag(rule.written())
 }
 
-/// The rules of a JSON list that was kept.
+/// The rules of a stored JSON list.
 fn read_list(list: &Value, settings: &RuleSettings) -> Result<RuleSet, Problems> {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
         Ok(node) => RuleSet::from_node(&node, &settings.for_stored().at(now())),
-        // Reading a value that is in memory already cannot fail.
+        // Serializing a value in memory cannot fail.
         Err(_) => Err(Problems::new()),
     }
 }
@@ -365,13 +365,13 @@ mod tests {
         let node: Node =
             serde_json::from_value(json!({"id": "a", "per": [], "limit": "1/s"})).unwrap();
         let rule = Rule::from_node(&node, book.settings());
-        let create = Change::Create(Arc::new(rule.unwrap()));
+        let create = RuleChange::Create(Arc::new(rule.unwrap()));
         let expected = Expected::default();
         book.change(&gate, "admin", &expected, create).unwrap();
-        let delete = Change::Delete("diff".to_owned());
+        let delete = RuleChange::Delete("diff".to_owned());
         book.change(&gate, "admin", &expected, delete).unwrap();
         // It is in an earlier version, too.
-        book.change(&gate, "admin", &expected, Change::RollBack(1))
+        book.change(&gate, "admin", &expected, RuleChange::RollBack(1))
             .unwrap();
         assert!(gate.rules().get("diff").is_some());
 

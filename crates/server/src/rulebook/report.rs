@@ -1,4 +1,4 @@
-//! What a rule book reports: its metrics, and what is logged of its rules.
+//! The metrics of a rule book, and the warnings that it logs.
 
 use prometheus_client::registry::Registry;
 use tidegate::document::{Place, Problems};
@@ -6,7 +6,7 @@ use tidegate::document::{Place, Problems};
 use super::RuleBook;
 use crate::telemetry::{counter, gauge};
 
-/// What a server without rules does.
+/// What a server without rules does, for logs.
 pub(crate) const NO_RULES: &str = "there are no rules, so every request is allowed; add some with `tidegate rules apply -f FILE`, or start with --rules FILE";
 
 impl RuleBook {
@@ -15,28 +15,24 @@ impl RuleBook {
         let (reloads, failures) = self.reloads();
         registry.register(
             "rules_version",
-            "Which version of the rules is in force",
+            "The version of the rules in force",
             gauge(self.version()),
         );
-        registry.register(
-            "rule_reloads",
-            "How often the file of the rules was read again",
-            counter(reloads),
-        );
+        registry.register("rule_reloads", "Reloads of the rule file", counter(reloads));
         registry.register(
             "rule_reload_failures",
-            "How often that failed, and the rules stayed as they were",
+            "Reloads of the rule file that failed, so that the rules stayed as they were",
             counter(failures),
         );
         let is_stale = u64::from(self.problem().is_some());
         registry.register(
             "rules_stale",
-            "1 if the file of the rules cannot be used as it is now",
+            "1 if the rule file cannot be used as it is now",
             gauge(is_stale),
         );
     }
 
-    /// Logs what should be looked at in rules that were read, each with its place in the file.
+    /// Logs the warnings about rules, each with its position in the file.
     pub(crate) fn log_warnings(&self, problems: &Problems) {
         for problem in problems.warnings() {
             if let (Some(file), Place::Text { line, column, .. }) = (self.file(), &problem.place) {

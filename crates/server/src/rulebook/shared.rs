@@ -1,8 +1,7 @@
-//! Rules that servers share in Redis: followed, kept here too, and never lost in silence.
+//! Rules that servers share in Redis: followed, stored here too, and never lost silently.
 //!
-//! Redis has the last word, also when it goes back to an earlier version. Only if it has no rules at all
-//! any more, this server's go on, and it writes them back: an empty Redis must not mean that nothing is
-//! limited.
+//! Redis decides, also when it returns to an earlier version. Only if it has lost all rules, this server's stay
+//! in force and are written back: an empty Redis must not mean that nothing is limited.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,55 +14,55 @@ use tidegate::{Gate, Store, StoreError, Timestamp};
 use tidegate_redis::{NewRules, RedisStore, Written};
 use tokio::sync::Mutex;
 
-use super::change::{Change, ChangeError, Changed, Expected, between};
+use super::change::{ChangeError, Changed, Expected, RuleChange, between};
 use super::{Origin, RuleBook, now, read_list};
 use crate::data_dir::{DataDir, NewVersion, Row};
 
 /// How often a change is tried again when another server was faster.
 const ATTEMPTS: usize = 8;
 
-/// How many rules are named that cannot be used.
+/// How many invalid rules an error names.
 const NAMED: usize = 5;
 
-/// Where the rules are, and where this server keeps the last ones for a start without Redis.
-pub(super) struct Shared {
+/// The rules in Redis, and the copy of this server for a start without Redis.
+pub(super) struct SharedRules {
     store: RedisStore,
     data_dir: Arc<DataDir>,
     /// How many versions are kept in Redis.
     history: usize,
-    /// Why the rules that were kept here cannot be used, if they cannot.
+    /// Why the stored copy cannot be used, if so.
     damage: Option<String>,
-    /// Held while the rules are read or changed, one after the other.
+    /// Serializes reads and changes of the rules.
     changing: Mutex<()>,
 }
 
-/// What is told of a version in Redis.
+/// The history entry of a version in Redis.
 #[derive(Serialize, Deserialize)]
-struct ToldRow {
+struct SharedRow {
     at: u64,
     by: String,
     changes: Vec<String>,
 }
 
-/// What asking Redis for its rules came to.
+/// The result of reading the rules in Redis.
 #[derive(Debug)]
 pub enum Followed {
-    /// They are the ones in force.
+    /// They are those in force.
     Same,
-    /// They are others, which are in force now.
+    /// They differ, and are in force now.
     Changed {
-        /// Their version, and that of the ones before.
+        /// Their version.
         version: u64,
         /// The version before; a larger one if Redis went back.
         before: u64,
-        /// What is different.
+        /// The differences.
         changes: Vec<String>,
-        /// What should be looked at.
+        /// Warnings about the rules.
         problems: Problems,
     },
-    /// There never were any.
+    /// Redis never had rules.
     None,
-    /// There were none, and this server's have been written there.
+    /// Redis had none, and this server's have been written to it.
     WrittenBack {
         /// Their version now.
         version: u64,
@@ -72,14 +71,14 @@ pub enum Followed {
     },
 }
 
-/// Why the rules in Redis were not followed. Those in force stay.
+/// Why the rules in Redis were not followed. The rules in force stay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FollowError {
-    /// Redis cannot be asked.
+    /// Redis is unreachable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What it has cannot be used.
+    /// Its rules are invalid.
     #[error(
         "version {version} of the rules in Redis cannot be used by this program{}",
         named(rules)
@@ -87,11 +86,11 @@ pub enum FollowError {
     Unusable {
         /// Which version.
         version: u64,
-        /// The rules that cannot be used, as far as they are known.
+        /// The invalid rules, as far as they are known.
         rules: Vec<String>,
     },
-    /// Redis has no rules, and those that were kept here cannot be used.
-    #[error("Redis has no rules, and those that were kept here cannot be used: {0}")]
+    /// Redis has no rules, and the stored copy cannot be used.
+    #[error("Redis has no rules, and those stored here cannot be used: {0}")]
     Lost(String),
 }
 
@@ -103,8 +102,8 @@ fn named(rules: &[String]) -> String {
 }
 
 impl RuleBook {
-    /// The rules that servers share in `store`. Those that were kept in `data_dir` are in force until it
-    /// is [asked](Self::follow); without any, nothing is known. Also what should be looked at in them.
+    /// The rules that servers share in `store`. The copy in `data_dir` is in force until Redis is
+    /// [read](Self::follow); without a copy the rules are unknown. Also returns warnings about them.
     pub fn of_redis(
         store: RedisStore,
         data_dir: DataDir,
@@ -127,7 +126,7 @@ impl RuleBook {
             }
         };
         let version = kept.and_then(|kept| kept.shared).unwrap_or(0);
-        let shared = Shared {
+        let shared = SharedRules {
             store,
             data_dir: Arc::new(data_dir),
             history,
@@ -144,7 +143,7 @@ impl RuleBook {
         (book, rules.unwrap_or_default(), problems)
     }
 
-    /// Asks Redis for its rules and puts them in force, if all of them are good.
+    /// Reads the rules in Redis and puts them in force, if all of them are valid.
     pub async fn follow<S: Store>(&self, gate: &Gate<S>) -> Result<Followed, FollowError> {
         let Origin::Shared(shared) = &self.origin else {
             return Ok(Followed::Same);
@@ -153,10 +152,10 @@ impl RuleBook {
         self.follow_alone(shared, gate).await
     }
 
-    /// The same by whoever may change the rules just now.
+    /// The same; the caller holds `changing`.
     async fn follow_alone<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Followed, FollowError> {
         self.reloads.fetch_add(1, Ordering::Relaxed);
@@ -169,18 +168,18 @@ impl RuleBook {
             Ok(_) => *self.problem.write() = None,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
-                *self.problem.write() = Some(self.told(shared, error));
+                *self.problem.write() = Some(self.explain(shared, error));
             }
         }
         followed
     }
 
-    fn told(&self, shared: &Shared, error: &FollowError) -> String {
+    fn explain(&self, shared: &SharedRules, error: &FollowError) -> String {
         let what = match error {
             FollowError::Store(error) => {
                 let problem = shared.store.problem();
                 let problem = problem.unwrap_or_else(|| error.to_string());
-                format!("Redis cannot be asked for them: {problem}")
+                format!("Redis is unreachable: {problem}")
             }
             other => other.to_string(),
         };
@@ -192,10 +191,10 @@ impl RuleBook {
         format!("{what}; {and}")
     }
 
-    /// Puts the rules of Redis in force. Nothing if it has none.
+    /// Puts the rules of Redis in force. Returns `None` if it has none.
     async fn adopt<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Option<Followed>, FollowError> {
         let version = shared.store.rules_version().await?;
@@ -232,7 +231,7 @@ impl RuleBook {
     /// Writes the rules in force to a Redis that has none.
     async fn write_back<S: Store>(
         &self,
-        shared: &Shared,
+        shared: &SharedRules,
         gate: &Gate<S>,
     ) -> Result<Followed, FollowError> {
         if let Some(damage) = shared.damage.as_ref().filter(|_| !self.has_rules()) {
@@ -251,7 +250,7 @@ impl RuleBook {
         }
         let before = self.version();
         let because = match before {
-            0 => "brought along from the data directory of a server".to_owned(),
+            0 => "copied from the data directory of a server".to_owned(),
             _ => format!("written back from version {before}, because Redis had lost the rules"),
         };
         let list = rules.written();
@@ -262,7 +261,7 @@ impl RuleBook {
                 shared.keep(version, "tidegate", &changes, list).await;
                 Ok(Followed::WrittenBack { version, before })
             }
-            // Another server has done it, perhaps with other rules.
+            // Another server wrote rules first, perhaps different ones.
             Written::Stale(_) => {
                 let adopted = self.adopt(shared, gate).await?;
                 Ok(adopted.unwrap_or(Followed::Same))
@@ -270,23 +269,23 @@ impl RuleBook {
         }
     }
 
-    /// Makes a change to rules that are shared: in Redis, and then here. If another server was faster,
-    /// it is tried again on what that made of them, if it is still as `expected` then.
+    /// Changes shared rules: in Redis, and then here. If another server was faster, the change is tried again on
+    /// its result, if that is still as `expected`.
     pub async fn change_shared<S: Store>(
         &self,
         gate: &Gate<S>,
         by: &str,
         expected: &Expected,
-        change: Change,
+        change: RuleChange,
     ) -> Result<Changed, ChangeError> {
         let Origin::Shared(shared) = &self.origin else {
             return self.change(gate, by, expected, change);
         };
         let _changing = shared.changing.lock().await;
         for _ in 0..ATTEMPTS {
-            let (after, is_mended) = match self.follow_alone(shared, gate).await {
+            let (after, is_replacing) = match self.follow_alone(shared, gate).await {
                 Ok(_) => (self.version(), false),
-                // Whoever puts whole rules there need not know what was there before.
+                // A change that replaces all rules does not depend on those before.
                 Err(FollowError::Unusable { version, .. })
                     if change.is_whole() && *expected == Expected::default() =>
                 {
@@ -298,11 +297,11 @@ impl RuleBook {
             let current = gate.rules();
             expected.check(after, &current, &change)?;
             let earlier = match change {
-                Change::RollBack(version) => shared.read(version).await?,
+                RuleChange::RollBack(version) => shared.read(version).await?,
                 _ => None,
             };
             let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
-            if is_mended {
+            if is_replacing {
                 let because = format!("replaced version {after}, which could not be used");
                 wanted.changes.insert(0, because);
             }
@@ -315,7 +314,7 @@ impl RuleBook {
                 Written::Stale(_) => {}
                 Written::Version(version) => {
                     let (rules, changed) = wanted.split(version);
-                    // What was counted goes over to the new rules only if nobody else holds them.
+                    // Counters carry over to the new rules only if this holds the last reference.
                     drop(change);
                     gate.replace_rules(rules);
                     self.has_rules.store(true, Ordering::Release);
@@ -329,13 +328,13 @@ impl RuleBook {
         Err(ChangeError::Stale("the set of rules".to_owned()))
     }
 
-    /// What is wrong, once something is.
+    /// The current problem, as text; empty without one.
     fn said(&self) -> String {
         self.problem().unwrap_or_default()
     }
 }
 
-/// Whether a change that was sent to Redis and failed may be there all the same.
+/// The error of a failed change: [`Unknown`](ChangeError::Unknown) if it may have been made in Redis.
 fn may_have_happened(error: &StoreError) -> ChangeError {
     let text = error.to_string();
     match error {
@@ -344,7 +343,7 @@ fn may_have_happened(error: &StoreError) -> ChangeError {
     }
 }
 
-/// The rules that cannot be used, by name; never what they say, which may be the keys of customers.
+/// The ids of the invalid rules; never their content, which may include customers' keys.
 fn unusable(problems: &Problems) -> Vec<String> {
     let named = problems.errors().filter_map(|problem| problem.rule.clone());
     let mut named: Vec<String> = named.map(|rule| format!("rule `{rule}`")).collect();
@@ -353,7 +352,7 @@ fn unusable(problems: &Problems) -> Vec<String> {
     named
 }
 
-impl Shared {
+impl SharedRules {
     /// Writes rules that follow version `after`.
     async fn write(
         &self,
@@ -362,7 +361,7 @@ impl Shared {
         changes: &[String],
         list: &Value,
     ) -> Result<Written, StoreError> {
-        let row = ToldRow {
+        let row = SharedRow {
             at: now().as_micros(),
             by: by.to_owned(),
             changes: changes.to_vec(),
@@ -377,7 +376,7 @@ impl Shared {
         self.store.write_rules(new).await
     }
 
-    /// The rules of an earlier version; nothing if it is not kept.
+    /// The rules of an earlier version; `None` if it is not kept.
     async fn read(&self, version: u64) -> Result<Option<Value>, ChangeError> {
         let text = self.store.rules_text(version).await;
         let text = text.map_err(|error| ChangeError::Unreachable(error.to_string()))?;
@@ -387,20 +386,20 @@ impl Shared {
     /// The versions that are kept in Redis, newest first.
     pub(super) async fn history(&self) -> Result<Vec<Row>, StoreError> {
         let rows = self.store.rules_history().await?;
-        let row = |(version, told): (u64, String)| {
-            let told: ToldRow = serde_json::from_str(&told).ok()?;
+        let row = |(version, text): (u64, String)| {
+            let row: SharedRow = serde_json::from_str(&text).ok()?;
             Some(Row {
                 version,
-                at: Timestamp::from_micros(told.at),
-                by: told.by,
-                changes: told.changes,
+                at: Timestamp::from_micros(row.at),
+                by: row.by,
+                changes: row.changes,
             })
         };
         Ok(rows.into_iter().filter_map(row).collect())
     }
 
-    /// Keeps the rules for a start without Redis, unless it has them already. That this fails keeps
-    /// nobody from using them.
+    /// Stores the rules for a start without Redis, unless they are stored already. The rules are in force even if
+    /// this fails.
     async fn keep(&self, version: u64, by: &str, changes: &[String], list: Value) {
         let is_kept = self
             .data_dir
@@ -421,7 +420,7 @@ impl Shared {
         if let Ok(Err(error)) = writing.await {
             tracing::error!(
                 version,
-                "the rules are in force and could not be kept for a start without Redis: {error}"
+                "the rules are in force but could not be stored for a start without Redis: {error}"
             );
         }
     }

@@ -7,7 +7,7 @@ use super::{AnyStore, StoreCalls, redis_metrics};
 use crate::telemetry::{counter, gauge};
 
 impl AnyStore {
-    /// Registers what the store reports of itself.
+    /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         match self {
             Self::Memory(store) => {
@@ -41,12 +41,12 @@ fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
     );
     registry.register(
         "keys_expired",
-        "Keys that were removed because they were idle",
+        "Keys removed because they were idle",
         counter(stats.expired),
     );
     registry.register(
         "keys_evicted",
-        "Keys that had to go for others, each of which got its whole limit back",
+        "Keys evicted for others; each of them got its whole limit back",
         counter(stats.evicted),
     );
 }

@@ -9,17 +9,17 @@ use crate::telemetry::{gauge, register_counter};
 pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     registry.register(
         "redis_up",
-        "1 if Redis answers, 0 if rules go on without it",
+        "1 if Redis answers, 0 if rules decide without it",
         gauge(u64::from(store.is_up())),
     );
     registry.register(
         "redis_waiting",
-        "Questions that wait to be sent to Redis",
+        "Requests that wait to be sent to Redis",
         gauge(store.waiting() as u64),
     );
     registry.register(
         "instances",
-        "Servers that share this Redis, as far as is known",
+        "Known servers that share this Redis",
         gauge(store.instances().unwrap_or(0)),
     );
     registry.register(
@@ -31,7 +31,7 @@ pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     register_counter(
         registry,
         "redis_connects",
-        "Connections that were made to Redis",
+        "Connections made to Redis",
         &stats.connects,
     );
     register_counter(
@@ -40,16 +40,11 @@ pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
         "How often a connection went from up to down",
         &stats.falls,
     );
-    register_counter(
-        registry,
-        "redis_calls",
-        "Calls that were sent to Redis",
-        &stats.calls,
-    );
+    register_counter(registry, "redis_calls", "Calls sent to Redis", &stats.calls);
     register_counter(
         registry,
         "redis_steps",
-        "Questions that went with these calls",
+        "Requests sent with these calls",
         &stats.steps,
     );
     register_counter(
@@ -61,7 +56,7 @@ pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     register_counter(
         registry,
         "redis_shed",
-        "Questions that were not sent, because they could not have been answered in time",
+        "Requests not sent because they could not have been answered in time",
         &stats.shed,
     );
     register_counter(
@@ -79,25 +74,25 @@ pub(super) fn register(registry: &mut Registry, store: &RedisStore) {
     register_counter(
         registry,
         "redis_redirects",
-        "Times that a slot of the cluster was somewhere else than thought",
+        "Times that a slot of the cluster had moved to another node",
         &stats.redirects,
     );
     register_counter(
         registry,
         "given_back",
-        "Charges that were given back, because another slot of the cluster denied",
+        "Charges given back because another slot of the cluster denied",
         &stats.given_back,
     );
     register_counter(
         registry,
         "denials_remembered",
-        "Denials that were answered from memory, without a question to Redis",
+        "Denials answered from memory, without a call to Redis",
         &stats.remembered_denials,
     );
     register_counter(
         registry,
         "leased_decisions",
-        "Decisions that were answered from what was taken in advance",
+        "Decisions answered from units taken in advance",
         &stats.leased_decisions,
     );
 }

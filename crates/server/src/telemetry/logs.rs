@@ -1,4 +1,4 @@
-//! Logs on stderr, as text or as JSON; denied requests among them, a few of them and with hashed keys.
+//! Logs on stderr, as text or as JSON. Denied requests are sampled, and their keys hashed.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::IsTerminal as _;
@@ -14,12 +14,12 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogSettings;
 
-/// How many denied requests are logged.
+/// The rate at which denied requests are logged.
 const DENIALS: &str = "10/second burst 20";
 
-/// Begins to log. Only the first call in a process has an effect.
+/// Starts logging. Only the first call in a process has an effect.
 pub fn start(settings: &LogSettings) {
-    // The configuration was checked to be readable.
+    // The configuration was validated.
     let filter: Targets = settings.level.parse().unwrap_or_default();
     let registry = tracing_subscriber::registry().with(filter);
     let lines = tracing_subscriber::fmt::layer()
@@ -36,22 +36,22 @@ pub fn start(settings: &LogSettings) {
     };
 }
 
-/// Logs who is denied by which rule: never more than a few a second, never a key itself.
+/// Logs which key is denied by which rule: a few a second at most, and never the key itself.
 pub(crate) struct DenialLog {
     sample: Option<Limiter>,
-    hasher: KeyHasher,
+    hasher: LogKeyHasher,
 }
 
-/// Hashes keys: under the configured secret, so that who knows it can find a client in the log, or
-/// under one that nobody knows and that is new at each start.
-enum KeyHasher {
+/// Hashes keys for the log: with the configured secret, so that an operator can find a client, or with a
+/// random one that is new at each start.
+enum LogKeyHasher {
     Configured(Box<Hmac<Sha256>>),
     Random(RandomState),
 }
 
-impl KeyHasher {
+impl LogKeyHasher {
     fn new(secret: Option<&Secret>) -> Self {
-        // A secret of any length will do; the type does not know that.
+        // HMAC accepts a key of any length.
         let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.bytes()).ok());
         keyed.map_or_else(
             || Self::Random(RandomState::new()),
@@ -59,7 +59,7 @@ impl KeyHasher {
         )
     }
 
-    /// Sixteen digits.
+    /// Sixteen hexadecimal digits.
     fn hash(&self, key: &str) -> String {
         let hash = match self {
             Self::Configured(keyed) => {
@@ -79,11 +79,11 @@ impl DenialLog {
     pub(crate) fn new(key_secret: Option<&Secret>) -> Self {
         Self {
             sample: Limiter::new(DENIALS).ok(),
-            hasher: KeyHasher::new(key_secret),
+            hasher: LogKeyHasher::new(key_secret),
         }
     }
 
-    /// A key as it is logged: hashed.
+    /// The hash of a key, for the log.
     pub(crate) fn hashed(&self, key: &str) -> String {
         self.hasher.hash(key)
     }
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn who_knows_the_secret_can_find_a_client_and_others_cannot() {
         let secret = Secret::from("key");
-        let known = || KeyHasher::new(Some(&secret));
+        let known = || LogKeyHasher::new(Some(&secret));
         let fox = "The quick brown fox jumps over the lazy dog";
         assert_eq!(known().hash(fox), "f7bc83f430538424");
-        let random = || KeyHasher::new(None).hash(fox);
+        let random = || LogKeyHasher::new(None).hash(fox);
         assert_ne!(random(), random());
     }
 }

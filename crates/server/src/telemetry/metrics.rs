@@ -1,7 +1,7 @@
-//! What is measured of decisions and of the store, and how every owner of metrics registers its own.
+//! Metrics of decisions, and the functions with which each owner of metrics registers its own.
 //!
-//! Names and labels are an interface: a test checks them. No label carries a value that a client can choose.
-//! A decision counts in plain atomics; a scrape reads them.
+//! Names and labels are an interface; a test checks them. No label has a value that a client can choose.
+//! A decision increments plain atomics; a scrape reads them.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::gate::Unreconciled;
 use tidegate::rules::FrontEnd;
-use tidegate_listen::Timing;
+use tidegate_listen::{Labels, Timing};
 
 use super::throttled::{Throttled, ThrottledCounts};
-/// Bounds of the buckets for what takes microseconds when all is well, in seconds.
+/// Bucket bounds in seconds, for durations that are normally microseconds.
 pub(crate) const BOUNDS: [f64; 14] = [
     0.000_001,
     0.000_002_5,
@@ -32,9 +32,7 @@ pub(crate) const BOUNDS: [f64; 14] = [
     0.25,
 ];
 
-pub(crate) type Labels<const N: usize> = [(&'static str, String); N];
-
-/// What is measured as it happens.
+/// The metrics of decisions.
 pub(crate) struct Metrics {
     decision_seconds: Timing,
     unmatched: AtomicU64,
@@ -50,32 +48,28 @@ impl Metrics {
         }
     }
 
-    /// A decision took so long.
+    /// Records the duration of a decision.
     pub(crate) fn decided(&self, took: Duration) {
         self.decision_seconds.note(took);
     }
 
-    /// No rule applied to a request.
+    /// Counts a request to which no rule applied.
     pub(crate) fn unmatched(&self) {
         self.unmatched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `CL.THROTTLE` gave these answers.
+    /// Adds answers of `CL.THROTTLE`.
     pub(crate) fn throttled(&self, throttled: &Throttled) {
         self.throttled.add(throttled);
     }
 
-    /// Registers what is measured here, and the version of the program.
+    /// Registers these metrics, and the version of the program.
     pub(crate) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let version = Family::<Labels<1>, Gauge>::default();
         version
             .get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())])
             .set(1);
-        registry.register(
-            "build_info",
-            "The version of the program that runs",
-            version,
-        );
+        registry.register("build_info", "The version of the running program", version);
 
         registry.register_with_unit(
             "decision",
@@ -110,16 +104,16 @@ pub(crate) fn gauge(value: u64) -> Gauge {
     gauge
 }
 
-/// Registers what the gate admitted without the store and has not charged to it yet.
+/// Registers what the gate admitted without the store and has not reconciled yet.
 pub(crate) fn register_unreconciled(registry: &mut Registry, unreconciled: Unreconciled) {
     registry.register(
         "unsettled",
-        "Counters with something admitted without the store that is still to be settled in it",
+        "Counters with charges admitted without the store and not reconciled yet",
         gauge(unreconciled.waiting as u64),
     );
     registry.register(
         "unsettled_lost",
-        "Counters of which that was forgotten, because too many waited",
+        "Counters whose charges were dropped because too many waited to be reconciled",
         counter(unreconciled.lost),
     );
 }

@@ -1,4 +1,4 @@
-//! What the server reports of itself: metrics and logs.
+//! Telemetry: metrics and logs.
 
 mod logs;
 mod metrics;
@@ -10,7 +10,7 @@ mod throttled;
 
 pub use logs::start as start_logs;
 pub(crate) use metrics::{
-    BOUNDS, Labels, Metrics, counter, gauge, register_counter, register_unreconciled,
+    BOUNDS, Metrics, counter, gauge, register_counter, register_unreconciled,
 };
 pub(crate) use observer::DecisionObserver;
 pub(crate) use plain_text::plain_text;

@@ -1,5 +1,4 @@
-//! Sees every decision of the server, whatever front end asked: takes its time, counts it, and logs
-//! denials.
+//! Observes every decision of the server, from whatever front end: times it, counts it, and logs denials.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +16,7 @@ pub(crate) struct DecisionObserver {
     clock: TickClock,
     metrics: Arc<Metrics>,
     denials: DenialLog,
-    /// The latest time that a request brought, in microseconds; zero if none has.
+    /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
 }
 
@@ -31,13 +30,13 @@ impl DecisionObserver {
         }
     }
 
-    /// The latest time that a request brought: the present of a replay.
+    /// The latest timestamp of a request: the current time of a replay.
     pub(crate) fn latest_time(&self) -> Option<Timestamp> {
         let micros = self.latest_time.load(Ordering::Relaxed);
         (micros > 0).then(|| Timestamp::from_micros(micros))
     }
 
-    /// A key as it is logged.
+    /// The hash of a key, for the log.
     pub(crate) fn hashed(&self, key: &str) -> String {
         self.denials.hashed(key)
     }

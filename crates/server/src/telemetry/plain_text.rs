@@ -1,12 +1,12 @@
-//! Metrics in the older text form of Prometheus, for those who do not ask for `OpenMetrics`: the tools
-//! that read it find a counter's help under its whole name, and know neither units nor an end.
+//! Metrics in the older Prometheus text format, for scrapers that do not ask for `OpenMetrics`. It has a
+//! counter's help under its full name, and neither units nor an end marker.
 
 use std::fmt::Write as _;
 
-/// The same metrics in the older form.
+/// Converts `OpenMetrics` text to the older format.
 pub(crate) fn plain_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // Comes before the type, which says what the metric is called here.
+    // Comes before the type line, which decides the name in this format.
     let mut help = "";
     for line in open_metrics.lines() {
         if let Some(line) = line.strip_prefix("# HELP ") {

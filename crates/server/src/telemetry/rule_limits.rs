@@ -1,4 +1,4 @@
-//! Metrics of rules whose limits move by themselves.
+//! Metrics of adaptive rules.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tidegate::rules::RuleSet;
 
-use super::metrics::Labels;
+use tidegate_listen::Labels;
 
 pub(super) fn register(registry: &mut Registry, rules: &RuleSet) {
     let limits = Family::<Labels<1>, Gauge>::default();
@@ -26,12 +26,12 @@ pub(super) fn register(registry: &mut Registry, rules: &RuleSet) {
     }
     registry.register(
         "adaptive_limit",
-        "The limit of the moment of a rule whose limit follows the upstream",
+        "The current limit of an adaptive rule",
         limits,
     );
     registry.register_with_unit(
         "adaptive_latency",
-        "The latency of the typical request lately, as that rule sees it",
+        "The recent typical latency of requests, as an adaptive rule sees it",
         Unit::Seconds,
         latencies,
     );

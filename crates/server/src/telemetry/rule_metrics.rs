@@ -1,5 +1,5 @@
-//! What rules have decided. Each series exists from the start, at zero, so that an alert sees its first
-//! event too.
+//! Metrics of the decisions of rules. Each series exists from the start, at zero, so that an alert sees its
+//! first event too.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -7,10 +7,11 @@ use prometheus_client::registry::Registry;
 use tidegate::Reason;
 use tidegate::rules::{FrontEnd, Mode, Rule, RuleSet, Verdict};
 
-use super::metrics::{Labels, gauge};
+use super::metrics::gauge;
 use super::rule_limits;
+use tidegate_listen::Labels;
 
-/// With more rules than this a series exists from its first event on, because a scrape would be mostly zeros.
+/// With more rules than this, a series exists from its first event on: a scrape would be mostly zeros.
 const MOST_AT_ZERO: usize = 1_000;
 
 /// The counters of all rules.
@@ -33,7 +34,7 @@ pub(crate) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[F
     rule_limits::register(registry, rules);
     registry.register(
         "decisions",
-        "What each rule said, by front end and verdict",
+        "Decisions of each rule, by front end and verdict",
         families.decisions,
     );
     registry.register(
@@ -43,24 +44,20 @@ pub(crate) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[F
     );
     registry.register(
         "degraded",
-        "Decisions of a rule without the store, by what it did then",
+        "Decisions of a rule without the store, by fallback action",
         families.degraded,
     );
     registry.register(
         "condition_failures",
-        "Conditions that could not be evaluated, so that they did not hold",
+        "Conditions that could not be evaluated and so did not hold",
         families.condition_failures,
     );
     registry.register(
         "unread_costs",
-        "Costs that should come from an attribute that was not a whole number",
+        "Costs taken from an attribute that was not a whole number",
         families.unread_costs,
     );
-    registry.register(
-        "rules",
-        "How many rules are in force",
-        gauge(rules.len() as u64),
-    );
+    registry.register("rules", "Rules in force", gauge(rules.len() as u64));
 }
 
 impl Families {
@@ -104,7 +101,7 @@ impl Families {
     }
 }
 
-/// Whether a rule of its mode can give this verdict.
+/// Whether a rule in its mode can give this verdict.
 fn can_say(rule: &Rule, verdict: Verdict) -> bool {
     let is_shadow = matches!(verdict, Verdict::ShadowAllowed | Verdict::ShadowDenied);
     is_shadow == (rule.mode() == Mode::Shadow)

@@ -1,4 +1,4 @@
-//! What `CL.THROTTLE` has answered. No rule counts it, as the limits are the callers' own.
+//! Metrics of `CL.THROTTLE`. No rule counts its answers, because the limits come with the calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tidegate::gate::Charged;
 
-/// Answers of one connection since it last told.
+/// Answers of one connection since it last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Throttled {
     counts: [u64; 3],
@@ -45,9 +45,9 @@ impl ThrottledCounts {
         }
     }
 
-    /// With `is_on` also what has not happened yet.
+    /// With `is_on`, all series exist from zero.
     pub(super) fn register(&self, registry: &mut Registry, is_on: bool) {
-        let throttles = Family::<super::metrics::Labels<1>, Counter>::default();
+        let throttles = Family::<tidegate_listen::Labels<1>, Counter>::default();
         for (verdict, count) in ["allowed", "denied", "failed"]
             .into_iter()
             .zip(&self.counts)

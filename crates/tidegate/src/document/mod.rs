@@ -89,7 +89,7 @@ pub enum Place {
         /// How many characters it takes on that line.
         width: usize,
     },
-    /// Outside of any file: an environment variable or a flag, by its name.
+    /// Overrides of any file: an environment variable or a flag, by its name.
     Setting(String),
     /// Nowhere that could be named.
     Nowhere,

@@ -12,47 +12,76 @@ use crate::reason::Reason;
 
 /// What was decided about each part of a request, in their order.
 #[derive(Debug, Clone)]
-pub struct Decisions {
-    list: SmallVec<[Decision; 1]>,
+pub struct Decisions(DecisionList);
+
+/// Not a `SmallVec`, out of which a decision would be moved several times.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests have one part, and need no allocation"
+)]
+enum DecisionList {
+    One(Decision),
+    Many(Vec<Decision>),
 }
 
 impl Decisions {
-    pub(super) fn new(list: SmallVec<[Decision; 1]>) -> Self {
-        Self { list }
+    pub(super) fn one(decision: Decision) -> Self {
+        Self(DecisionList::One(decision))
+    }
+
+    pub(super) fn many(mut decisions: SmallVec<[Decision; 1]>) -> Self {
+        match decisions.pop() {
+            Some(decision) if decisions.is_empty() => Self::one(decision),
+            last => {
+                decisions.extend(last);
+                Self(DecisionList::Many(decisions.into_vec()))
+            }
+        }
+    }
+
+    fn list(&self) -> &[Decision] {
+        match &self.0 {
+            DecisionList::One(decision) => std::slice::from_ref(decision),
+            DecisionList::Many(decisions) => decisions,
+        }
     }
 
     /// The decision about the first part, which is the only one of most requests.
     pub(super) fn first(&self) -> &Decision {
-        &self.list[0]
+        &self.list()[0]
     }
 
-    pub(super) fn into_first(mut self) -> Decision {
-        self.list.swap_remove(0)
+    pub(super) fn into_first(self) -> Decision {
+        match self.0 {
+            DecisionList::One(decision) => decision,
+            DecisionList::Many(mut decisions) => decisions.swap_remove(0),
+        }
     }
 
     /// What was decided about each part.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Decision> {
-        self.list.iter()
+        self.list().iter()
     }
 
     /// Whether the request may go on: no part is denied. Of parts whose limits are quotas it is enough
     /// that one is allowed.
     pub fn is_allowed(&self) -> bool {
         let is_quota = |decision: &&Decision| is_quota(decision);
-        let mut others = self.list.iter().filter(|decision| !is_quota(decision));
-        let mut quotas = self.list.iter().filter(is_quota).peekable();
+        let mut others = self.iter().filter(|decision| !is_quota(decision));
+        let mut quotas = self.iter().filter(is_quota).peekable();
         others.all(Decision::is_allowed)
             && (quotas.peek().is_none() || quotas.any(Decision::is_allowed))
     }
 
     /// Whether each part is under a quota: then it is denied only together with all other quotas.
     pub fn quotas(&self) -> impl ExactSizeIterator<Item = bool> {
-        self.list.iter().map(is_quota)
+        self.iter().map(is_quota)
     }
 
     /// Whether a part is denied only because the store could not answer and its rule says `deny` then.
     pub fn is_failed(&self) -> bool {
-        self.list.iter().any(Decision::is_failed)
+        self.iter().any(Decision::is_failed)
     }
 
     /// Why the request is denied: the reason of the part that decided. None if it is allowed.
@@ -61,7 +90,7 @@ impl Decisions {
             return None;
         }
         // A quota that is exceeded did not deny the request if a part without one did.
-        let denied = || self.list.iter().filter(|decision| decision.is_denied());
+        let denied = || self.iter().filter(|decision| decision.is_denied());
         let has_other = denied().any(|decision| !is_quota(decision));
         let decisive = || denied().filter(|decision| !has_other || !is_quota(decision));
         let headlines = || decisive().filter_map(Decision::headline);
@@ -72,13 +101,12 @@ impl Decisions {
 
     /// The headers that tell a client about it, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
-        if let [decision] = self.list.as_slice() {
+        if let [decision] = self.list() {
             return decision.headers(settings);
         }
         // A quota that is used up says nothing about a request that goes on.
         let is_allowed = self.is_allowed();
         let reported = self
-            .list
             .iter()
             .filter(|decision| !is_allowed || decision.is_allowed());
         let limits = reported.flat_map(Decision::limits);

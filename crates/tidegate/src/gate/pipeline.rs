@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tidegate_core::{PermitId, Timestamp};
 
 use super::decision::Decision;
@@ -48,14 +48,39 @@ impl<'a> Pipeline<'a> {
         (at, now): (Option<Timestamp>, Timestamp),
         permit: Option<PermitId>,
     ) -> Self {
-        Self {
-            groups: groups(&rules, matched, now),
+        let mut pipeline = Self {
+            groups: SmallVec::new(),
             rules,
             at,
             permit,
             parts: SmallVec::new(),
             first_part: 0,
             next: 0,
+        };
+        pipeline.add_groups(matched, now);
+        pipeline
+    }
+
+    /// Sorts the rules that apply to the request into groups, each in the order of the rules.
+    fn add_groups(&mut self, mut matched: MatchedRules<'a>, now: Timestamp) {
+        let mut shadows = MatchedRules::new();
+        if matched.iter().any(|rule| rule.is_peek || rule.is_shadow) {
+            let peeked: MatchedRules<'a>;
+            (peeked, matched) = matched.into_iter().partition(|rule| rule.is_peek);
+            (shadows, matched) = matched.into_iter().partition(|rule| rule.is_shadow);
+            self.add_group(GroupKind::Peek, peeked, now);
+        }
+        self.add_group(GroupKind::Enforced, matched, now);
+        for shadow in shadows {
+            let alone = std::iter::once(shadow).collect();
+            self.add_group(GroupKind::Shadow, alone, now);
+        }
+    }
+
+    fn add_group(&mut self, kind: GroupKind, matched: MatchedRules<'a>, now: Timestamp) {
+        if !matched.is_empty() {
+            let group = Group::new(kind, matched, &self.rules, now);
+            self.groups.push(group);
         }
     }
 
@@ -128,7 +153,7 @@ impl<'a> Pipeline<'a> {
             [group] => std::mem::take(&mut group.matched),
             groups => matched_of(groups),
         };
-        Receipt::new(smallvec![decision], matched, self.at)
+        Receipt::new(decision, matched, self.at)
     }
 
     /// The decision about each part, and the rules that were charged for it.
@@ -157,32 +182,6 @@ impl<'a> Pipeline<'a> {
 fn matched_of<'a>(groups: &mut [Group<'a>]) -> MatchedRules<'a> {
     let matched = groups.iter_mut().flat_map(|group| group.matched.drain(..));
     matched.collect()
-}
-
-/// The groups of the rules that apply to a request, each in the order of the rules.
-fn groups<'a>(
-    rules: &RuleSet,
-    matched: MatchedRules<'a>,
-    now: Timestamp,
-) -> SmallVec<[Group<'a>; 1]> {
-    let mut groups = SmallVec::new();
-    let (mut matched, mut shadows) = (matched, MatchedRules::new());
-    if matched.iter().any(|rule| rule.is_peek || rule.is_shadow) {
-        let peeked: MatchedRules<'a>;
-        (peeked, matched) = matched.into_iter().partition(|rule| rule.is_peek);
-        (shadows, matched) = matched.into_iter().partition(|rule| rule.is_shadow);
-        if !peeked.is_empty() {
-            groups.push(Group::new(GroupKind::Peek, peeked, rules, now));
-        }
-    }
-    if !matched.is_empty() {
-        groups.push(Group::new(GroupKind::Enforced, matched, rules, now));
-    }
-    for shadow in shadows {
-        let alone = std::iter::once(shadow).collect();
-        groups.push(Group::new(GroupKind::Shadow, alone, rules, now));
-    }
-    groups
 }
 
 /// The limits of the chosen parts, in the order of their rules.

@@ -43,12 +43,12 @@ enum Change {
 
 impl<'a> Receipt<'a> {
     pub(super) fn new(
-        decisions: SmallVec<[Decision; 1]>,
+        decision: Decision,
         matched: MatchedRules<'a>,
         at: Option<Timestamp>,
     ) -> Self {
         Self {
-            decisions: Decisions::new(decisions),
+            decisions: Decisions::one(decision),
             matched,
             at,
         }
@@ -61,7 +61,11 @@ impl<'a> Receipt<'a> {
         for pipeline in pipelines {
             pipeline.finish_parts(&mut decisions, &mut matched);
         }
-        Self::new(decisions, matched, at)
+        Self {
+            decisions: Decisions::many(decisions),
+            matched,
+            at,
+        }
     }
 
     /// The decision; of a request of several parts, that about the first of them.

@@ -50,7 +50,7 @@ async fn load(app: &Router, clients: usize, seconds: u64) {
         asking.spawn(async move {
             loop {
                 if status(&app, request("/")).await == 429 {
-                    sleep(Duration::from_millis(20)).await;
+                    sleep(Duration::from_millis(100)).await;
                 }
             }
         });

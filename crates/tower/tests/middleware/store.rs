@@ -2,86 +2,11 @@
 
 use std::sync::Arc;
 
-use tidegate::store::{Outcomes, Request, Scope, Store};
-use tidegate::{Gate, Limit, MemoryStore, Outcome, PermitId, StoreError};
+use tidegate::Gate;
+use tidegate_testkit::FailingStore;
 use tidegate_tower::RateLimitLayer;
-use tokio::sync::Semaphore;
 
 use super::{app, left, request, rules, send, shown, status, text, until};
-
-/// A memory store that is away, or that answers only when it is let.
-struct Slow {
-    store: MemoryStore,
-    is_away: bool,
-    answers: Semaphore,
-}
-
-impl Slow {
-    fn away() -> Self {
-        Self {
-            is_away: true,
-            ..Self::answering(1_000)
-        }
-    }
-
-    fn answering(times: usize) -> Self {
-        Self {
-            store: MemoryStore::new(),
-            is_away: false,
-            answers: Semaphore::new(times),
-        }
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        if self.is_away {
-            return Err(StoreError::Unreachable("it is away".into()));
-        }
-        Ok(())
-    }
-}
-
-impl Store for Slow {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.check()?;
-        let outcomes = self.store.charge(request);
-        // Charged already; the answer is on its way. Those who only ask get it at once.
-        if request.charges.iter().all(|charge| charge.cost == 0) {
-            return Ok(outcomes);
-        }
-        self.answers.acquire().await.unwrap().forget();
-        Ok(outcomes)
-    }
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.check()?;
-        Ok(self.store.peek(request))
-    }
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        self.check()?;
-        self.store.give_back(request, outcomes);
-        Ok(())
-    }
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.check()?;
-        Ok(self.store.settle(request))
-    }
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.check()?;
-        self.store.forget(scope, limit, key);
-        Ok(())
-    }
-    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.check()?;
-        Ok(self.store.release(permit))
-    }
-    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.check()?;
-        Ok(self.store.renew(permit))
-    }
-}
 
 #[tokio::test]
 async fn a_rule_says_what_happens_without_the_store() {
@@ -90,7 +15,7 @@ async fn a_rule_says_what_happens_without_the_store() {
 - {id: allow, match: {path: /allow}, per: [], limit: 5/minute, on_store_failure: allow}
 - {id: local, match: {path: /local}, per: [], limit: 1/minute}";
     let app = app(RateLimitLayer::new(Arc::new(Gate::new(
-        Slow::away(),
+        FailingStore::unreachable(),
         rules(list),
     ))));
     assert_eq!(status(&app, request("/allow")).await, 200);
@@ -120,7 +45,7 @@ async fn a_client_that_goes_while_the_store_is_asked_keeps_nothing() {
     let list = "
 - {id: places, per: [], limit: 3, algorithm: concurrency}
 - {id: units, per: [], limit: 10/day, algorithm: fixed_window}";
-    let gate = Arc::new(Gate::new(Slow::answering(0), rules(list)));
+    let gate = Arc::new(Gate::new(FailingStore::answering(0), rules(list)));
     let app = app(RateLimitLayer::new(Arc::clone(&gate)));
     let asking = send(&app, request("/"));
     let soon = std::time::Duration::from_millis(1);
@@ -141,7 +66,7 @@ async fn a_client_that_goes_while_the_store_is_asked_keeps_nothing() {
 async fn a_request_is_decided_by_the_rules_that_it_was_read_by() {
     let by_nothing = "- {id: before, per: [], limit: 5/minute}";
     let by_header = "- {id: after, per: [header.x-client], missing: deny, limit: 5/minute}";
-    let gate = Arc::new(Gate::new(Slow::answering(2), rules(by_nothing)));
+    let gate = Arc::new(Gate::new(FailingStore::answering(2), rules(by_nothing)));
     let changing = Arc::clone(&gate);
     let layer = RateLimitLayer::new(Arc::clone(&gate)).attributes(move |_, _| {
         changing.replace_rules(rules(by_header));

@@ -1,17 +1,17 @@
-//! Why no rule applied: which attributes the rules look at, and which of ours is probably meant.
+//! Explains why no rule applied: the attributes that the rules use, and probable misspellings.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::output::plain;
 
-/// How alike two names must be to be taken for each other, from 0 to 1.
+/// The similarity from which a name counts as a misspelling, from 0 to 1.
 const ALIKE: f32 = 0.7;
 
-/// What to say when no rule applied. Only that, if the rules may not be read.
-pub(super) fn no_rule(client: &Client, given: &[(String, String)]) -> String {
+/// The message when no rule applied. Without details, if the rules may not be read.
+pub(super) fn no_rule(client: &ApiClient, given: &[(String, String)]) -> String {
     let rules = client
         .get("/v1/rules")
         .and_then(|reply| reply.accept(&[200]))
@@ -59,7 +59,7 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         if let Some(near) = near.first() {
             let _ = writeln!(
                 text,
-                "`{name}` is none of them; did you mean `{}`?",
+                "`{name}` is not one of them; did you mean `{}`?",
                 plain(near)
             );
         }
@@ -67,7 +67,7 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
     text
 }
 
-/// The attributes that a rule looks at, in the order in which it names them.
+/// The attributes that a rule uses, in the order in which it names them.
 fn attributes_of(rule: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let per = rule.get("per").and_then(Value::as_array);
@@ -106,7 +106,7 @@ fn named_in(condition: &str) -> Vec<String> {
             }
             (None, Some(word)) => {
                 let name = word.split(|c| !is_word(c)).next().unwrap_or_default();
-                // `attributes.exists(…)` calls, and names nothing.
+                // `attributes.exists(…)` is a call, not an attribute.
                 (!word[name.len()..].starts_with('(')).then_some(name)
             }
             (None, None) => None,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_rules_is_told_apart() {
+    fn a_server_without_rules_has_its_own_message() {
         assert!(advice(&[], &[]).contains("the server has none"));
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate rules apply`: brings the rules of a file to the server, all at once or not at all.
+//! `tidegate rules apply`: applies the rules of a file to the server, atomically.
 
 use anyhow::bail;
 use clap::Args;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::changes::{Changes, merged};
 use super::file::{self, FileArgs};
 use super::remote::{Remote, id_of};
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
 
-/// How often to begin again when someone else has changed the rules meanwhile.
+/// How often to retry when the rules were changed meanwhile.
 const MAX_RETRIES: usize = 5;
 
 #[derive(Debug, Args)]
@@ -23,12 +23,12 @@ pub(super) struct ApplyArgs {
     #[arg(long)]
     prune: bool,
 
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
 }
 
-pub(super) fn run(args: &ApplyArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let (rules, _) = file::rules(&args.file, json)?;
     for _ in 0..=MAX_RETRIES {
         let remote = Remote::read(client)?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ApplyArgs, client: &Client, json: bool) -> anyhow::Resu
         }
     }
     bail!(
-        "the rules at {} were changed by others each time that we tried; nothing was applied, try again",
+        "the rules at {} were changed by others during each attempt; nothing was applied, try again",
         client.server()
     )
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_told_a_line_each() {
+    fn each_change_is_reported_on_a_line() {
         let rule = |id: &str, limit: &str| json!({"id": id, "per": ["ip"], "limit": limit});
         let before = [rule("a", "1/s"), rule("b", "1/s"), rule("c", "1/s")];
         let after = [rule("c", "1/s"), rule("b", "2/s"), rule("d", "1/s")];

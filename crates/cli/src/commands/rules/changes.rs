@@ -6,7 +6,7 @@ use tidegate::rules::RuleSettings;
 use super::remote::{canonical, id_of};
 use crate::output::counted;
 
-/// What makes `after` of `before`. Rules are in canonical form.
+/// The differences between `before` and `after`. Rules are in canonical form.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) added: Vec<Value>,
@@ -42,7 +42,7 @@ impl Changes {
         *self == Self::default()
     }
 
-    /// The ids of all that changed, for programs.
+    /// The ids of all changed rules, for programs.
     pub(super) fn ids_as_json(&self) -> Value {
         let ids = |rules: &[Value]| -> Vec<String> {
             rules.iter().map(|rule| id_of(rule).to_owned()).collect()
@@ -74,8 +74,8 @@ impl Changes {
     }
 }
 
-/// The rules of the server with those of a file in them: in place where the server has the id, at
-/// the end where it has not. The others stay as the server wrote them.
+/// Merges the rules of a file into those of the server: in place if the server has the id, otherwise at the
+/// end. The others stay as the server wrote them.
 pub(super) fn merged(server: &[Value], file: &[Value]) -> Vec<Value> {
     let of_file = |rule: &Value| find(file, id_of(rule)).unwrap_or(rule).clone();
     let mut rules: Vec<Value> = server.iter().map(of_file).collect();
@@ -88,7 +88,7 @@ fn find<'r>(rules: &'r [Value], id: &str) -> Option<&'r Value> {
     rules.iter().find(|rule| id_of(rule) == id)
 }
 
-/// The ids of `rules` that `others` have too.
+/// The ids of `rules` that are also in `others`.
 fn shared(rules: &[Value], others: &[Value]) -> Vec<String> {
     let ids = rules.iter().map(id_of);
     ids.filter(|id| find(others, id).is_some())

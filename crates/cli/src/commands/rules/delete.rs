@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::remote;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output;
 
@@ -14,7 +14,7 @@ pub(super) struct DeleteArgs {
     id: String,
 }
 
-pub(super) fn run(args: &DeleteArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &DeleteArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let status = match remote::path_of(&args.id) {
         Some(path) => client.delete(&path)?.accept(&[200, 204, 404])?.status,
         None => 404,

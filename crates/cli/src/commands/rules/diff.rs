@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 use super::changes::Changes;
 use super::file::{self, FileArgs};
 use super::remote::{Remote, id_of};
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, GOOD, HEADING, PLACE, plain, styled};
 use crate::yaml;
@@ -19,7 +19,7 @@ pub(super) struct DiffArgs {
     file: FileArgs,
 }
 
-pub(super) fn run(args: &DiffArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let (rules, name) = file::rules(&args.file, json)?;
     let remote = Remote::read(client)?;
     let changes = Changes::between(&remote.rules, &rules, &args.file.settings.settings());
@@ -80,7 +80,7 @@ fn rendered(changes: &Changes, server: &str, file: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// One rule's difference. A rule that is new or gone is shown whole.
+/// The difference of one rule. A new or removed rule is shown whole.
 fn push_rule(what: &str, before: Option<&Value>, after: Option<&Value>, lines: &mut Vec<String>) {
     let id = before.or(after).map(id_of).unwrap_or_default();
     let heading = format!("rule {} {what}", plain(id));

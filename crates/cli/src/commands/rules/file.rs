@@ -1,4 +1,4 @@
-//! A rule file: read, validated, and its problems told.
+//! Reads and validates a rule file, and reports its problems.
 
 use std::io::Read as _;
 
@@ -12,10 +12,10 @@ use tidegate::{Clock as _, SystemClock};
 use crate::client::Refused;
 use crate::output::{self, BAD, CAREFUL, counted, plain, styled};
 
-/// Settings of the server that rules are read with.
+/// Settings of the server that affect how rules are read.
 #[derive(Debug, Args)]
 pub(super) struct SettingsArgs {
-    /// How many bits of an IPv6 address the server counts by
+    /// How many bits of an IPv6 address make a key on the server
     #[arg(long, value_name = "BITS", default_value_t = RuleSettings::default().ipv6_prefix,
           value_parser = clap::value_parser!(u8).range(1..=128))]
     ipv6_prefix: u8,
@@ -23,7 +23,7 @@ pub(super) struct SettingsArgs {
 
 impl SettingsArgs {
     pub(super) fn settings(&self) -> RuleSettings {
-        // Where values may be read makes no difference to what a rule says.
+        // The other settings do not change the canonical form of a rule.
         let mut settings = RuleSettings::default().at(SystemClock.now());
         settings.ipv6_prefix = self.ipv6_prefix;
         settings
@@ -57,8 +57,8 @@ pub(super) fn source(file: &str) -> anyhow::Result<Source> {
     }
 }
 
-/// The rules of a file in their canonical form, and what the file is called. Problems go to stderr,
-/// or into the error if all is to be JSON; with errors there are no rules.
+/// The rules of a file in canonical form, and the name of the file. Problems go to stderr, or into the error if
+/// the output is JSON; with errors there are no rules.
 pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
     let source = source(&args.file)?;
     let rules = RuleSet::read(&source, &args.settings.settings());
@@ -73,7 +73,7 @@ pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, 
         let listed = problems.errors().filter(|_| json);
         Refused {
             status: None,
-            message: format!("nothing was asked of the server, because of {summary}"),
+            message: format!("nothing was sent to the server, because of {summary}"),
             problems: listed
                 .map(|problem| as_json(&source.name, problem))
                 .collect(),
@@ -81,7 +81,7 @@ pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, 
     })?;
     if rules.is_by_descriptors() {
         bail!(
-            "`{}` holds descriptors of envoyproxy/ratelimit, which a server takes only as its own file: start it with `--rules {}`",
+            "`{}` holds descriptors of envoyproxy/ratelimit, which a server reads only from its own file: start it with `--rules {}`",
             source.name,
             source.name
         );
@@ -90,7 +90,7 @@ pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, 
     Ok((written, source.name))
 }
 
-/// All problems as a person reads them, with the first word of each in colour.
+/// All problems as text, with the first word of each in colour.
 pub(super) fn rendered(problems: &Problems, source: &Source) -> String {
     let mut text = String::new();
     for line in plain(&problems.render(source)).split_inclusive('\n') {
@@ -123,7 +123,7 @@ pub(super) fn summary(source: &Source, rules: Option<usize>, problems: &Problems
     format!("{}: {}", source.name, parts.join(", "))
 }
 
-/// A problem for programs.
+/// A problem as JSON.
 pub(super) fn as_json(file: &str, problem: &Problem) -> Value {
     let (line, column) = match problem.place {
         Place::Text { line, column, .. } => (Some(line), Some(column)),

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::remote;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::{output, yaml};
 
@@ -13,7 +13,7 @@ pub(super) struct GetArgs {
     id: String,
 }
 
-pub(super) fn run(args: &GetArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &GetArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let reply = match remote::path_of(&args.id) {
         Some(path) => Some(client.get(&path)?.accept(&[200, 404])?),
         None => None,

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
-use crate::output::{self, Table};
+use crate::output::{self, TextTable};
 
-pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let reply = client.get("/v1/rules/history")?.accept(&[200])?;
     let versions = reply.list("history")?;
     if json {
@@ -21,7 +21,7 @@ pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
 
 /// A row for each version, and one for each further change of it.
 fn table(versions: &[Value]) -> String {
-    let mut table = Table::new(&["version", "at", "by", "changes"]);
+    let mut table = TextTable::new(&["version", "at", "by", "changes"]);
     for version in versions {
         let text = |key: &str| match version.get(key) {
             None | Some(Value::Null) => "-".to_owned(),

@@ -4,14 +4,14 @@ use serde_json::Value;
 use tidegate::rules::{Grant, Rule, RuleSettings};
 
 use super::remote::{Remote, id_of, understood};
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
-use crate::output::{self, Table, counted};
+use crate::output::{self, TextTable, counted};
 
-/// How much of what a rule matches is shown, in characters.
+/// How much of a rule's match is shown, in characters.
 const MAX_MATCH: usize = 60;
 
-pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let reply = client.get("/v1/rules")?.accept(&[200])?;
     let remote = Remote::of(&reply)?;
     if json {
@@ -25,7 +25,7 @@ pub(super) fn run(client: &Client, json: bool) -> anyhow::Result<Answer> {
 }
 
 fn table(rules: &[Value]) -> String {
-    let mut table = Table::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
+    let mut table = TextTable::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
     for rule in rules {
         let read = understood(rule, &RuleSettings::default());
         let canonical = read.as_ref().map(Rule::to_json);
@@ -49,7 +49,7 @@ fn table(rules: &[Value]) -> String {
     table.render()
 }
 
-/// The limit, and how many tiers and overrides have others.
+/// The limit, and how many tiers and overrides there are.
 fn limit(rule: &Value) -> String {
     let mut text = match rule.get("adaptive") {
         Some(adaptive) => bounds(adaptive),
@@ -64,13 +64,13 @@ fn limit(rule: &Value) -> String {
     text
 }
 
-/// Between what a limit moves that follows the upstream.
+/// The bounds of an adaptive limit.
 fn bounds(adaptive: &Value) -> String {
     let part = |key| adaptive.get(key).map(words).unwrap_or_default();
     format!("{} to {}", part("min"), part("max"))
 }
 
-/// What a rule that names no algorithm counts with.
+/// The default algorithm of a rule.
 fn default_algorithm(rule: &Rule) -> Option<String> {
     let limits = rule.grants().iter().find_map(|grant| match grant {
         Grant::Limits(limits) => limits.first(),
@@ -104,7 +104,7 @@ fn matches(rule: &Value) -> String {
     format!("{kept}…")
 }
 
-/// A value in few words: text as it is, a list with commas.
+/// A value as short text: strings as they are, lists with commas.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

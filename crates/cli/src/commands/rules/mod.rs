@@ -1,5 +1,5 @@
-//! `tidegate rules`: one file per command. What several of them need is in `file.rs` (a rule file),
-//! `remote.rs` (the server's set) and `changes.rs` (how two sets differ).
+//! `tidegate rules`: one file per command. Shared by several: `file.rs` (a rule file), `remote.rs` (the server's
+//! rules) and `changes.rs` (differences between two sets).
 
 mod apply;
 mod changes;
@@ -16,7 +16,7 @@ mod validate;
 use clap::{Args, Subcommand};
 
 use crate::arguments::ServerArgs;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::{self, Answer};
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ enum RulesCommand {
     List,
     /// Show one rule
     Get(get::GetArgs),
-    /// Bring the rules of a file to the server
+    /// Apply the rules of a file to the server
     Apply(apply::ApplyArgs),
     /// Show how a file differs from the server: what `apply --prune` would do
     Diff(diff::DiffArgs),
@@ -43,7 +43,7 @@ enum RulesCommand {
     Delete(delete::DeleteArgs),
     /// Show the versions of the server's rules
     History,
-    /// Go back to an earlier version, as a new one
+    /// Return to an earlier version, as a new one
     Rollback(rollback::RollbackArgs),
     /// Check rule files, without a server
     Validate(validate::ValidateArgs),
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
     if let RulesCommand::Validate(validate) = &args.command {
         return validate::run(validate, json);
     }
-    let client = Client::new(&args.server)?;
+    let client = ApiClient::new(&args.server)?;
     match &args.command {
         RulesCommand::List => list::run(&client, json),
         RulesCommand::Get(get) => get::run(get, &client, json),

@@ -1,10 +1,10 @@
-//! The server's rules: the set with its tag, and single rules.
+//! The rules of the server: the set with its tag, and single rules.
 
 use serde_json::{Value, json};
 use tidegate::document::Node;
 use tidegate::rules::{Rule, RuleSettings};
 
-use crate::client::{Client, Reply};
+use crate::client::{ApiClient, Reply};
 use crate::output::{self, plain};
 
 /// The rules of a server at one moment.
@@ -15,7 +15,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn read(client: &Client) -> anyhow::Result<Self> {
+    pub(super) fn read(client: &ApiClient) -> anyhow::Result<Self> {
         let reply = client.get("/v1/rules")?.accept(&[200])?;
         Self::of(&reply)
     }
@@ -28,8 +28,12 @@ impl Remote {
         })
     }
 
-    /// Puts these rules in the place of all that were there. Nothing if they have changed since.
-    pub(super) fn replace(&self, client: &Client, rules: &[Value]) -> anyhow::Result<Option<Self>> {
+    /// Replaces all rules. Returns `None` if they have changed since.
+    pub(super) fn replace(
+        &self,
+        client: &ApiClient,
+        rules: &[Value],
+    ) -> anyhow::Result<Option<Self>> {
         let body = json!({ "rules": rules });
         let reply = client.put("/v1/rules", &body, self.etag.as_deref())?;
         let reply = reply.accept(&[200, 412])?;
@@ -40,13 +44,13 @@ impl Remote {
     }
 }
 
-/// A rule as this program understands it. None if the server is newer and has other rules.
+/// Parses a rule. `None` if the server is newer and this program cannot.
 pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
     Rule::from_node(&node, &settings.for_stored()).ok()
 }
 
-/// A rule in its canonical form; as it is, if it is not understood.
+/// A rule in canonical form; unchanged if it cannot be parsed.
 pub(super) fn canonical(rule: &Value, settings: &RuleSettings) -> Value {
     understood(rule, settings).map_or_else(|| rule.clone(), |rule| rule.to_json())
 }
@@ -56,17 +60,17 @@ pub(super) fn id_of(rule: &Value) -> &str {
     rule.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The path of one rule. None if no rule can have this id.
+/// The path of a rule. `None` if no rule can have this id.
 pub(super) fn path_of(id: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let begins = id.starts_with(|c: char| c.is_ascii_alphanumeric());
-    // Below these names are calls of the API.
+    // The API has calls under these names.
     let is_call = matches!(id, "history" | "rollback");
     let is_id = begins && id.len() <= 64 && id.bytes().all(fits) && !is_call;
     is_id.then(|| format!("/v1/rules/{id}"))
 }
 
-/// Says that there is no such rule.
+/// Reports that there is no such rule.
 pub(super) fn note_missing(id: &str, json: bool) -> std::io::Result<()> {
     let message = format!("there is no rule `{}`", plain(id));
     if json {

@@ -1,21 +1,21 @@
-//! `tidegate rules rollback`: goes back to an earlier version, as a new one.
+//! `tidegate rules rollback`: returns to an earlier version, as a new one.
 
 use clap::Args;
 use serde_json::json;
 
 use super::remote::Remote;
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, counted};
 
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
-    /// The version to go back to, as `rules history` shows it
+    /// The version to return to, as `rules history` shows it
     #[arg(value_name = "VERSION")]
     version: u64,
 }
 
-pub(super) fn run(args: &RollbackArgs, client: &Client, json: bool) -> anyhow::Result<Answer> {
+pub(super) fn run(args: &RollbackArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let body = json!({"version": args.version});
     let reply = client.post("/v1/rules/rollback", &body)?.accept(&[200])?;
     let remote = Remote::of(&reply)?;

@@ -1,4 +1,4 @@
-//! `tidegate rules validate`: everything that is wrong with rule files, without a server.
+//! `tidegate rules validate`: reports all problems of rule files, without a server.
 
 use anyhow::bail;
 use clap::Args;
@@ -15,7 +15,7 @@ pub(super) struct ValidateArgs {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 
-    /// Count a warning as an error
+    /// Treat warnings as errors
     #[arg(long)]
     deny_warnings: bool,
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
     for file in &args.files {
         let source = match file::source(file) {
             Ok(source) => source,
-            // The other files are still worth a look.
+            // The other files are still checked.
             Err(error) => {
                 unread.push(format!("{error:#}"));
                 continue;

@@ -47,7 +47,7 @@ fn a_flipped_byte_anywhere_leaves_the_version_before() {
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_and_told_of_once() {
+fn a_damaged_file_is_set_aside_and_reported_once() {
     let temporary = directory_with(&["one", "two"]);
     fs::write(file(temporary.path(), NEWEST), "{").unwrap();
     let data = DataDir::open(temporary.path()).unwrap();

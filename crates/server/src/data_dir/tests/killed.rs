@@ -14,13 +14,13 @@ use tidegate::Timestamp;
 use super::super::{DataDir, NewVersion};
 use super::file_names;
 
-/// Tells the child where to write.
+/// The variable with which the child gets its directory.
 const DIRECTORY: &str = "TIDEGATE_TEST_DATA_DIR";
 
 /// What the child writes before the number of a version that was acknowledged.
 const ACKNOWLEDGED: &str = "acknowledged ";
 
-/// Rules of which every part tells the version, so that no mix of two would pass; large, so that a
+/// Rules of which every part names the version, so that no mix of two would pass; large, so that a
 /// good part of the time goes into writing them.
 fn rules(number: u64) -> Value {
     let description = format!("{number} ").repeat(20_000);

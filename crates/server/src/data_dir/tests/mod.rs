@@ -90,7 +90,7 @@ fn what_was_written_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_second_server_is_told_who_has_the_directory() {
+fn a_second_server_learns_which_process_has_the_directory() {
     let temporary = tempfile::tempdir().unwrap();
     let data = DataDir::open(temporary.path()).unwrap();
     let error = DataDir::open(temporary.path()).unwrap_err();

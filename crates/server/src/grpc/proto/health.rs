@@ -3,24 +3,24 @@
 use prost::{Enumeration, Message};
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HealthCheckRequest {
+pub struct HealthCheckRequest {
     #[prost(string, tag = "1")]
-    pub(crate) service: String,
+    pub service: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct HealthCheckResponse {
+pub struct HealthCheckResponse {
     #[prost(enumeration = "ServingStatus", tag = "1")]
-    pub(crate) status: i32,
+    pub status: i32,
 }
 
-/// How a service is.
+/// The status of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(crate) enum ServingStatus {
+pub enum ServingStatus {
     Unknown = 0,
     Serving = 1,
     NotServing = 2,
-    /// For those who watch a service that is not here.
+    /// The service to watch is unknown.
     ServiceUnknown = 3,
 }

@@ -1,9 +1,9 @@
-//! The messages that are read and written, with the numbers that their fields have on the wire.
+//! The messages, with their field numbers.
 //!
-//! Written by hand: of Envoy's some thousand messages these few are needed, and values from clients are read
-//! as bytes, because one that is not UTF-8 must not fail the call. `schema.rs` serves the same messages to
+//! Written by hand: of Envoy's thousand messages only these are needed, and values from clients are read as
+//! bytes, because one that is not UTF-8 must not fail the call. `schema.rs` serves the same messages to
 //! reflection; a test there compares the two.
 
-pub(crate) mod health;
-pub(crate) mod rate_limit;
-pub(crate) mod reflection;
+pub mod health;
+pub mod rate_limit;
+pub mod reflection;

@@ -1,132 +1,132 @@
-//! Messages of `envoy.service.ratelimit.v3`, and those that they are made of.
+//! Messages of `envoy.service.ratelimit.v3`, and their parts.
 
 use prost::{Enumeration, Message};
 use prost_types::{Duration, Struct, Timestamp};
 
-/// What Envoy asks.
+/// The request of Envoy.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RateLimitRequest {
+pub struct RateLimitRequest {
     #[prost(string, tag = "1")]
-    pub(crate) domain: String,
+    pub domain: String,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) descriptors: Vec<RateLimitDescriptor>,
+    pub descriptors: Vec<RateLimitDescriptor>,
     #[prost(uint32, tag = "3")]
-    pub(crate) hits_addend: u32,
+    pub hits_addend: u32,
 }
 
-/// What is known of a request, in one of the ways in which it is to be limited.
+/// One set of entries by which a request is limited.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RateLimitDescriptor {
+pub struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) entries: Vec<Entry>,
+    pub entries: Vec<DescriptorEntry>,
     #[prost(message, optional, tag = "2")]
-    pub(crate) limit: Option<RateLimitOverride>,
+    pub limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
-    pub(crate) hits_addend: Option<UInt64Value>,
+    pub hits_addend: Option<UInt64Value>,
     #[prost(bool, tag = "4")]
-    pub(crate) is_negative_hits: bool,
+    pub is_negative_hits: bool,
 }
 
-/// The value is text, and comes from a client: what is none must not spoil the call.
+/// The value is declared `bytes`: a client's value that is not UTF-8 must not fail the whole call.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Entry {
+pub struct DescriptorEntry {
     #[prost(string, tag = "1")]
-    pub(crate) key: String,
+    pub key: String,
     #[prost(bytes = "bytes", tag = "2")]
-    pub(crate) value: bytes::Bytes,
+    pub value: bytes::Bytes,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct RateLimitOverride {
+pub struct RateLimitOverride {
     #[prost(uint32, tag = "1")]
-    pub(crate) requests_per_unit: u32,
+    pub requests_per_unit: u32,
     #[prost(enumeration = "Unit", tag = "2")]
-    pub(crate) unit: i32,
+    pub unit: i32,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct UInt64Value {
+pub struct UInt64Value {
     #[prost(uint64, tag = "1")]
-    pub(crate) value: u64,
+    pub value: u64,
 }
 
-/// What Envoy is told.
+/// The response to Envoy.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RateLimitResponse {
-    #[prost(enumeration = "Code", tag = "1")]
-    pub(crate) overall_code: i32,
+pub struct RateLimitResponse {
+    #[prost(enumeration = "LimitCode", tag = "1")]
+    pub overall_code: i32,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) statuses: Vec<DescriptorStatus>,
+    pub statuses: Vec<DescriptorStatus>,
     #[prost(message, repeated, tag = "3")]
-    pub(crate) response_headers_to_add: Vec<HeaderValue>,
+    pub response_headers_to_add: Vec<HeaderValue>,
     #[prost(message, repeated, tag = "4")]
-    pub(crate) request_headers_to_add: Vec<HeaderValue>,
+    pub request_headers_to_add: Vec<HeaderValue>,
     #[prost(bytes = "bytes", tag = "5")]
-    pub(crate) raw_body: bytes::Bytes,
+    pub raw_body: bytes::Bytes,
     #[prost(message, optional, tag = "6")]
-    pub(crate) dynamic_metadata: Option<Struct>,
+    pub dynamic_metadata: Option<Struct>,
     #[prost(message, optional, tag = "7")]
-    pub(crate) quota: Option<Quota>,
+    pub quota: Option<Quota>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct DescriptorStatus {
-    #[prost(enumeration = "Code", tag = "1")]
-    pub(crate) code: i32,
+pub struct DescriptorStatus {
+    #[prost(enumeration = "LimitCode", tag = "1")]
+    pub code: i32,
     #[prost(message, optional, tag = "2")]
-    pub(crate) current_limit: Option<RateLimit>,
+    pub current_limit: Option<CurrentLimit>,
     #[prost(uint32, tag = "3")]
-    pub(crate) limit_remaining: u32,
+    pub limit_remaining: u32,
     #[prost(message, optional, tag = "4")]
-    pub(crate) duration_until_reset: Option<Duration>,
+    pub duration_until_reset: Option<Duration>,
     #[prost(message, optional, tag = "5")]
-    pub(crate) quota: Option<Quota>,
+    pub quota: Option<Quota>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RateLimit {
+pub struct CurrentLimit {
     #[prost(uint32, tag = "1")]
-    pub(crate) requests_per_unit: u32,
+    pub requests_per_unit: u32,
     #[prost(enumeration = "Unit", tag = "2")]
-    pub(crate) unit: i32,
+    pub unit: i32,
     #[prost(string, tag = "3")]
-    pub(crate) name: String,
+    pub name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Quota {
+pub struct Quota {
     #[prost(uint32, tag = "1")]
-    pub(crate) requests: u32,
+    pub requests: u32,
     #[prost(message, optional, tag = "2")]
-    pub(crate) valid_until: Option<Timestamp>,
+    pub valid_until: Option<Timestamp>,
     #[prost(string, tag = "3")]
-    pub(crate) id: String,
+    pub id: String,
 }
 
-/// Both are texts. On the wire there is no difference to bytes, of which names need not be copied.
+/// Both are strings. On the wire they are the same as bytes, which need no copy of static names.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeaderValue {
+pub struct HeaderValue {
     #[prost(bytes = "bytes", tag = "1")]
-    pub(crate) key: bytes::Bytes,
+    pub key: bytes::Bytes,
     #[prost(bytes = "bytes", tag = "2")]
-    pub(crate) value: bytes::Bytes,
+    pub value: bytes::Bytes,
     #[prost(bytes = "bytes", tag = "3")]
-    pub(crate) raw_value: bytes::Bytes,
+    pub raw_value: bytes::Bytes,
 }
 
-/// What is decided. Envoy lets pass what is unknown, so it is never said here.
+/// The decision. `Unknown` is never sent: Envoy lets such requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(crate) enum Code {
+pub enum LimitCode {
     Unknown = 0,
     Ok = 1,
     OverLimit = 2,
 }
 
-/// Units of time: of `RateLimitResponse.RateLimit.Unit` and of `envoy.type.v3.RateLimitUnit`.
+/// Units of time: of `RateLimitResponse.CurrentLimit.Unit` and of `envoy.type.v3.RateLimitUnit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(crate) enum Unit {
+pub enum Unit {
     Unknown = 0,
     Second = 1,
     Minute = 2,

@@ -1,18 +1,18 @@
-//! Messages of `grpc.reflection.v1`, which are those of `v1alpha` too.
+//! Messages of `grpc.reflection.v1` and `v1alpha`, which are the same.
 
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ServerReflectionRequest {
+pub struct ServerReflectionRequest {
     #[prost(string, tag = "1")]
-    pub(crate) host: String,
+    pub host: String,
     #[prost(oneof = "MessageRequest", tags = "3, 4, 5, 6, 7")]
-    pub(crate) message_request: Option<MessageRequest>,
+    pub message_request: Option<MessageRequest>,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum MessageRequest {
+pub enum MessageRequest {
     #[prost(string, tag = "3")]
     FileByFilename(String),
     #[prost(string, tag = "4")]
@@ -26,30 +26,30 @@ pub(crate) enum MessageRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExtensionRequest {
+pub struct ExtensionRequest {
     #[prost(string, tag = "1")]
-    pub(crate) containing_type: String,
+    pub containing_type: String,
     #[prost(int32, tag = "2")]
-    pub(crate) extension_number: i32,
+    pub extension_number: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ServerReflectionResponse {
+pub struct ServerReflectionResponse {
     #[prost(string, tag = "1")]
-    pub(crate) valid_host: String,
+    pub valid_host: String,
     #[prost(message, optional, tag = "2")]
-    pub(crate) original_request: Option<ServerReflectionRequest>,
+    pub original_request: Option<ServerReflectionRequest>,
     #[prost(oneof = "MessageResponse", tags = "4, 5, 6, 7")]
-    pub(crate) message_response: Option<MessageResponse>,
+    pub message_response: Option<MessageResponse>,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, PartialEq, Oneof)]
 #[expect(
     clippy::enum_variant_names,
-    reason = "these are the names that the fields have"
+    reason = "these are the names of the fields"
 )]
-pub(crate) enum MessageResponse {
+pub enum MessageResponse {
     #[prost(message, tag = "4")]
     FileDescriptorResponse(FileDescriptorResponse),
     #[prost(message, tag = "5")]
@@ -61,35 +61,35 @@ pub(crate) enum MessageResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct FileDescriptorResponse {
+pub struct FileDescriptorResponse {
     #[prost(bytes = "vec", repeated, tag = "1")]
-    pub(crate) file_descriptor_proto: Vec<Vec<u8>>,
+    pub file_descriptor_proto: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExtensionNumberResponse {
+pub struct ExtensionNumberResponse {
     #[prost(string, tag = "1")]
-    pub(crate) base_type_name: String,
+    pub base_type_name: String,
     #[prost(int32, repeated, tag = "2")]
-    pub(crate) extension_number: Vec<i32>,
+    pub extension_number: Vec<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ListServiceResponse {
+pub struct ListServiceResponse {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) service: Vec<ServiceResponse>,
+    pub service: Vec<ServiceResponse>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ServiceResponse {
+pub struct ServiceResponse {
     #[prost(string, tag = "1")]
-    pub(crate) name: String,
+    pub name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ErrorResponse {
+pub struct ErrorResponse {
     #[prost(int32, tag = "1")]
-    pub(crate) error_code: i32,
+    pub error_code: i32,
     #[prost(string, tag = "2")]
-    pub(crate) error_message: String,
+    pub error_message: String,
 }

@@ -41,7 +41,7 @@ fn commands_by_hand() {
 }
 
 #[test]
-fn what_is_no_command_is_told_apart() {
+fn each_malformed_command_has_its_own_error() {
     let many = format!("*{}\r\n", MAX_ARGUMENTS + 1);
     let long = format!("*1\r\n${}\r\n", MAX_BULK + 1);
     let line = vec![b'x'; MAX_LINE];

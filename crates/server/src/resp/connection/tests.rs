@@ -7,13 +7,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::{Config, Outside};
+use crate::config::{Config, Overrides};
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 
 struct Client {
     io: DuplexStream,
-    served: JoinHandle<Result<(), ConnectionError>>,
+    served: JoinHandle<Result<(), RespConnectionError>>,
     drain: Drain,
     start: Instant,
 }
@@ -22,7 +22,7 @@ fn connect() -> Client {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
     std::fs::write(&file, "rules: []\n").unwrap();
-    let outside = Outside {
+    let outside = Overrides {
         environment: &|_| None,
         variables: Vec::new(),
         flags: Vec::new(),
@@ -45,12 +45,12 @@ fn connect() -> Client {
 impl Client {
     /// What is still said before the connection ends, how it ends, and when.
     async fn end(mut self) -> (String, Result<(), String>, Duration) {
-        let mut told = String::new();
-        self.io.read_to_string(&mut told).await.unwrap();
+        let mut replies = String::new();
+        self.io.read_to_string(&mut replies).await.unwrap();
         let after = sleep(Duration::ZERO).deadline() - self.start;
         drop(self.io);
         let served = self.served.await.unwrap();
-        (told, served.map_err(|error| error.to_string()), after)
+        (replies, served.map_err(|error| error.to_string()), after)
     }
 
     async fn say(&mut self, bytes: &[u8]) {
@@ -65,20 +65,20 @@ fn about(seconds: u64, after: Duration) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_says_nothing_or_half_a_command_is_cut() {
     let slow = || Err("the client took too long".to_owned());
-    let (told, ended, after) = connect().end().await;
-    assert_eq!((told.as_str(), ended), ("", slow()));
+    let (replies, ended, after) = connect().end().await;
+    assert_eq!((replies.as_str(), ended), ("", slow()));
     assert!(about(10, after), "{after:?}");
 
     let mut first = connect();
     first.say(b"*2\r\n$4\r\nECHO\r\n$").await;
-    let (told, ended, after) = first.end().await;
-    assert_eq!((told.as_str(), ended), ("", slow()));
+    let (replies, ended, after) = first.end().await;
+    assert_eq!((replies.as_str(), ended), ("", slow()));
     assert!(about(10, after), "{after:?}");
 
     let mut later = connect();
     later.say(b"PING\r\nPING\r\nPI").await;
-    let (told, ended, after) = later.end().await;
-    assert_eq!((told.as_str(), ended), ("+PONG\r\n+PONG\r\n", slow()));
+    let (replies, ended, after) = later.end().await;
+    assert_eq!((replies.as_str(), ended), ("+PONG\r\n+PONG\r\n", slow()));
     assert!(about(10, after), "{after:?}");
 }
 
@@ -88,8 +88,8 @@ async fn a_silent_client_is_kept_for_an_hour() {
     client.say(b"PING\r\n").await;
     sleep(Duration::from_mins(50)).await;
     client.say(b"PING\r\n").await;
-    let (told, ended, after) = client.end().await;
-    assert_eq!(told, "+PONG\r\n+PONG\r\n");
+    let (replies, ended, after) = client.end().await;
+    assert_eq!(replies, "+PONG\r\n+PONG\r\n");
     assert!(ended.is_err());
     assert!(after > Duration::from_mins(109), "{after:?}");
     assert!(after < Duration::from_mins(111), "{after:?}");
@@ -98,7 +98,7 @@ async fn a_silent_client_is_kept_for_an_hour() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut() {
     let mut client = connect();
-    // More than fits on the way, until nobody takes it any more.
+    // More than fits into the socket buffers, until the client reads no more.
     while client.io.write_all(b"COMMAND\r\n").await.is_ok() {}
     let served = (&mut client.served).await.unwrap();
     let error = served.unwrap_err().to_string();
@@ -111,8 +111,8 @@ async fn a_drain_answers_what_is_sent_and_ends() {
     client.say(b"PING\r\n").await;
     client.drain.begin();
     client.say(b"PING\r\n").await;
-    let (told, ended, after) = client.end().await;
-    assert_eq!(told, "+PONG\r\n+PONG\r\n");
+    let (replies, ended, after) = client.end().await;
+    assert_eq!(replies, "+PONG\r\n+PONG\r\n");
     assert_eq!(ended, Ok(()));
     assert!(after < Duration::from_secs(1), "{after:?}");
 }

@@ -1,0 +1,20 @@
+//! The server as a process: what it needs to start, signals, restarts, kills, full disks, what it uses of the machine.
+//!
+//! Nothing here waits for a time to pass: what is awaited is an answer, a line of the log, or the end of a process.
+
+mod full_disk;
+mod gateway;
+mod kept_counters;
+mod killed;
+mod logs;
+mod made_token;
+mod mistakes;
+mod random;
+mod read_only;
+mod reasons;
+mod refused_starts;
+mod resources;
+mod signals;
+mod starts;
+mod tls;
+mod variables;

@@ -1,0 +1,44 @@
+//! Environment variables that no setting has.
+
+use crate::server::ProgramFolder;
+
+#[test]
+fn a_misspelt_variable_keeps_the_server_from_starting_and_names_the_right_one() {
+    let place = ProgramFolder::new();
+    for (name, meant) in [
+        ("TIDEGATE_HTPP", "TIDEGATE_HTTP"),
+        ("TIDEGATE_TOKNE", "TIDEGATE_TOKEN"),
+        ("TIDEGATE_REDIS_PASSWORDS", "TIDEGATE_REDIS_PASSWORD"),
+    ] {
+        let run = place.run_with(&["serve", "--http", "127.0.0.1:0"], &[(name, "x")]);
+        assert_eq!(run.code, Some(2), "{}", run.stderr);
+        let said = format!("error: {name}: no setting has this variable; did you mean `{meant}`?");
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn other_unknown_variables_are_a_warning_and_those_of_kubernetes_are_ignored() {
+    let place = ProgramFolder::new();
+    place.write(
+        "tidegate.yaml",
+        "tokens:\n  - {name: ops, token_env: TIDEGATE_TOKEN2, scopes: [read]}\n",
+    );
+    let environment = [
+        (
+            "TIDEGATE_TOKEN2",
+            "named in the file, and two edits from another",
+        ),
+        ("TIDEGATE_SERVER", "http://of-the-commands"),
+        ("TIDEGATE_PORT", "tcp://10.0.0.1:8080"),
+        ("TIDEGATE_SERVICE_HOST", "10.0.0.1"),
+        ("TIDEGATE_SERVICE_PORT_HTTP", "8080"),
+        ("TIDEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("TIDEGATE_FAVOURITE_COLOUR", "blue"),
+    ];
+    let server = place.serve_with(&["--config", "tidegate.yaml"], &environment);
+    let log = server
+        .log
+        .wait_for("the environment variable `TIDEGATE_FAVOURITE_COLOUR` has no effect");
+    assert_eq!(log.matches("the environment variable").count(), 1, "{log}");
+}

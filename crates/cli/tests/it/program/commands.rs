@@ -1,0 +1,199 @@
+//! The commands against a server that plays its part: what is asked, what is said, how it ends.
+
+use std::path::Path;
+
+use super::support::{CommandRun, serving, tidegate};
+
+const RULES: &str = r#"{"version": 7, "rules": [
+    {"id": "per-ip", "per": ["ip"], "limit": "10/second"},
+    {"id": "per-user", "per": ["user_id"], "limit": "100/minute", "missing": "deny"}]}"#;
+const CHANGED: &str = "rules:\n  - {id: new, per: [], limit: 5/second}\n  - {id: per-ip, per: ip, limit: 20/second}\n";
+const SAME: &str = "rules:\n  - {id: per-ip, per: ip, limit: {requests: 10, window: 1s}}\n";
+const STALE: (&str, &str) = (
+    "412 Precondition Failed",
+    r#"{"detail": "the rules have changed"}"#,
+);
+const NO_RULE: &str = r#"{"allowed": true, "rule": null, "limit": null, "remaining": null, "reset_time": null,
+    "retry_after": null, "delay": null, "degraded": null, "lease": null, "limits": []}"#;
+const DENIED: &str = r#"{"allowed": false, "rule": "per-ip", "limit": 10, "remaining": 0,
+    "reset_time": 1794770001, "retry_after": 0.1, "delay": 0, "degraded": true, "lease": null, "limits": [{}],
+    "reason": "over_limit"}"#;
+
+/// Runs a command against these answers. What it left, with the address left out, and what it asked.
+fn run(line: &str, input: &str, answers: &[(&str, &str)]) -> (CommandRun, Vec<String>) {
+    let (address, asked) = serving(answers);
+    let mut arguments: Vec<&str> = line.split(' ').collect();
+    arguments.extend(["--server", &address]);
+    let mut run = tidegate(Path::new("."), &arguments, input);
+    run.stdout = run.stdout.replace(&address, "URL");
+    run.stderr = run.stderr.replace(&address, "URL");
+    (run, asked.join().unwrap())
+}
+
+#[test]
+fn a_check_sends_what_it_was_given() {
+    let line = "check --attr ip=1.2.3.4 --attr path=/a=b --cost 2 --timestamp 1794770000.25";
+    let (run, asked) = run(line, "", &[("429 Too Many Requests", DENIED)]);
+    insta::assert_snapshot!(run.whole());
+    let body = asked[0].split_once("\r\n\r\n").unwrap().1;
+    let expected =
+        r#"{"attributes":{"ip":"1.2.3.4","path":"/a=b"},"cost":2,"timestamp":1794770000.25}"#;
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn a_check_without_a_rule_says_what_rules_look_at() {
+    let answers = [("200 OK", NO_RULE), ("200 OK", RULES)];
+    let (run, _) = run("check --attr userid=u1", "", &answers);
+    insta::assert_snapshot!(run.whole());
+}
+
+#[test]
+fn unreadable_rules_do_not_spoil_an_answer() {
+    let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
+    let (run, _) = run("check", "", &answers);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "allowed\n"));
+    assert_eq!(run.stderr, "no rule applies\n");
+}
+
+#[test]
+fn could_not_decide_is_denied_and_not_ready_is_an_error() {
+    let (decided, _) = run("check --json", "", &[("503 Service Unavailable", DENIED)]);
+    assert_eq!(decided.code, Some(1), "{}", decided.whole());
+    assert!(
+        decided.stdout.contains("\"degraded\": true"),
+        "{}",
+        decided.stdout
+    );
+    let answers = [("503 Service Unavailable", r#"{"detail": "not ready"}"#)];
+    let (failed, _) = run("check --json", "", &answers);
+    insta::assert_snapshot!(failed.whole());
+}
+
+#[test]
+fn apply_merges_and_begins_again_when_others_were_faster() {
+    let answers = [
+        ("200 OK", RULES),
+        STALE,
+        ("200 OK", RULES),
+        ("200 OK", r#"{"version": 8, "rules": []}"#),
+    ];
+    let (run, asked) = run("rules apply -f -", CHANGED, &answers);
+    insta::assert_snapshot!(run.whole());
+    assert!(asked[3].starts_with("PUT /v1/rules "), "{}", asked[3]);
+    assert!(
+        asked[3].to_lowercase().contains("if-match: \"7\"\r\n"),
+        "{}",
+        asked[3]
+    );
+    insta::assert_snapshot!("apply_body", asked[3].split_once("\r\n\r\n").unwrap().1);
+}
+
+#[test]
+fn apply_gives_up_after_five_retries() {
+    let answers: Vec<_> = [("200 OK", RULES), STALE]
+        .into_iter()
+        .cycle()
+        .take(12)
+        .collect();
+    let (run, _) = run("rules apply -f -", CHANGED, &answers);
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.stderr.contains("nothing was applied, try again"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn apply_with_nothing_to_do_or_dry_only_reads() {
+    let (run_same, _) = run("rules apply -f -", SAME, &[("200 OK", RULES)]);
+    assert_eq!(
+        (run_same.code, run_same.stdout.as_str()),
+        (Some(0), "nothing to change\n")
+    );
+    let (run_dry, _) = run(
+        "rules apply -f - --prune --dry-run --json",
+        CHANGED,
+        &[("200 OK", RULES)],
+    );
+    insta::assert_snapshot!(run_dry.whole());
+}
+
+#[test]
+fn a_bad_file_is_not_brought_to_the_server() {
+    let bad = "rules:\n  - id: a\n    per: []\n";
+    let (json, _) = run("rules apply -f - --json", bad, &[]);
+    insta::assert_snapshot!("bad_file_in_json", json.whole());
+    let (run, _) = run("rules apply -f -", "rules:\n  - id: a\n    per: []\n", &[]);
+    insta::assert_snapshot!(run.whole());
+}
+
+#[test]
+fn diff_ends_with_one_when_there_are_differences() {
+    let (different, _) = run("rules diff -f -", CHANGED, &[("200 OK", RULES)]);
+    insta::assert_snapshot!(different.whole());
+    let (same, _) = run(
+        "rules diff -f -",
+        RULES.replace("\"version\": 7,", "").as_str(),
+        &[("200 OK", RULES)],
+    );
+    assert_eq!(
+        (same.code, same.stdout.as_str()),
+        (Some(0), "no differences\n")
+    );
+}
+
+#[test]
+fn rules_are_shown_one_by_one() {
+    let rule = r#"{"id": "per-ip", "per": ["ip"], "limit": "10/second"}"#;
+    let (found, asked) = run("rules get per-ip", "", &[("200 OK", rule)]);
+    assert_eq!(found.stdout, "id: per-ip\nper: [ip]\nlimit: 10/second\n");
+    assert!(
+        asked[0].starts_with("GET /v1/rules/per-ip "),
+        "{}",
+        asked[0]
+    );
+    let missing = ("404 Not Found", r#"{"detail": "there is no such rule"}"#);
+    for line in ["rules get x", "rules delete x"] {
+        let (run, _) = run(line, "", &[missing]);
+        assert_eq!(
+            (run.code, run.stderr.as_str()),
+            (Some(1), "there is no rule `x`\n"),
+            "{line}"
+        );
+    }
+    let (impossible, _) = run("rules get history", "", &[]);
+    assert_eq!(impossible.code, Some(1));
+}
+
+#[test]
+fn rules_are_removed_listed_and_brought_back() {
+    let (removed, asked) = run("rules delete per-ip", "", &[("204 No Content", "")]);
+    assert_eq!(
+        (removed.code, removed.stdout.as_str()),
+        (Some(0), "removed per-ip\n")
+    );
+    assert!(
+        asked[0].starts_with("DELETE /v1/rules/per-ip "),
+        "{}",
+        asked[0]
+    );
+    let (listed, _) = run("rules list", "", &[("200 OK", RULES)]);
+    insta::assert_snapshot!(listed.whole());
+    let (back, asked) = run("rules rollback 3", "", &[("200 OK", RULES)]);
+    assert_eq!(
+        back.stdout,
+        "back to version 3, now as version 7: 2 rules\n"
+    );
+    assert!(asked[0].ends_with("{\"version\":3}"), "{}", asked[0]);
+}
+
+#[test]
+fn scripts_for_shells_are_written() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = tidegate(Path::new("."), &["completions", shell], "");
+        assert_eq!(run.code, Some(0), "{shell}");
+        assert!(run.stdout.contains("tidegate"), "{shell}");
+    }
+}

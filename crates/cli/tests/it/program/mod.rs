@@ -1,0 +1,5 @@
+//! The program as it is started: arguments in, output and exit code out.
+
+mod commands;
+mod support;
+mod validate;

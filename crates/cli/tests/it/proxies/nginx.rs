@@ -1,0 +1,87 @@
+//! nginx, by `auth_request`.
+
+use std::process::Command;
+
+use super::from::ask;
+use super::guide::Guide;
+use super::headers::{Passing, each_header_arrives_once};
+use super::proxy::{Proxy, program};
+use super::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
+
+/// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
+pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
+    Proxy::start(&setup.place, |address| {
+        let server = setup.addressed(server);
+        let server = server.replace("listen 80;", &format!("listen {address};"));
+        let folder = setup.place.path(".");
+        let folder = folder.display();
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
+            .concat();
+        let text = format!(
+            "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
+        );
+        setup.place.write("nginx.conf", &text);
+        let mut command = Command::new(program("nginx", "`apt-get install nginx-light`"));
+        command
+            .args(["-e", "stderr", "-p"])
+            .arg(setup.place.path("."));
+        command.arg("-c").arg(setup.place.path("nginx.conf"));
+        command
+    })
+}
+
+#[test]
+fn nginx_asks_before_it_forwards() {
+    let guide = Guide::open("nginx.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide.blocks("nginx")[0]);
+    let manners = Manners {
+        tells_when_allowed: true,
+        passes_problem: false,
+    };
+    tell(&setup, &proxy, &manners);
+    // From a proxy that is trusted too, whose word about its own client counts.
+    let behind = |client: &str| {
+        ask(
+            1,
+            proxy.address,
+            "GET /v1/items",
+            &[("x-forwarded-for", client)],
+        )
+        .status
+    };
+    let five: Vec<u16> = (0..6).map(|_| behind("203.0.113.20")).collect();
+    assert_eq!(five, [200, 200, 200, 200, 200, 429]);
+    assert_eq!(behind("203.0.113.21"), 200);
+    assert_eq!(status_without_server(setup, &proxy), 500);
+}
+
+#[test]
+fn nginx_sends_each_header_of_a_limit_once() {
+    let guide = Guide::open("nginx.md");
+    let setup = Setup::of(&guide);
+    let proxy = start(&setup, &guide.blocks("nginx")[0]);
+    let passing = Passing {
+        when_allowed: true,
+        keeps_own: false,
+    };
+    each_header_arrives_once(&proxy, passing);
+}
+
+#[test]
+fn nginx_can_go_on_without_a_server() {
+    let guide = Guide::open("nginx.md");
+    let setup = Setup::of(&guide);
+    let blocks = guide.blocks("nginx");
+    let [server, inside, beside] = blocks.as_slice() else {
+        panic!("the guide has other blocks");
+    };
+    let server = server.replace("internal;", &format!("internal;\n{inside}"));
+    let server = server.replace("location @denied", &format!("{beside}\nlocation @denied"));
+    let proxy = start(&setup, &server);
+    let ask = || ask(2, proxy.address, "GET /v1/items", &[("x-api-key", "k1")]).status;
+    assert_eq!([ask(), ask(), ask(), ask()], [200, 200, 200, 429]);
+    assert_eq!(status_with_stopped_server(&setup, &proxy), 200);
+    assert_eq!(status_without_server(setup, &proxy), 200);
+}

@@ -1,0 +1,8 @@
+//! The memory store and the algorithms from outside. Allocations are counted in a program of their own.
+
+mod conformance;
+mod known_answers;
+mod memory;
+mod promises;
+mod snapshots;
+mod threads;

@@ -1,0 +1,130 @@
+//! Who may do what: tokens with scopes.
+
+use crate::Server;
+use tidegate_testkit_server::TestFolder;
+
+const CHECK: (&str, &str) = ("POST /v1/check", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
+const BATCH: (&str, &str) = ("POST /v1/check/batch", r#"{"checks": []}"#);
+const READ: (&str, &str) = ("GET /v1/rules", "");
+const WRITE: (&str, &str) = (
+    "PUT /v1/rules",
+    r#"{"rules": [{"id": "a", "per": ["ip"], "limit": "1000/minute"}]}"#,
+);
+const RESET: (&str, &str) = ("POST /v1/reset", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
+
+const FEEDBACK: (&str, &str) = ("POST /v1/feedback", r#"{"feedback": []}"#);
+
+const CONFIG: &str = "
+tokens:
+  - {name: dashboard, token_file: dashboard.token, scopes: [read]}
+  - {name: deployer, token_env: DEPLOYER, scopes: [write]}
+  - {name: edge, token_env: EDGE, scopes: [check]}
+";
+
+fn with_tokens(place: &TestFolder) -> Server {
+    let config = CONFIG.replace("dashboard.token", &place.file("dashboard.token"));
+    place.write("tidegate.yaml", &config);
+    place.write("dashboard.token", "d-secret\n");
+    let environment = [
+        ("DEPLOYER", "w-secret"),
+        ("EDGE", "e-secret"),
+        ("TIDEGATE_TOKEN", "root-secret"),
+    ];
+    place.serve_with(&["--config", "tidegate.yaml"], &environment)
+}
+
+#[test]
+fn a_token_opens_what_its_scopes_say_and_nothing_else() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    #[rustfmt::skip]
+    let table = [
+        //                       check batch read write reset feedback
+        ("Bearer d-secret",     [403,  403,  200, 403,  403,  403]),
+        ("Bearer w-secret",     [403,  403,  200, 200,  200,  403]),
+        ("Bearer e-secret",     [200,  200,  403, 403,  403,  204]),
+        ("Bearer root-secret",  [200,  200,  200, 200,  200,  204]),
+        ("bearer root-secret",  [200,  200,  200, 200,  200,  204]),
+        ("Bearer d-secre",      [401,  401,  401, 401,  401,  401]),
+        ("Bearer ",             [401,  401,  401, 401,  401,  401]),
+        ("Basic ZDpzZWNyZXQ=",  [401,  401,  401, 401,  401,  401]),
+    ];
+    for (authorization, expected) in table {
+        let ask = |(call, body): (&str, &str)| {
+            let reply = server.ask_with(call, &[("authorization", authorization)], body);
+            if reply.status >= 400 {
+                let detail = reply.detail();
+                assert!(!detail.contains("secret"), "{detail}");
+            }
+            assert_eq!(
+                reply.header("www-authenticate").is_some(),
+                reply.status == 401
+            );
+            reply.status
+        };
+        let found = [CHECK, BATCH, READ, WRITE, RESET, FEEDBACK].map(ask);
+        assert_eq!(found, expected, "{authorization}");
+    }
+    for (call, body) in [CHECK, READ, WRITE] {
+        let refused = server.ask(call, body).with_status(401);
+        assert!(
+            refused.detail().contains("Authorization: Bearer"),
+            "{refused:?}"
+        );
+    }
+    for probe in [
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /openapi.json",
+    ] {
+        server.ask(probe, "").with_status(200);
+    }
+}
+
+#[test]
+fn a_change_is_remembered_with_the_name_of_its_token() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let writer = [("authorization", "Bearer w-secret")];
+    // From anywhere and through anything: the token says who it is.
+    let far = [
+        writer[0],
+        ("host", "limits.example.com"),
+        ("x-forwarded-for", "203.0.113.7"),
+    ];
+    server.ask_with(WRITE.0, &far, WRITE.1).with_status(200);
+    let history = server.ask_with("GET /v1/rules/history", &writer, "").json();
+    assert_eq!(history["history"][0]["by"], "deployer");
+    let log = server.log.wait_for("the rules were changed");
+    assert!(log.contains("deployer") && !log.contains("secret"), "{log}");
+}
+
+#[test]
+fn failed_tokens_are_counted_and_logged_at_a_bounded_rate_without_their_value() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    for n in 0..50 {
+        let guess = format!("Bearer guess-{n}");
+        let refused = server.ask_with(READ.0, &[("authorization", &guess)], "");
+        refused.with_status(401);
+    }
+    server.ask(READ.0, "").with_status(401);
+    let edge = [("authorization", "Bearer e-secret")];
+    server.ask_with(READ.0, &edge, "").with_status(403);
+    let metrics = server.ask("GET /metrics", "").body;
+    for (reason, count) in [("unknown", 50), ("missing", 1), ("scope", 1)] {
+        let line = format!(
+            "tidegate_token_refused_total{{front_end=\"http\",reason=\"{reason}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "no {line} in {metrics}");
+    }
+    let log = server.log.wait_for("a token was refused");
+    let lines = log.matches("a token was refused").count();
+    assert!((1..=45).contains(&lines), "{lines} lines");
+    assert!(log.contains("peer=127.0.0.1"), "{log}");
+    assert!(
+        !log.contains("guess-") && !log.contains("e-secret"),
+        "{log}"
+    );
+}

@@ -1,0 +1,83 @@
+//! Keys of tokens that the server fetches from their issuer.
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
+use tidegate_testkit::{HttpAnswer, HttpServer, wait_until};
+
+use crate::Server;
+use tidegate_testkit_server::{PATIENCE, TestFolder};
+
+const RULES: &str = "rules:\n  - {id: users, per: [user_id], missing: deny, limit: 100/day}\n";
+
+fn status(server: &Server, token: &str) -> u16 {
+    let authorization = format!("Bearer {token}");
+    let headers = [("authorization", authorization.as_str())];
+    server.ask_with("GET /v1/authorize", &headers, "").status
+}
+
+#[test]
+fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
+    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+    jwk.common.key_id = Some("a".to_owned());
+    let header = Header {
+        kid: Some("a".to_owned()),
+        ..Header::new(Algorithm::ES256)
+    };
+    // The end of what a time of day can be here, so that no clock is needed.
+    let claims = json!({"sub": "alice", "exp": 4_102_444_800_u64});
+    let token = encode(&header, &claims, &key).unwrap();
+
+    let issuer = HttpServer::start();
+    issuer.answer("/keys", HttpAnswer::status(503));
+    let place = TestFolder::new();
+    place.write("rules.yaml", RULES);
+    let config = format!(
+        "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"http://{}/keys\"}}\n",
+        issuer.address()
+    );
+    place.write("tidegate.yaml", &config);
+    let arguments = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
+
+    let server = place.serve(&arguments);
+    let log = server.log.wait_for("the keys of tokens cannot be fetched");
+    assert!(log.contains("WARN the keys of tokens"), "{log}");
+    let ready = server.ask("GET /readyz", "").with_status(200).json();
+    let warnings = ready["warnings"].to_string();
+    assert!(
+        warnings.contains("tokens are refused until they are"),
+        "{ready}"
+    );
+    assert_eq!(status(&server, &token), 429);
+    // That token has caused one more attempt, and no other does for a while.
+    issuer.answer(
+        "/keys",
+        HttpAnswer::body(json!({"keys": [jwk]}).to_string()),
+    );
+    server.reload();
+    wait_until("the keys are fetched", PATIENCE, || {
+        (status(&server, &token) == 200).then_some(())
+    });
+    let ready = server.ask("GET /readyz", "").json();
+    assert_eq!(ready["warnings"], json!([]));
+    let metrics = server.ask("GET /metrics", "").body;
+    assert!(
+        metrics.contains("tidegate_jwks_fetches_total{result=\"failed\"} "),
+        "{metrics}"
+    );
+    server.log.wait_for("the keys of tokens were fetched");
+    wait_until("they are kept", PATIENCE, || {
+        place.path("data/jwks.json").exists().then_some(())
+    });
+    server.stop();
+
+    issuer.answer("/keys", HttpAnswer::status(503));
+    let server = place.serve(&arguments);
+    assert_eq!(status(&server, &token), 200);
+    let ready = server.ask("GET /readyz", "").with_status(200).json();
+    let warnings = ready["warnings"].to_string();
+    assert!(warnings.contains("the last ones stay in use"), "{ready}");
+}

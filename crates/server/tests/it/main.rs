@@ -1,0 +1,22 @@
+//! The server in the process of the test, asked over real connections: a module for each front end, and one story
+//! through all of them. What concerns the program (signals, flags, exit codes, kills) is in `crates/cli/tests`.
+//!
+//! Nothing here waits for a time to pass: what is awaited is an answer, a line of the log, or the end of a server.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod authorize;
+mod following;
+mod grpc;
+mod http;
+mod jwks;
+mod redis;
+mod reload;
+mod resp;
+mod story;
+mod token_files;
+
+use tidegate_testkit_server::InProcessServer as Server;

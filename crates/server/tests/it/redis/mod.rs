@@ -1,0 +1,7 @@
+//! Servers that share a Redis: limits, rules, leases, namespaces, clocks.
+
+mod namespaces;
+pub(crate) mod shared;
+mod shared_rules;
+mod shares;
+mod skewed_clocks;

@@ -1,0 +1,18 @@
+//! The protocol of Redis, spoken by the programs that come with Redis and byte by byte.
+
+mod access;
+mod bytes;
+mod client;
+mod commands;
+mod programs;
+mod shared;
+
+pub(crate) use client::{Client, Value};
+
+use crate::Server;
+use tidegate_testkit_server::TestFolder;
+
+/// A server that speaks it on a free port.
+fn serve(place: &TestFolder, arguments: &[&str]) -> Server {
+    place.serve(&[&["--resp", "127.0.0.1:0"], arguments].concat())
+}

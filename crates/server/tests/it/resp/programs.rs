@@ -1,0 +1,88 @@
+//! `redis-cli` and `redis-benchmark`, which come with Redis.
+
+use std::process::{Command, Stdio};
+
+use super::serve;
+use crate::Server;
+use tidegate_testkit_server::TestFolder;
+
+fn run(program: &str, server: &Server, arguments: &[&str]) -> String {
+    let port = server.resp.unwrap().port().to_string();
+    let output = Command::new(program)
+        .args(["-p", &port])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}; install Redis's own programs"));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}{errors}");
+    told
+}
+
+#[test]
+fn redis_cli_is_answered_in_both_versions() {
+    let place = TestFolder::new();
+    let server = serve(&place, &[]);
+    let told = run(
+        "redis-cli",
+        &server,
+        &["--no-raw", "CL.THROTTLE", "user123", "15", "30", "60"],
+    );
+    let wanted =
+        "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2\n";
+    assert_eq!(told, wanted);
+    let told = run(
+        "redis-cli",
+        &server,
+        &["-3", "--json", "TG.CHECK", "ip", "203.0.113.7"],
+    );
+    assert!(
+        told.starts_with(r#"{"allowed":true,"rule":null,"#),
+        "{told}"
+    );
+    let told = run("redis-cli", &server, &["INFO"]);
+    assert!(told.contains("server_name:tidegate"), "{told}");
+    let told = run("redis-cli", &server, &["GET", "a"]);
+    assert!(told.starts_with("ERR unknown command 'GET'"), "{told}");
+}
+
+#[test]
+fn many_connections_are_granted_exactly_the_limit() {
+    let place = TestFolder::new();
+    let server = serve(&place, &[]);
+    let load = ["-n", "20000", "-c", "50", "-P", "16", "-q"];
+    let throttle = ["CL.THROTTLE", "all", "99", "1", "86400"];
+    run("redis-benchmark", &server, &[&load[..], &throttle].concat());
+    let metrics = server.ask("GET /metrics", "").body;
+    for counted in [
+        r#"tidegate_throttles_total{verdict="allowed"} 100"#,
+        r#"tidegate_throttles_total{verdict="denied"} 19900"#,
+    ] {
+        assert!(metrics.contains(counted), "{counted}: {metrics}");
+    }
+}
+
+#[test]
+fn the_certificate_of_https_serves_here_too() {
+    let place = TestFolder::new();
+    place.write_certificates("ca.pem", "localhost");
+    let (certificate, key) = (place.file("cert.pem"), place.file("key.pem"));
+    place.write(
+        "tidegate.yaml",
+        &format!("tls_cert: {certificate}\ntls_key: {key}\n"),
+    );
+    let server = serve(&place, &["--config", "tidegate.yaml"]);
+    let authority = place.path("ca.pem");
+    let tls = [
+        "--tls",
+        "--sni",
+        "localhost",
+        "--cacert",
+        authority.to_str().unwrap(),
+    ];
+    assert_eq!(
+        run("redis-cli", &server, &[&tls[..], &["PING"]].concat()),
+        "PONG\n"
+    );
+}

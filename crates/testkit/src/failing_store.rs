@@ -1,0 +1,192 @@
+//! A store that fails as a test says, and that notes what it is asked.
+
+#![expect(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a lock is poisoned only where a test has failed"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_core::{
+    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store,
+    StoreError,
+};
+use tokio::sync::Semaphore;
+
+/// How a store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreState {
+    /// It does not.
+    Up,
+    /// Nothing is done, and the caller knows.
+    Unreachable,
+    /// It is done, and the caller gets no answer.
+    Silent,
+    /// Nothing is done, because the stored value is not a state.
+    Damaged,
+}
+
+/// A memory store that behaves as one that servers share.
+#[derive(Debug)]
+pub struct FailingStore {
+    /// Holds the state.
+    pub store: Arc<MemoryStore>,
+    state: Mutex<StoreState>,
+    /// How many charges are answered; those after them wait.
+    pub answers: Semaphore,
+    /// Whether it says that it is unreachable.
+    pub is_down: AtomicBool,
+    /// How many servers share it; zero if that is unknown.
+    pub instances: AtomicU64,
+    /// What it reports as used, for any key.
+    pub last_used: Mutex<Option<u64>>,
+    /// Whether it takes that from the charges.
+    pub remembers: AtomicBool,
+    settled: Mutex<Vec<(String, u64)>>,
+    /// The number of charges of each permit that was asked for.
+    pub permits_named: Mutex<Vec<usize>>,
+    /// How often the rules were changed.
+    pub rules_changed: AtomicUsize,
+}
+
+impl Default for FailingStore {
+    fn default() -> Self {
+        Self::over(Arc::default())
+    }
+}
+
+impl FailingStore {
+    /// One over this store, which does not fail yet.
+    pub fn over(store: Arc<MemoryStore>) -> Self {
+        Self {
+            store,
+            state: Mutex::new(StoreState::Up),
+            answers: Semaphore::new(Semaphore::MAX_PERMITS),
+            is_down: AtomicBool::default(),
+            instances: AtomicU64::default(),
+            last_used: Mutex::default(),
+            remembers: AtomicBool::default(),
+            settled: Mutex::default(),
+            permits_named: Mutex::default(),
+            rules_changed: AtomicUsize::default(),
+        }
+    }
+
+    /// One that cannot be reached.
+    pub fn unreachable() -> Self {
+        let store = Self::default();
+        store.switch(StoreState::Unreachable);
+        store
+    }
+
+    /// One that answers so many charges.
+    pub fn answering(times: usize) -> Self {
+        Self {
+            answers: Semaphore::new(times),
+            ..Self::default()
+        }
+    }
+
+    /// Fails like this from now on.
+    pub fn switch(&self, state: StoreState) {
+        *self.state.lock().unwrap() = state;
+    }
+
+    /// The keys and costs that it settled since the last call.
+    pub fn settled(&self) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.settled.lock().unwrap())
+    }
+
+    fn ask<T>(&self, answer: impl FnOnce(&MemoryStore) -> T) -> Result<T, StoreError> {
+        match *self.state.lock().unwrap() {
+            StoreState::Up => Ok(answer(&self.store)),
+            StoreState::Unreachable => Err(StoreError::Unreachable("switched off".into())),
+            StoreState::Damaged => Err(StoreError::BadState("a list".into())),
+            StoreState::Silent => {
+                answer(&self.store);
+                Err(StoreError::TimedOut(Duration::from_millis(15)))
+            }
+        }
+    }
+}
+
+impl Store for FailingStore {
+    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let outcomes = self.ask(|store| store.charge(request))?;
+        if let (Some(outcome), true) = (outcomes.first(), self.remembers.load(Ordering::Relaxed)) {
+            *self.last_used.lock().unwrap() = Some(outcome.limit - outcome.remaining);
+        }
+        // It is charged; only the answer waits. A request that costs nothing is answered immediately.
+        if request.charges.iter().any(|charge| charge.cost > 0) {
+            let answer = self.answers.acquire().await;
+            answer
+                .map_err(|_| StoreError::Unreachable("closed".into()))?
+                .forget();
+        }
+        Ok(outcomes)
+    }
+
+    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.ask(|store| store.peek(request))
+    }
+
+    async fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        self.ask(|store| store.give_back(request, outcomes))
+    }
+
+    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.ask(|store| {
+            let mut settled = self.settled.lock().unwrap();
+            for charge in request.charges {
+                settled.push((charge.key.to_owned(), charge.cost));
+            }
+            store.settle(request)
+        })
+    }
+
+    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
+        self.ask(|store| store.forget(scope, limit, key))
+    }
+
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.release(permit))
+    }
+
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.renew(permit))
+    }
+
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        Some(self)
+    }
+}
+
+impl SharedStore for FailingStore {
+    fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
+        self.permits_named.lock().unwrap().push(charges.len());
+        PermitId::random()
+    }
+
+    fn is_up(&self) -> bool {
+        !self.is_down.load(Ordering::Relaxed)
+    }
+
+    fn instances(&self) -> Option<u64> {
+        Some(self.instances.load(Ordering::Relaxed)).filter(|known| *known > 0)
+    }
+
+    fn last_used(&self, _charge: &Charge<'_>) -> Option<u64> {
+        self.last_used.lock().unwrap().take()
+    }
+
+    fn rules_changed(&self) {
+        self.rules_changed.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,7 @@
+//! The testkit itself, and the architecture of the workspace.
+
+mod architecture;
+mod cluster;
+mod fault_proxy;
+mod redis_server;
+mod sentinel;

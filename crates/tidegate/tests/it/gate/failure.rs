@@ -1,0 +1,200 @@
+//! A store that cannot answer: each rule says what happens.
+
+use super::{NOW, decide, left, request, rules};
+use tidegate::rules::{FrontEnd, Verdict};
+use tidegate::{Gate, PermitId, Retry, StoreError};
+use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
+
+const ALLOW: &str = "- {id: allow, per: [], limit: 5/minute, on_store_failure: allow}\n";
+const DENY: &str = "- {id: deny, per: [], limit: 5/minute, on_store_failure: deny}\n";
+const LOCAL: &str = "- {id: local, per: [], limit: 2/minute}\n";
+const BLOCKED: &str = "- {id: blocked, per: [], limit: blocked}\n";
+
+fn gate(list: &str) -> Gate<FailingStore> {
+    Gate::new(FailingStore::default(), rules(list))
+}
+
+fn switch(gate: &Gate<FailingStore>, is_off: bool) {
+    gate.store().switch(if is_off {
+        StoreState::Unreachable
+    } else {
+        StoreState::Up
+    });
+}
+
+#[test]
+fn each_rule_says_what_happens_while_the_store_fails() {
+    #[rustfmt::skip]
+    let table = [
+        // rules                            allowed of three    headline    failed at the end
+        (vec![ALLOW],                       [true, true, true],     "allow",    false),
+        (vec![DENY],                        [false, false, false],  "deny",     true),
+        (vec![LOCAL],                       [true, true, false],    "local",    false),
+        (vec![ALLOW, LOCAL],                [true, true, false],    "local",    false),
+        (vec![LOCAL, DENY],                 [false, false, false],  "deny",     true),
+        (vec![ALLOW, DENY],                 [false, false, false],  "deny",     true),
+        (vec![BLOCKED, DENY],               [false, false, false],  "blocked",  false),
+        (vec![LOCAL, BLOCKED],              [false, false, false],  "blocked",  false),
+    ];
+    for (list, expected, headline, is_failed) in table {
+        let list = list.concat();
+        let gate = gate(&list);
+        switch(&gate, true);
+        let decisions = expected.map(|_| decide(&gate, &request("z=1")));
+        assert_eq!(
+            decisions
+                .each_ref()
+                .map(tidegate::gate::Decision::is_allowed),
+            expected,
+            "{list}"
+        );
+        let third = &decisions[2];
+        assert!(third.is_degraded(), "{list}");
+        assert_eq!(
+            (third.rule(), third.is_failed()),
+            (Some(headline), is_failed),
+            "{list}"
+        );
+        switch(&gate, false);
+        let admitted = expected.iter().filter(|allowed| **allowed).count() as u64;
+        let asked = decide(&gate, &request("z=1").with_cost(0));
+        for answer in asked
+            .limits()
+            .filter(|answer| answer.rule.id() != "blocked")
+        {
+            let settled = if answer.rule.id() == "local" {
+                admitted
+            } else {
+                0
+            };
+            let outcome = answer.outcome;
+            assert_eq!(outcome.limit - outcome.remaining, settled, "{list}");
+            assert!(!answer.is_degraded);
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_denied_charges_no_counter_of_this_instance() {
+    let gate = gate(&[LOCAL, DENY].concat());
+    switch(&gate, true);
+    for _ in 0..3 {
+        let decision = decide(&gate, &request("z=1"));
+        let local = decision.limits().next().unwrap().outcome.remaining;
+        assert_eq!(local, 2);
+        let retry = decision.headline().unwrap().outcome.retry;
+        assert_eq!(retry, Retry::After(tidegate::Micros::SECOND));
+    }
+}
+
+#[test]
+fn what_was_done_is_counted_for_each_rule_that_needed_the_store() {
+    let gate = gate(&[ALLOW, DENY, LOCAL, BLOCKED].concat());
+    switch(&gate, true);
+    decide(&gate, &request("z=1"));
+    let counted = |id: &str| gate.rules().get(id).unwrap().counts().degraded();
+    assert_eq!(counted("allow"), [1, 0, 0]);
+    assert_eq!(counted("deny"), [0, 1, 0]);
+    assert_eq!(counted("local"), [0, 0, 1]);
+    assert_eq!(counted("blocked"), [0, 0, 0], "it knows without asking");
+    switch(&gate, false);
+    decide(&gate, &request("z=1"));
+    assert_eq!(counted("allow"), [1, 0, 0]);
+}
+
+#[test]
+fn a_shadow_rule_says_what_it_would_have_done_without_the_store() {
+    let gate = gate(
+        "- {id: allow, mode: shadow, per: [], limit: 5/minute, on_store_failure: allow}
+- {id: deny, mode: shadow, per: [], limit: 5/minute, on_store_failure: deny}
+- {id: local, mode: shadow, per: [], limit: 2/minute; 9/hour}
+- {id: open, per: [], limit: 100/minute}",
+    );
+    switch(&gate, true);
+    for _ in 0..3 {
+        let decision = decide(&gate, &request("z=1"));
+        assert!(decision.is_allowed());
+        assert_eq!(decision.rule(), Some("open"));
+        assert!(decision.limits().all(|answer| answer.is_degraded));
+        decision.count(FrontEnd::Library);
+    }
+    let counted = |id: &str, verdict| {
+        gate.rules()
+            .get(id)
+            .unwrap()
+            .counts()
+            .decisions(FrontEnd::Library, verdict)
+    };
+    assert_eq!(counted("allow", Verdict::ShadowAllowed), 3);
+    assert_eq!(counted("deny", Verdict::ShadowDenied), 3);
+    assert_eq!(counted("local", Verdict::ShadowAllowed), 2);
+    assert_eq!(counted("local", Verdict::ShadowDenied), 1);
+    assert_eq!(left(&gate, "z=1"), [5, 0, 0, 7, 97]);
+}
+
+#[test]
+fn a_permit_of_this_instance_ends_here() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    switch(&gate, true);
+    let permit = decide(&gate, &request("z=1")).permit().unwrap();
+    assert!(decide(&gate, &request("z=1")).is_denied());
+    assert!(block_on(gate.renew(permit)).unwrap(), "without the store");
+    switch(&gate, false);
+    assert!(block_on(gate.renew(permit)).unwrap(), "and beside it");
+    switch(&gate, true);
+    assert!(block_on(gate.release(permit)).unwrap(), "without the store");
+    assert!(decide(&gate, &request("z=1").at(NOW)).is_allowed());
+    for asked in [
+        block_on(gate.release(permit)),
+        block_on(gate.renew(PermitId::random())),
+    ] {
+        assert!(
+            matches!(asked, Err(StoreError::Unreachable(_))),
+            "who cannot ask does not know"
+        );
+    }
+    switch(&gate, false);
+    assert!(!block_on(gate.release(permit)).unwrap());
+}
+
+#[test]
+fn a_permit_of_the_store_is_not_released_without_it() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    let permit = decide(&gate, &request("z=1")).permit().unwrap();
+    switch(&gate, true);
+    assert!(block_on(gate.release(permit)).is_err());
+    assert!(block_on(gate.renew(permit)).is_err());
+    switch(&gate, false);
+    assert!(block_on(gate.release(permit)).unwrap());
+}
+
+#[test]
+fn a_permit_that_the_store_took_in_silence_is_released_there_too() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    gate.store().switch(StoreState::Silent);
+    let decision = decide(&gate, &request("z=1"));
+    assert!(decision.is_degraded());
+    switch(&gate, false);
+    assert!(decide(&gate, &request("z=1")).is_denied());
+    assert!(block_on(gate.release(decision.permit().unwrap())).unwrap());
+    assert!(decide(&gate, &request("z=1")).is_allowed());
+}
+
+#[test]
+fn the_store_names_permits_and_hears_of_other_rules() {
+    let gate = gate(
+        "- {id: a, per: [], limit: 9/minute}
+- {id: b, per: [], limit: 1, algorithm: concurrency}
+- {id: c, mode: shadow, per: [], limit: 1, algorithm: concurrency}",
+    );
+    decide(&gate, &request("z=1").with_cost(0));
+    assert!(gate.store().permits_named.lock().unwrap().is_empty());
+    decide(&gate, &request("z=1"));
+    assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
+    gate.replace_rules(rules(LOCAL));
+    decide(&gate, &request("z=1"));
+    let told = &gate.store().rules_changed;
+    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
+}

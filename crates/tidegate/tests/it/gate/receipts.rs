@@ -1,0 +1,141 @@
+//! What was charged, given back or settled when the request is done.
+
+use super::{NOW, decide_with_receipt, gate, left, request, rules};
+use tidegate::{Gate, Micros, Store};
+use tidegate_testkit::block_on;
+use tidegate_testkit::{FailingStore, StoreState};
+
+/// Every way to count requests.
+const COUNTING: [&str; 6] = [
+    "fixed_window",
+    "sliding_window_log",
+    "sliding_window_counter",
+    "sliding_window_slots",
+    "token_bucket",
+    "leaky_bucket, shape: false",
+];
+
+fn by(algorithm: &str) -> String {
+    format!("- {{id: r, per: [user_id], limit: 100/hour, algorithm: {algorithm}}}")
+}
+
+fn give_back<S: Store>(gate: &Gate<S>, text: &str, cost: u64) {
+    let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
+    block_on(gate.give_back(receipt)).unwrap();
+}
+
+fn settle<S: Store>(gate: &Gate<S>, text: &str, cost: u64, real: u64) {
+    let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
+    block_on(gate.settle(receipt, real)).unwrap();
+}
+
+#[test]
+fn what_is_given_back_was_never_taken() {
+    for algorithm in COUNTING {
+        let gate = gate(&by(algorithm));
+        super::decide(&gate, &request("user_id=u").with_cost(5));
+        give_back(&gate, "user_id=u", 7);
+        assert_eq!(left(&gate, "user_id=u"), [95], "{algorithm}");
+    }
+}
+
+#[test]
+fn what_is_settled_replaces_the_cost() {
+    #[rustfmt::skip]
+    let table = [
+        // charged  real    left
+        (1,         1,      99),
+        (1,         30,     70),
+        (30,        1,      99),
+        (30,        0,      100),
+        (0,         12,     88),
+        (1,         1_000,  0),
+        (1,         u64::MAX, 0),
+    ];
+    for algorithm in COUNTING {
+        for (charged, real, remaining) in table {
+            let gate = gate(&by(algorithm));
+            settle(&gate, "user_id=u", charged, real);
+            let name = format!("{algorithm}: {charged} became {real}");
+            assert_eq!(left(&gate, "user_id=u"), [remaining], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_multiplies_what_is_settled() {
+    let gate = gate(
+        "
+- {id: three, per: [], limit: 100/hour, cost: 3}
+- {id: bytes, per: [], limit: 1000/hour, cost: {attribute: bytes}}
+- {id: shadow, per: [], limit: 10/hour, mode: shadow}",
+    );
+    settle(&gate, "bytes=10", 2, 5);
+    assert_eq!(left(&gate, ""), [85, 950, 5]);
+}
+
+#[test]
+fn of_a_denied_request_only_shadows_are_given_back() {
+    let gate = gate(
+        "
+- {id: small, per: [], limit: 1/hour}
+- {id: shadow, per: [], limit: 10/hour, mode: shadow}",
+    );
+    give_back(&gate, "", 2);
+    assert_eq!(left(&gate, ""), [1, 10]);
+    super::decide(&gate, &request("").with_cost(2));
+    settle(&gate, "", 2, 5);
+    assert_eq!(left(&gate, ""), [1, 3]);
+}
+
+#[test]
+fn a_permit_is_given_back_and_not_settled() {
+    let gate = gate(
+        "
+- {id: places, per: [], limit: 3, algorithm: concurrency, lease_ttl: 20s}
+- {id: others, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, mode: shadow}",
+    );
+    let receipt = decide_with_receipt(&gate, &request(""));
+    assert_eq!(
+        receipt.decision().lease_ttl(),
+        Some(Micros::from_millis(10_000))
+    );
+    assert_eq!(left(&gate, ""), [2, 4]);
+    block_on(gate.give_back(receipt)).unwrap();
+    assert_eq!(left(&gate, ""), [3, 5]);
+    settle(&gate, "", 1, 2);
+    assert_eq!(left(&gate, ""), [2, 4]);
+}
+
+#[test]
+fn what_was_taken_without_the_store_is_given_back_without_it() {
+    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
+    gate.store().switch(StoreState::Unreachable);
+    super::decide(&gate, &request("user_id=u").with_cost(5));
+    give_back(&gate, "user_id=u", 7);
+    assert_eq!(left(&gate, "user_id=u"), [95]);
+    give_back(&gate, "user_id=v", 7);
+    settle(&gate, "user_id=w", 4, 3);
+    gate.store().switch(StoreState::Up);
+    block_on(gate.reconcile());
+    for (user, remaining) in [("u", 95), ("v", 100), ("w", 97)] {
+        assert_eq!(
+            left(&gate, &format!("user_id={user}")),
+            [remaining],
+            "{user}"
+        );
+    }
+}
+
+#[test]
+fn what_is_settled_without_the_store_reaches_it_later() {
+    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
+    let attributes = request("user_id=u").at(NOW);
+    let receipt = decide_with_receipt(&gate, &attributes);
+    gate.store().switch(StoreState::Unreachable);
+    assert!(block_on(gate.settle(receipt, 40)).is_err());
+    assert_eq!(gate.unreconciled().waiting, 1);
+    gate.store().switch(StoreState::Up);
+    block_on(gate.reconcile());
+    assert_eq!(left(&gate, "user_id=u"), [60]);
+}

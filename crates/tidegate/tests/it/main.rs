@@ -1,0 +1,6 @@
+//! The library from outside: rules as they are read and written, the gate, the limiter.
+
+mod broken;
+mod gate;
+mod limiter;
+mod rules;
