@@ -13,7 +13,7 @@ use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Algorithm, Anchor, Attributes, Gate, Limit, MemoryStore, Micros, Outcome};
-use tidegate::{LeaseId, Rate, Reason, Timestamp, Window};
+use tidegate::{PermitId, Rate, Reason, Timestamp, Window};
 use tidegate_testkit::block_on;
 use tidegate_testkit::timeline::{OneKey, START, any_limit, steps_for};
 
@@ -95,7 +95,7 @@ fn play(client: &mut HttpClient, number: u32, case: &Case) -> Result<(), TestCas
         let lease = compare(&reply, &decision)?;
         alone.compare(step, now, &decision)?;
         if step.releases
-            && let (Some(theirs), Some(ours)) = (lease, decision.lease())
+            && let (Some(theirs), Some(ours)) = (lease, decision.permit())
         {
             let released = client.ask(&format!("DELETE /v1/leases/{theirs}"), "");
             let is_released = block_on(gate.release(ours)).unwrap();
@@ -117,11 +117,8 @@ fn question(step: &Step, now: Timestamp) -> String {
 
 fn gate(document: &Value) -> Gate<MemoryStore> {
     let node = Node::deserialize(document).unwrap();
-    let (rules, problems) = RuleSet::from_node(&node, &RuleSettings::default());
-    Gate::new(
-        MemoryStore::new(),
-        rules.unwrap_or_else(|| panic!("{problems:?}")),
-    )
+    let rules = RuleSet::from_node(&node, &RuleSettings::default());
+    Gate::new(MemoryStore::new(), rules.unwrap())
 }
 
 /// Every field of a reply against the decision. The lease that it names, whose id is its own.
@@ -131,7 +128,7 @@ fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, Tes
     let answered: Answered = serde_json::from_str(&reply.body)
         .map_err(|error| TestCaseError::fail(format!("{error}: {}", reply.body)))?;
     let lease = answered.lease.clone();
-    prop_assert_eq!(lease.is_some(), decision.lease().is_some());
+    prop_assert_eq!(lease.is_some(), decision.permit().is_some());
     let expected = Answered::of(decision, lease.clone());
     prop_assert_eq!(answered, expected, "{}", &reply.body);
 
@@ -310,7 +307,7 @@ impl Alone {
     fn release(&self) {
         if let Some(key) = self.keys.get(self.last) {
             key.store
-                .release(LeaseId::from_u128(self.charges[self.last]));
+                .release(PermitId::from_u128(self.charges[self.last]));
         }
     }
 }

@@ -80,8 +80,7 @@ impl Scenario {
 
     /// The rules, to be used in process.
     pub(super) fn rules(&self) -> RuleSet {
-        let (rules, problems) = RuleSet::from_node(&self.rules, &RuleSettings::default());
-        rules.unwrap_or_else(|| panic!("{problems:?}"))
+        RuleSet::from_node(&self.rules, &RuleSettings::default()).unwrap()
     }
 
     /// The rules as a file for a server.
