@@ -8,8 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tidegate::document::Source;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Gate, MemoryStore};
 use tidegate_bench::{block_on, median};
 
@@ -72,9 +71,7 @@ fn gate(count: usize, matching: fn(usize) -> String) -> Gate<MemoryStore> {
             "- {{id: r{number}, match: {{{matching}}}, {limit}}}\n"
         ));
     }
-    let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+    let rules = RuleSet::from_yaml(&text).unwrap_or_else(|problems| panic!("{problems}"));
     Gate::new(MemoryStore::new(), rules)
 }
 

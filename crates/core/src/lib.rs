@@ -1,30 +1,56 @@
 //! Rate limits that are exact: whole numbers, whole microseconds, never over the limit.
 //!
-//! This crate is the part of Tidegate that everything else stands on:
+//! This crate holds what the other crates of Tidegate share. An application uses the crate `tidegate`, which
+//! re-exports most of it; a program that brings its own store implements [`Store`].
 //!
-//! - [`limit`]: what an operator may ask for, parsed and validated.
-//! - [`algorithm`]: the seven algorithms as pure functions of (limit, state, cost, now).
-//! - [`store`]: the contract of whatever holds the state, and [`memory`], the in-memory store.
-//! - [`clock`]: where the time comes from.
-//! - [`headers`]: what a client is told, as names and values.
+//! A store charges limits for a request, all of them or none:
 //!
-//! An application that wants one limiter and no ceremony finds it in the crate `tidegate`.
+//! ```
+//! use tidegate_core::{Charge, Limit, MemoryStore, Request, Scope};
+//!
+//! let store = MemoryStore::new();
+//! let scope = Scope::new("api");
+//! let limits: [Limit; 2] = ["10/minute".parse()?, "2/second".parse()?];
+//! let charge = |limit| Charge { scope: &scope, limit, key: "user_42", cost: 1 };
+//! let outcomes = store.charge(&Request::new(&limits.each_ref().map(charge)));
+//! assert!(outcomes.iter().all(|outcome| outcome.allowed));
+//! assert_eq!(outcomes[1].remaining, 1);
+//! # Ok::<(), tidegate_core::LimitError>(())
+//! ```
+//!
+//! An algorithm is a pure function of a limit, a state, a cost and the time: [`algorithm`] has them for those
+//! who keep the state themselves.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`limit`] | limits: parsed, validated |
+//! | [`algorithm`] | the seven algorithms |
+//! | [`outcome`] | what one limit answers |
+//! | [`store`] | the contract of stores; [`SharedStore`] has what only stores of several instances need |
+//! | [`memory`] | the store in memory, and its snapshots |
+//! | [`permit`] | the ids of permits, for concurrency limits |
+//! | [`clock`], [`time`] | where the time comes from; points in time and spans |
+//! | [`headers`] | what a client learns of a decision, as names and values |
 
 pub mod algorithm;
 mod calendar;
 pub mod clock;
 pub mod headers;
-pub mod lease;
 pub mod limit;
 pub mod memory;
 pub mod outcome;
+pub mod permit;
 pub mod store;
 pub mod time;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use lease::LeaseId;
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Retry};
+pub use permit::PermitId;
 pub use store::{Charge, Outcomes, Request, Scope, SharedStore, Store, StoreError};
 pub use time::{Micros, Timestamp};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

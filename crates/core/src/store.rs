@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::lease::LeaseId;
 use crate::limit::Limit;
 use crate::memory::MemoryStore;
 use crate::outcome::Outcome;
+use crate::permit::PermitId;
 use crate::time::Timestamp;
 
 /// The answers to the charges of one request, in their order. Up to four need no allocation.
@@ -37,7 +37,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
     /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
-    /// the lease. Never returns more than was taken.
+    /// the permit. Never returns more than was taken.
     fn give_back(
         &self,
         request: &Request<'_>,
@@ -60,11 +60,11 @@ pub trait Store: Send + Sync + 'static {
         key: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Releases a lease. False if it is unknown or has ended.
-    fn release(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Releases a permit. False if it is unknown or has ended.
+    fn release(&self, permit: PermitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Lets a lease last its whole time again. False if it is unknown or has ended.
-    fn renew(&self, lease: LeaseId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Lets a permit last its whole time again. False if it is unknown or has ended.
+    fn renew(&self, permit: PermitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// The memory store that holds all of this store's state, if one does. A caller may use it directly:
     /// it answers without waiting and cannot fail.
@@ -81,8 +81,8 @@ pub trait Store: Send + Sync + 'static {
 /// The hooks of a store that several instances share over a network.
 pub trait SharedStore: Send + Sync {
     /// A new id for the permits that a request with these charges will hold.
-    fn permit_for(&self, _charges: &[Charge<'_>]) -> LeaseId {
-        LeaseId::random()
+    fn permit_for(&self, _charges: &[Charge<'_>]) -> PermitId {
+        PermitId::random()
     }
 
     /// Whether the store is reachable, as far as is known. While it is not, calls fail immediately.
@@ -113,17 +113,17 @@ pub struct Request<'a> {
     /// The request's time, if it brings one; else the store's own. Once one request has brought its
     /// time, nothing expires by the store's clock any more: for replays and tests.
     pub at: Option<Timestamp>,
-    /// The lease under which concurrency limits are held. Without one they are only asked.
-    pub lease: Option<LeaseId>,
+    /// The permit under which concurrency limits are held. Without one they are only asked.
+    pub permit: Option<PermitId>,
 }
 
 impl<'a> Request<'a> {
-    /// A request at the store's own time, without a lease.
+    /// A request at the store's own time, without a permit.
     pub fn new(charges: &'a [Charge<'a>]) -> Self {
         Self {
             charges,
             at: None,
-            lease: None,
+            permit: None,
         }
     }
 
@@ -136,11 +136,11 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same request, holding concurrency limits under `lease`.
+    /// The same request, holding concurrency limits under `permit`.
     #[must_use]
-    pub fn under(self, lease: LeaseId) -> Self {
+    pub fn under(self, permit: PermitId) -> Self {
         Self {
-            lease: Some(lease),
+            permit: Some(permit),
             ..self
         }
     }

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use tidegate_core::{
-    Algorithm, Charge, LeaseId, Limit, MemoryStore, Micros, Rate, Request, Scope, Timestamp,
+    Algorithm, Charge, Limit, MemoryStore, Micros, PermitId, Rate, Request, Scope, Timestamp,
 };
 
 thread_local! {
@@ -84,7 +84,7 @@ fn a_decision_on_a_known_key_allocates_nothing() {
 }
 
 #[test]
-fn several_limits_and_leases_allocate_nothing_either() {
+fn several_limits_and_permits_allocate_nothing_either() {
     let store = MemoryStore::new();
     let scope = Scope::new("allocations");
     let limits = [
@@ -102,11 +102,11 @@ fn several_limits_and_leases_allocate_nothing_either() {
     let turn = |number: u128| {
         let request = Request::new(&charges)
             .at(Timestamp::from_seconds(1_000))
-            .under(LeaseId::from_u128(number));
+            .under(PermitId::from_u128(number));
         store.charge(&request);
-        store.release(LeaseId::from_u128(number));
+        store.release(PermitId::from_u128(number));
     };
-    // Fill the tables of leases, which keep their room.
+    // Fill the tables of permits, which keep their room.
     (0..200).for_each(turn);
     assert_eq!(allocations(|| (200..1_200).for_each(turn)), 0);
 }

@@ -11,7 +11,7 @@ use foldhash::quality::RandomState;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, Charge, LeaseId, Limit, Scope};
+use tidegate_core::{Algorithm, Anchor, Charge, Limit, PermitId, Scope};
 
 use crate::namespace::{self, Namespace};
 pub(crate) use slot::{slot_of, tag_of};
@@ -130,16 +130,16 @@ impl RedisKeys {
     }
 
     /// The register of permits: which states they are held in. Its slot is part of their id.
-    pub(crate) fn register(&self, lease: LeaseId) -> String {
-        let tag = slot::tag_of(slot_of_lease(lease));
-        format!("{}:{{{tag}}}:lease:{lease}", self.prefix)
+    pub(crate) fn register(&self, permit: PermitId) -> String {
+        let tag = slot::tag_of(slot_of_permit(permit));
+        format!("{}:{{{tag}}}:lease:{permit}", self.prefix)
     }
 
     /// A new id of permits whose register is in the same slot as this state.
-    pub(crate) fn lease_for(state: &str) -> LeaseId {
-        let slot = u128::from(slot_of(state)) << LEASE_BITS;
-        let rest = LeaseId::random().as_u128() & ((1 << LEASE_BITS) - 1);
-        LeaseId::from_u128(slot | rest)
+    pub(crate) fn permit_for(state: &str) -> PermitId {
+        let slot = u128::from(slot_of(state)) << PERMIT_BITS;
+        let rest = PermitId::random().as_u128() & ((1 << PERMIT_BITS) - 1);
+        PermitId::from_u128(slot | rest)
     }
 
     fn write_key(&self, scope: &Scope, key: &str, name: &mut String) {
@@ -172,11 +172,11 @@ impl std::fmt::Debug for RedisKeys {
 }
 
 /// Bits of the id of permits below those of the slot.
-const LEASE_BITS: u32 = 128 - 14;
+const PERMIT_BITS: u32 = 128 - 14;
 
 /// The slot of the register of permits with this id.
-pub(crate) fn slot_of_lease(lease: LeaseId) -> u16 {
-    u16::try_from(lease.as_u128() >> LEASE_BITS).unwrap_or(0)
+pub(crate) fn slot_of_permit(permit: PermitId) -> u16 {
+    u16::try_from(permit.as_u128() >> PERMIT_BITS).unwrap_or(0)
 }
 
 /// Percent-encodes what is not a letter, a digit or one of `._@-`.

@@ -1,8 +1,30 @@
 //! The state of limits in Redis or Valkey, shared by many instances: standalone, Sentinel, Cluster.
 //!
-//! [`RedisStore`] is a [`Store`](tidegate_core::Store) like the one in memory, with the same answers.
-//! Every decision is made by one script (`lua/`), which mirrors the algorithms of `tidegate-core`
-//! function by function.
+//! [`RedisStore`] is a [`Store`](tidegate_core::Store) like the one in memory, with the same answers: every
+//! decision is made by one script, which mirrors the algorithms of `tidegate-core` function by function.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use tidegate::Limiter;
+//! use tidegate_redis::{RedisSettings, RedisStore};
+//!
+//! // Connects in the background.
+//! let store = RedisStore::open(RedisSettings::new("redis://127.0.0.1:6379".parse()?));
+//! store.connected(Duration::from_secs(2)).await?;
+//!
+//! let limiter = Limiter::builder("100/minute").build_over("api", store.clone())?;
+//! if limiter.check_async("user_42").await?.is_denied() {
+//!     println!("too many requests, over all instances");
+//! }
+//! // Gives back what this instance took in advance.
+//! store.leave().await;
+//! # Ok(()) }
+//! ```
+//!
+//! `Gate::new(store, rules)` decides by rules instead; each rule then says what happens while Redis is
+//! unavailable.
 
 mod arrivals;
 mod backoff;
@@ -38,3 +60,7 @@ pub use settings::{RedisSettings, RedisTls};
 pub use stats::Stats;
 pub use store::RedisStore;
 pub use url::{RedisUrl, UrlError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

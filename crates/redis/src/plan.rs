@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Charge, LeaseId, Limit, Micros, Request, Scope, Timestamp};
+use tidegate_core::{Charge, Limit, Micros, PermitId, Request, Scope, Timestamp};
 
 use crate::keys::{RedisKeys, StateKey};
 
@@ -19,7 +19,7 @@ pub(crate) struct Plan<'a> {
     /// The time of the request, if it brings one.
     pub(crate) at: Option<Timestamp>,
     /// The id under which permits of concurrency limits are held.
-    pub(crate) lease: Option<LeaseId>,
+    pub(crate) permit: Option<PermitId>,
 }
 
 /// A charge and its state.
@@ -57,7 +57,7 @@ impl<'a> Plan<'a> {
         Self {
             charges,
             at: request.at,
-            lease: request.lease,
+            permit: request.permit,
         }
     }
 
@@ -155,7 +155,7 @@ impl OwnedState {
         Plan {
             charges: SmallVec::from_iter([planned]),
             at: None,
-            lease: None,
+            permit: None,
         }
     }
 }

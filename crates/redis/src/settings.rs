@@ -9,6 +9,7 @@ use crate::url::RedisUrl;
 
 /// How a Redis store is set up. The defaults are those of the documentation.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RedisSettings {
     /// Where Redis is.
     pub url: RedisUrl,

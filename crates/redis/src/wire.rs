@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::Form;
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW};
 use tidegate_core::{
-    Algorithm, Charge, LeaseId, Limit, Micros, Outcome, Rate, Request, Scope, Timestamp,
+    Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, Request, Scope, Timestamp,
 };
 
-use crate::keys::{RedisKeys, slot_of, slot_of_lease};
+use crate::keys::{RedisKeys, slot_of, slot_of_permit};
 use crate::plan::{Plan, PlannedCharge};
 #[cfg(test)]
 pub(crate) use answer::BadReply;
@@ -33,7 +33,7 @@ pub(crate) struct LuaStep {
     op: Op,
     /// The time, where it is supplied; else the script's own.
     at: Option<Timestamp>,
-    lease: Option<LeaseId>,
+    id: Option<PermitId>,
     register: Option<Register>,
     slot: u16,
     /// Keys without a charge.
@@ -84,14 +84,14 @@ enum Extra {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     /// The id of the new lease.
-    pub(crate) id: LeaseId,
+    pub(crate) id: PermitId,
     /// How many units are wanted; at least the charge's cost is taken, or nothing.
     pub(crate) units: u64,
     /// For how long, for a bucket; a window's lease ends with the window or slot.
     pub(crate) lasts: Micros,
     /// The bucket's lease before this one, and how many of its units were used. This step ends it, whatever
     /// the outcome; its remaining units are part of the new one.
-    pub(crate) previous: Option<(LeaseId, u64)>,
+    pub(crate) previous: Option<(PermitId, u64)>,
 }
 
 /// Where it is written which states have permits under one id.
@@ -117,7 +117,7 @@ impl LuaStep {
     /// Charges what is known only afterwards.
     pub(crate) fn settle(plan: &Plan<'_>) -> Self {
         Self {
-            lease: None,
+            id: None,
             ..Self::of(Op::Settle, plan)
         }
     }
@@ -144,7 +144,7 @@ impl LuaStep {
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
     pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
         let mut step = Self::of(Op::Lease, plan);
-        step.lease = Some(want.id);
+        step.id = Some(want.id);
         for charge in &mut step.charges {
             charge.extra = Extra::Request(want);
         }
@@ -152,43 +152,43 @@ impl LuaStep {
     }
 
     /// Ends the lease of a bucket, of which the plan's cost was never used.
-    pub(crate) fn return_lease(plan: &Plan<'_>, lease: LeaseId) -> Self {
+    pub(crate) fn return_lease(plan: &Plan<'_>, id: PermitId) -> Self {
         Self {
-            lease: Some(lease),
+            id: Some(id),
             ..Self::of(Op::Return, plan)
         }
     }
 
     /// Releases the permits in all states that their register names in this slot.
-    pub(crate) fn release(keys: &RedisKeys, lease: LeaseId) -> Self {
-        Self::in_register(Op::Release, keys, lease)
+    pub(crate) fn release(keys: &RedisKeys, id: PermitId) -> Self {
+        Self::in_register(Op::Release, keys, id)
     }
 
     /// Renews the permits in all states that their register names in this slot.
-    pub(crate) fn renew(keys: &RedisKeys, lease: LeaseId) -> Self {
-        Self::in_register(Op::Renew, keys, lease)
+    pub(crate) fn renew(keys: &RedisKeys, id: PermitId) -> Self {
+        Self::in_register(Op::Renew, keys, id)
     }
 
     /// Releases the permits in one state.
-    pub(crate) fn release_there(state: &str, lease: LeaseId) -> Self {
-        Self::in_state(Op::ReleaseThere, state, lease)
+    pub(crate) fn release_there(state: &str, id: PermitId) -> Self {
+        Self::in_state(Op::ReleaseThere, state, id)
     }
 
     /// Renews the permits in one state.
-    pub(crate) fn renew_there(state: &str, lease: LeaseId) -> Self {
-        Self::in_state(Op::RenewThere, state, lease)
+    pub(crate) fn renew_there(state: &str, id: PermitId) -> Self {
+        Self::in_state(Op::RenewThere, state, id)
     }
 
     /// Writes the register of permits that are in other slots only.
     pub(crate) fn register(
         keys: &RedisKeys,
-        lease: LeaseId,
+        id: PermitId,
         at: Option<Timestamp>,
         there: Vec<(Arc<str>, Micros)>,
     ) -> Self {
         let step = Self {
             at: at.map(|at| at.min(LATEST)),
-            ..Self::in_register(Op::Register, keys, lease)
+            ..Self::in_register(Op::Register, keys, id)
         };
         step.also_held(there)
     }
@@ -197,7 +197,7 @@ impl LuaStep {
     pub(crate) fn heal(plan: &Plan<'_>) -> Self {
         Self {
             at: None,
-            lease: None,
+            id: None,
             ..Self::of(Op::Heal, plan)
         }
     }
@@ -218,9 +218,9 @@ impl LuaStep {
     }
 
     /// Forgets in which states permits are held.
-    pub(crate) fn unregister(keys: &RedisKeys, lease: LeaseId) -> Self {
-        let mut step = Self::bare(Op::Forget, slot_of_lease(lease));
-        step.keys.push(keys.register(lease).into());
+    pub(crate) fn unregister(keys: &RedisKeys, id: PermitId) -> Self {
+        let mut step = Self::bare(Op::Forget, slot_of_permit(id));
+        step.keys.push(keys.register(id).into());
         step
     }
 
@@ -279,7 +279,7 @@ impl LuaStep {
         Self {
             op,
             at: None,
-            lease: None,
+            id: None,
             register: None,
             slot,
             keys: SmallVec::new(),
@@ -304,23 +304,23 @@ impl LuaStep {
         };
         Self {
             at: plan.at.map(|at| at.min(LATEST)),
-            lease: plan.lease,
+            id: plan.permit,
             charges: plan.charges.iter().map(charge).collect(),
             ..Self::bare(op, plan.slot())
         }
     }
 
-    fn in_register(op: Op, keys: &RedisKeys, lease: LeaseId) -> Self {
+    fn in_register(op: Op, keys: &RedisKeys, id: PermitId) -> Self {
         let step = Self {
-            lease: Some(lease),
-            ..Self::bare(op, slot_of_lease(lease))
+            id: Some(id),
+            ..Self::bare(op, slot_of_permit(id))
         };
         step.with_register(keys)
     }
 
-    fn in_state(op: Op, state: &str, lease: LeaseId) -> Self {
+    fn in_state(op: Op, state: &str, id: PermitId) -> Self {
         Self {
-            lease: Some(lease),
+            id: Some(id),
             keys: SmallVec::from_iter([state.into(), RedisKeys::companion(state).into()]),
             ..Self::bare(op, slot_of(state))
         }
@@ -330,8 +330,8 @@ impl LuaStep {
     fn with_register(mut self, keys: &RedisKeys) -> Self {
         let holds =
             self.charges.is_empty() || self.charges.iter().any(|charge| charge.companion.is_some());
-        self.register = self.lease.filter(|_| holds).map(|lease| Register {
-            key: keys.register(lease),
+        self.register = self.id.filter(|_| holds).map(|id| Register {
+            key: keys.register(id),
             there: Vec::new(),
         });
         self

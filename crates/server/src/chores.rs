@@ -1,4 +1,5 @@
-//! Background tasks of a server: follow files, sweep idle keys, reconcile, write counters.
+//! What a server does in the background besides [`Gate::maintain`](tidegate::Gate::maintain): follow its
+//! files, return memory, write counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,6 @@ use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
 use crate::watch::FileWatch;
-
-/// How often idle keys are swept when there is no traffic.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-
-/// How often charges that were admitted without the store are reconciled, once it is back.
-const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// How often memory of closed connections is returned to the system, and for how many rounds after the last
 /// one closed: the allocator keeps free memory for a second.
@@ -163,16 +158,6 @@ fn reload(server: &Server, may_go: bool) -> bool {
     false
 }
 
-pub(crate) async fn sweep(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SWEEP_EVERY);
-    loop {
-        times.tick().await;
-        let server = Arc::clone(&server);
-        let sweeping = move || server.gate.sweep();
-        let _ = tokio::task::spawn_blocking(sweeping).await;
-    }
-}
-
 /// Returns memory of closed connections to the system. The allocator does so only on a large allocation or
 /// when a thread ends; an idle server does neither, so this ends a thread.
 pub(crate) async fn return_memory() {
@@ -194,15 +179,6 @@ pub(crate) async fn return_memory() {
                 tracing::debug!(%error, "cannot start a thread");
             }
         }
-    }
-}
-
-pub(crate) async fn settle(server: Arc<Server>) {
-    let mut times = tokio::time::interval(SETTLE_EVERY);
-    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        times.tick().await;
-        server.gate.reconcile().await;
     }
 }
 

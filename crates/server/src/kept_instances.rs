@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Clock, LeaseId, Micros, SystemClock, Timestamp};
+use tidegate::{Clock, Micros, PermitId, SystemClock, Timestamp};
 use tidegate_redis::{KnownInstance, KnownInstances};
 
 use crate::data_dir::LockedDir;
@@ -120,7 +120,7 @@ fn decode(text: &[u8], now: Timestamp) -> Option<KnownInstances> {
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["id", id] => known.id = Some(id.parse::<LeaseId>().ok()?),
+            ["id", id] => known.id = Some(id.parse::<PermitId>().ok()?),
             ["seen_at", at] => seen_at = Some(Timestamp::from_micros(at.parse().ok()?)),
             ["instance", name, missing] => known.instances.push(KnownInstance {
                 name: name.to_owned(),
@@ -148,7 +148,7 @@ mod tests {
             missing: missing.map(Duration::from_millis),
         };
         KnownInstances {
-            id: Some(LeaseId::from_u128(0xa1)),
+            id: Some(PermitId::from_u128(0xa1)),
             instances: vec![
                 instance("a-1", None),
                 instance("b-1", Some(1_500)),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::rules::{Rule, RuleSet, Sync};
+use tidegate::rules::{Consistency, Rule, RuleSet};
 use tidegate::store::SharedStore as _;
 use tidegate::{Clock as _, SystemClock};
 use tidegate_gateway::{self as gateway, Gateway, GatewaySettings, Serving, check_all};
@@ -12,12 +12,10 @@ use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
-use tidegate_redis::{RedisSettings, RedisStore};
+use tidegate_redis::RedisStore;
 
 use crate::admin_token;
-use crate::chores::{
-    follow_clients, follow_rules, keep_counters, return_memory, settle, sweep, write_counters,
-};
+use crate::chores::{follow_clients, follow_rules, keep_counters, return_memory, write_counters};
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::descriptors::FileDescriptors;
@@ -184,8 +182,10 @@ impl Service {
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(fetch_keys(Arc::clone(&server), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&server), self.token_watches)),
-            tokio::spawn(sweep(Arc::clone(&server))),
-            tokio::spawn(settle(Arc::clone(&server))),
+            tokio::spawn({
+                let gate = Arc::clone(&server.gate);
+                async move { gate.maintain().await }
+            }),
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
             tokio::spawn(keep_counters(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
@@ -344,10 +344,9 @@ async fn open_store(
         return (AnyStore::Memory(store), counters);
     };
     let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
-    let store = RedisStore::open(RedisSettings {
-        known_instances: known_instances.unwrap_or_default(),
-        ..settings.clone()
-    });
+    let mut settings = settings.clone();
+    settings.known_instances = known_instances.unwrap_or_default();
+    let store = RedisStore::open(settings.clone());
     let mut connected = store.connected(FIRST_CONNECTION).await;
     if connected.is_err() && store.is_slow() {
         connected = store.connected(SLOW_FIRST_CONNECTION).await;
@@ -431,7 +430,7 @@ fn open_rules(
         }
     };
     book.log_warnings(&problems);
-    let leased = |rule: &&Arc<Rule>| rule.sync() == Sync::Leased && config.redis.is_none();
+    let leased = |rule: &&Arc<Rule>| rule.sync() == Consistency::Leased && config.redis.is_none();
     for rule in rules.iter().filter(leased) {
         tracing::warn!(
             rule = rule.id(),

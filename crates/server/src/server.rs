@@ -145,11 +145,11 @@ fn front_ends(config: &Config) -> Vec<FrontEnd> {
     FrontEnd::ALL
         .into_iter()
         .filter(|front_end| match front_end {
-            FrontEnd::Library => false,
             FrontEnd::Http | FrontEnd::Authorize => true,
             FrontEnd::Grpc => config.grpc.is_some(),
             FrontEnd::Resp => config.resp.is_some(),
             FrontEnd::Gateway => config.gateway.is_some(),
+            _ => false,
         })
         .collect()
 }

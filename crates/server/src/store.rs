@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::{Registry, Unit};
 use tidegate::store::{Outcomes, Request, Scope, SharedStore};
-use tidegate::{LeaseId, Limit, MemoryStore, Outcome, Store, StoreError};
+use tidegate::{Limit, MemoryStore, Outcome, PermitId, Store, StoreError};
 use tidegate_listen::Timing;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Damage, Health, RedisStore};
@@ -128,12 +128,12 @@ impl Store for AnyStore {
         ask!(self, forget(scope, limit, key))
     }
 
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        ask!(self, release(lease))
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        ask!(self, release(permit))
     }
 
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        ask!(self, renew(lease))
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        ask!(self, renew(permit))
     }
 
     fn memory(&self) -> Option<&MemoryStore> {

@@ -10,8 +10,8 @@
 )]
 
 use tidegate_core::{
-    Algorithm, Anchor, Charge, LeaseId, Limit, MemoryStore, Micros, Outcomes, Rate, Request, Retry,
-    Scope, Store,
+    Algorithm, Anchor, Charge, Limit, MemoryStore, Micros, Outcomes, PermitId, Rate, Request,
+    Retry, Scope, Store,
 };
 
 use crate::timeline::START;
@@ -50,7 +50,7 @@ pub async fn run_all<S: Store>(store: &S) {
     merges_charges_on_one_state(store).await;
     keeps_what_was_used_when_a_limit_changes(store).await;
     keeps_keys_apart_whatever_they_are(store).await;
-    holds_leases_until_they_are_released(store).await;
+    holds_permits_until_they_are_released(store).await;
     agrees_with_memory(store, 0x7469_6465, 2_000).await;
 }
 
@@ -77,10 +77,10 @@ impl<'a, S: Store> Asker<'a, S> {
         }
     }
 
-    async fn charge(&self, charges: &[Charge<'_>], lease: u128) -> Outcomes {
+    async fn charge(&self, charges: &[Charge<'_>], permit: u128) -> Outcomes {
         let request = Request::new(charges)
             .at(START)
-            .under(LeaseId::from_u128(lease));
+            .under(PermitId::from_u128(permit));
         self.store.charge(&request).await.unwrap()
     }
 
@@ -98,10 +98,10 @@ impl<'a, S: Store> Asker<'a, S> {
 pub async fn charges_all_or_none<S: Store>(store: &S) {
     let asker = Asker::new(store, "all-or-none");
     let (few, many) = (limits_of(2), limits_of(5));
-    for (lease, (few, many)) in (1..).zip(few.iter().zip(&many)) {
+    for (permit, (few, many)) in (1..).zip(few.iter().zip(&many)) {
         let name = few.algorithm().name();
         let charges = [asker.asking(many, "many", 2), asker.asking(few, "few", 2)];
-        let allowed = asker.charge(&charges, lease * 10).await;
+        let allowed = asker.charge(&charges, permit * 10).await;
         assert!(allowed.iter().all(|outcome| outcome.allowed), "{name}");
         assert_eq!(
             (allowed[0].remaining, allowed[1].remaining),
@@ -109,7 +109,7 @@ pub async fn charges_all_or_none<S: Store>(store: &S) {
             "{name}"
         );
 
-        let denied = asker.charge(&charges, lease * 10 + 1).await;
+        let denied = asker.charge(&charges, permit * 10 + 1).await;
         assert_eq!(
             (denied[0].allowed, denied[1].allowed),
             (true, false),
@@ -120,7 +120,7 @@ pub async fn charges_all_or_none<S: Store>(store: &S) {
         assert_eq!(asker.remaining(many, "many").await, 3, "{name}");
 
         let never = asker
-            .charge(&[asker.asking(few, "few", 3)], lease * 10 + 2)
+            .charge(&[asker.asking(few, "few", 3)], permit * 10 + 2)
             .await;
         assert_eq!(
             (never[0].allowed, never[0].retry),
@@ -130,7 +130,7 @@ pub async fn charges_all_or_none<S: Store>(store: &S) {
     }
 }
 
-/// A peek tells what a charge would be told, over the state as it is.
+/// A peek returns what a charge would return, over the state as it is.
 pub async fn peeks_without_taking<S: Store>(store: &S) {
     let asker = Asker::new(store, "peek");
     for limit in limits_of(5) {
@@ -139,10 +139,10 @@ pub async fn peeks_without_taking<S: Store>(store: &S) {
                 asker.asking(&limit, "key", 5),
                 asker.asking(&limit, "other", 6),
             ];
-            let told = store.peek(&Request::new(&charges).at(START)).await.unwrap();
-            assert_eq!((told[0].allowed, told[0].remaining), (true, 5));
-            assert_eq!((told[1].allowed, told[1].remaining), (false, 5));
-            assert_eq!(told[0].reset_at, START, "an untouched key");
+            let peeked = store.peek(&Request::new(&charges).at(START)).await.unwrap();
+            assert_eq!((peeked[0].allowed, peeked[0].remaining), (true, 5));
+            assert_eq!((peeked[1].allowed, peeked[1].remaining), (false, 5));
+            assert_eq!(peeked[0].reset_at, START, "an untouched key");
         }
     }
 }
@@ -158,7 +158,7 @@ pub async fn gives_back_what_was_taken<S: Store>(store: &S) {
         asker.charge(&kept, 1).await;
         let request = Request::new(&charges)
             .at(START)
-            .under(LeaseId::from_u128(2));
+            .under(PermitId::from_u128(2));
         let outcomes = store.charge(&request).await.unwrap();
         assert!(outcomes[0].allowed);
         let denied = store.charge(&request).await.unwrap();
@@ -202,13 +202,13 @@ pub async fn forgets_one_key_of_one_limit<S: Store>(store: &S) {
     let asker = Asker::new(store, "forget");
     let limits = limits_of(5);
     for limit in &limits {
-        for (lease, key) in [(1, "key"), (2, "other")] {
-            asker.charge(&[asker.asking(limit, key, 5)], lease).await;
+        for (permit, key) in [(1, "key"), (2, "other")] {
+            asker.charge(&[asker.asking(limit, key, 5)], permit).await;
         }
     }
     for limit in &limits {
         store.forget(&asker.scope, limit, "key").await.unwrap();
-        store.forget(&asker.scope, limit, "nobody").await.unwrap();
+        store.forget(&asker.scope, limit, "unused").await.unwrap();
         assert_eq!(asker.remaining(limit, "key").await, 5);
         assert_eq!(asker.remaining(limit, "other").await, 0);
     }
@@ -268,31 +268,31 @@ pub async fn keeps_keys_apart_whatever_they_are<S: Store>(store: &S) {
     }
 }
 
-/// One lease for all concurrency limits of a request.
-pub async fn holds_leases_until_they_are_released<S: Store>(store: &S) {
-    let asker = Asker::new(store, "leases");
+/// One permit for all concurrency limits of a request.
+pub async fn holds_permits_until_they_are_released<S: Store>(store: &S) {
+    let asker = Asker::new(store, "permits");
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
     let charges = [asker.asking(&few, "user", 1), asker.asking(&many, "all", 1)];
-    let lease = LeaseId::random();
-    let request = Request::new(&charges).at(START).under(lease);
+    let permit = PermitId::random();
+    let request = Request::new(&charges).at(START).under(permit);
     let taken = store.charge(&request).await.unwrap();
     assert!(taken.iter().all(|outcome| outcome.allowed));
-    let other = Request::new(&charges).at(START).under(LeaseId::random());
+    let other = Request::new(&charges).at(START).under(PermitId::random());
     let denied = store.charge(&other).await.unwrap();
     assert_eq!(
         denied[0].retry,
         Retry::After(Micros::MINUTE),
-        "when the lease ends"
+        "when the permit ends"
     );
     assert_eq!((denied[1].allowed, denied[1].remaining), (true, 4));
 
-    assert!(store.renew(lease).await.unwrap());
-    assert!(store.release(lease).await.unwrap());
-    assert!(!store.release(lease).await.unwrap(), "it has ended");
-    assert!(!store.renew(lease).await.unwrap());
+    assert!(store.renew(permit).await.unwrap());
+    assert!(store.release(permit).await.unwrap());
+    assert!(!store.release(permit).await.unwrap(), "it has ended");
+    assert!(!store.renew(permit).await.unwrap());
     assert!(
-        !store.release(LeaseId::random()).await.unwrap(),
-        "nobody knows it"
+        !store.release(PermitId::random()).await.unwrap(),
+        "it is unknown"
     );
     assert_eq!(asker.remaining(&few, "user").await, 1);
     assert_eq!(asker.remaining(&many, "all").await, 5);
@@ -322,8 +322,8 @@ pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
                 cost: random.below(5),
             })
             .collect();
-        let lease = LeaseId::from_u128(u128::from(random.next()) + 1);
-        let request = Request::new(&charges).at(now).under(lease);
+        let permit = PermitId::from_u128(u128::from(random.next()) + 1);
+        let request = Request::new(&charges).at(now).under(permit);
         let case = format!("step {step} of seed {seed:#x}: {request:?}");
         match random.below(10) {
             0 => assert_eq!(

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Scope, SharedStore, Store,
+    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store,
     StoreError,
 };
 use tokio::sync::Semaphore;
@@ -155,12 +155,12 @@ impl Store for FailingStore {
         self.ask(|store| store.forget(scope, limit, key))
     }
 
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.release(lease))
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.release(permit))
     }
 
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.ask(|store| store.renew(lease))
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.ask(|store| store.renew(permit))
     }
 
     fn shared(&self) -> Option<&dyn SharedStore> {
@@ -169,9 +169,9 @@ impl Store for FailingStore {
 }
 
 impl SharedStore for FailingStore {
-    fn permit_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+    fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         self.permits_named.lock().unwrap().push(charges.len());
-        LeaseId::random()
+        PermitId::random()
     }
 
     fn is_up(&self) -> bool {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{
-    Algorithm, Anchor, Charge, LeaseId, Limit, MemoryStore, Micros, Outcome, Rate, Request, Scope,
+    Algorithm, Anchor, Charge, Limit, MemoryStore, Micros, Outcome, PermitId, Rate, Request, Scope,
     Timestamp,
 };
 
@@ -17,7 +17,7 @@ pub struct OneKey {
     /// The limit in force: a test may change it on the way.
     pub limit: Limit,
     scope: Scope,
-    leases: u128,
+    permits: u128,
 }
 
 impl OneKey {
@@ -28,16 +28,16 @@ impl OneKey {
             store,
             scope: Scope::new("one-key"),
             limit: limit.clone(),
-            leases: 0,
+            permits: 0,
         }
     }
 
-    /// Charges the key, under a lease of its own.
+    /// Charges the key, under a permit of its own.
     pub fn charge(&mut self, cost: u64, now: Timestamp) -> Outcome {
-        self.leases += 1;
-        let lease = LeaseId::from_u128(self.leases);
+        self.permits += 1;
+        let permit = PermitId::from_u128(self.permits);
         self.store
-            .charge(&Request::new(&[self.asking(cost)]).at(now).under(lease))[0]
+            .charge(&Request::new(&[self.asking(cost)]).at(now).under(permit))[0]
     }
 
     /// Asks and takes nothing.
@@ -53,10 +53,10 @@ impl OneKey {
 
     /// Gives back the latest charge.
     pub fn give_back(&self, cost: u64, charged: Outcome, now: Timestamp) {
-        let lease = LeaseId::from_u128(self.leases);
+        let permit = PermitId::from_u128(self.permits);
         let asked = [self.asking(cost)];
         self.store
-            .give_back(&Request::new(&asked).at(now).under(lease), &[charged]);
+            .give_back(&Request::new(&asked).at(now).under(permit), &[charged]);
     }
 
     fn asking(&self, cost: u64) -> Charge<'_> {

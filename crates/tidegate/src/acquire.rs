@@ -1,82 +1,121 @@
 //! Waiting for a limit: reserve first, then wait, and give back what is not used.
 
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcomes, Request, Retry};
+use tidegate_core::{
+    Algorithm, Charge, Limit, MemoryStore, Micros, Outcomes, PermitId, Request, Retry, Store,
+    StoreError,
+};
+use tokio::runtime::Handle;
 
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, is_concurrency};
 use crate::limiter_decision::LimiterDecision;
 
-/// Leave to go on. Under a concurrency limit it holds its place until it is dropped.
-#[derive(Debug)]
-#[must_use = "a place under a concurrency limit is held only as long as the permit"]
-pub struct Permit {
-    limiter: Limiter,
+/// How often a shared store is asked again for a permit: another process cannot report that it released one.
+const ASK_EVERY: Micros = Micros::from_millis(50);
+
+/// Leave to go on. Under a concurrency limit it holds a permit until it is dropped.
+///
+/// Over a store that is not in memory, the permit is released by a task of its own.
+#[must_use = "a permit of a concurrency limit is held only until this is dropped"]
+pub struct Permit<S: Store = MemoryStore> {
+    limiter: Limiter<S>,
     decision: LimiterDecision,
 }
 
-impl Permit {
+impl<S: Store> Permit<S> {
     /// What the limits answered.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
     }
 
-    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the lease has
-    /// ended, or if there is none.
-    pub fn renew(&self) -> bool {
-        self.decision
-            .lease()
-            .is_some_and(|lease| self.limiter.renew(lease))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(lease) = self.decision.lease() {
-            self.limiter.release(lease);
+    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
+    /// if there is none.
+    pub async fn renew_async(&self) -> Result<bool, StoreError> {
+        match self.decision.permit() {
+            Some(permit) => self.limiter.renew_async(permit).await,
+            None => Ok(false),
         }
     }
 }
 
-/// Why no permit was given. Nothing was charged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+impl Permit {
+    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
+    /// if there is none.
+    pub fn renew(&self) -> bool {
+        let permit = self.decision.permit();
+        permit.is_some_and(|permit| self.limiter.renew(permit))
+    }
+}
+
+impl<S: Store> Drop for Permit<S> {
+    fn drop(&mut self) {
+        let Some(permit) = self.decision.permit() else {
+            return;
+        };
+        if let Some(memory) = self.limiter.inner.store.memory() {
+            memory.release(permit);
+            self.limiter.inner.freed.notify_waiters();
+        } else if let Ok(runtime) = Handle::try_current() {
+            let limiter = self.limiter.clone();
+            // If the store cannot be asked, the permit ends by itself.
+            runtime.spawn(async move { limiter.release_async(permit).await });
+        }
+    }
+}
+
+impl<S: Store> fmt::Debug for Permit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why no permit was given.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// It would take longer than may be waited.
+    /// It would take longer than may be waited. Nothing was charged.
     #[error(
         "the limit would let this go on only after {wait:?}; try again then, or raise `max_wait`"
     )]
     TooLong {
-        /// How long it would take, if nobody else came.
+        /// How long it would take, if no other request came.
         wait: Duration,
         /// What the limits say of the request now.
         decision: LimiterDecision,
     },
-    /// The cost is above what the limit can ever grant.
+    /// The cost is above what the limit can ever grant. Nothing was charged.
     #[error("the cost is above the limit of {limit}, so waiting cannot help", limit = .0.limit())]
     Never(LimiterDecision),
+    /// The store could not answer. Never in memory.
+    #[error("the store could not answer")]
+    Store(#[from] StoreError),
 }
 
 impl AcquireError {
-    /// What the limits say of the request now.
-    pub fn decision(&self) -> &LimiterDecision {
+    /// What the limits say of the request now, if they could be asked.
+    pub fn decision(&self) -> Option<&LimiterDecision> {
         match self {
-            Self::TooLong { decision, .. } | Self::Never(decision) => decision,
+            Self::TooLong { decision, .. } | Self::Never(decision) => Some(decision),
+            Self::Store(_) => None,
         }
     }
 }
 
-impl Limiter {
+impl<S: Store> Limiter<S> {
     /// Waits until `key` may go on: as long as the builder's `max_wait`, and no longer.
     ///
-    /// A token bucket reserves a place in line at once and then waits for it, so those who wait are
-    /// served in the order in which they came. Other algorithms are asked again when they said that
-    /// it was time; a concurrency limit also when a place is freed, which may be at any time. It
-    /// fails at once if the wait is known to be too long.
+    /// A token bucket reserves its turn immediately and then waits for it, so callers are served in the order in
+    /// which they came. Other algorithms are asked again at the time that they named; a concurrency limit also
+    /// when a permit is released, which may be at any time. It fails immediately if the wait is known to be too
+    /// long.
     ///
-    /// Cancel-safe: dropping the future gives back what it had reserved. Waits are tokio's, whole
-    /// milliseconds rounded up.
+    /// Cancel-safe: dropping the future gives back what it had reserved. Needs a Tokio runtime with time; waits
+    /// are whole milliseconds, rounded up.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -87,21 +126,21 @@ impl Limiter {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn acquire(&self, key: &str) -> Result<Permit, AcquireError> {
+    pub async fn acquire(&self, key: &str) -> Result<Permit<S>, AcquireError> {
         self.acquire_cost(key, 1).await
     }
 
     /// [`acquire`](Self::acquire) for a request of this cost.
-    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit, AcquireError> {
+    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit<S>, AcquireError> {
         let inner = &*self.inner;
-        let mut now = inner.now();
+        let mut now = inner.clock.now();
         let deadline = now + inner.max_wait;
         loop {
-            // Listening before asking: a place that is freed in between is heard of.
+            // Listening before asking, so that a permit that is released in between is noticed.
             let freed = inner.freed.notified();
-            let reservation = Reservation::make(self, key, cost, deadline.since(now));
+            let reservation = Reservation::make(self, key, cost, deadline.since(now)).await?;
             let Some(wait) = reservation.wait else {
-                return Err(AcquireError::Never(self.peek_cost(key, cost)));
+                return Err(AcquireError::Never(self.peek_async(key, cost).await?));
             };
             if reservation.is_made() && (wait.is_zero() || now + wait <= deadline) {
                 if !wait.is_zero() {
@@ -109,52 +148,70 @@ impl Limiter {
                 }
                 return Ok(reservation.into_permit());
             }
-            // Only a lease may end before its time.
+            // Only a permit may end before its time.
             let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
+            drop(reservation);
             if now + wait > deadline && !may_be_freed {
-                drop(reservation);
-                let decision = self.peek_cost(key, cost);
+                let decision = self.peek_async(key, cost).await?;
                 return Err(AcquireError::TooLong {
                     wait: wait.into(),
                     decision,
                 });
             }
-            let wait = wait.min(deadline.since(now));
+            let mut wait = wait.min(deadline.since(now));
+            if may_be_freed && inner.store.memory().is_none() {
+                wait = wait.min(ASK_EVERY);
+            }
             let _ = tokio::time::timeout(wait.into(), freed).await;
-            now = inner.now();
+            now = inner.clock.now();
         }
     }
 }
 
 /// What was charged for a request that has not gone on yet. Dropped before it does, it is given back.
-struct Reservation<'a> {
-    limiter: &'a Limiter,
-    key: &'a str,
+struct Reservation<S: Store> {
+    limiter: Limiter<S>,
+    key: Box<str>,
     cost: u64,
     outcomes: Outcomes,
-    lease: Option<LeaseId>,
+    permit: Option<PermitId>,
     /// How long before the request may go on; or, if it was denied, before it may at the earliest.
     /// Nothing if it never may.
     wait: Option<Micros>,
     is_kept: bool,
 }
 
-impl<'a> Reservation<'a> {
+impl<S: Store> Reservation<S> {
     /// Charges the request if it may go on within `max_wait`.
-    fn make(limiter: &'a Limiter, key: &'a str, cost: u64, max_wait: Micros) -> Self {
+    async fn make(
+        limiter: &Limiter<S>,
+        key: &str,
+        cost: u64,
+        max_wait: Micros,
+    ) -> Result<Self, StoreError> {
+        let making = Self::charge(limiter.clone(), key.into(), cost, max_wait);
+        if limiter.inner.store.memory().is_some() {
+            return making.await;
+        }
+        // Made to the end even if the caller goes away: what the store has charged is then given back.
+        let made = tokio::spawn(making).await;
+        made.unwrap_or_else(|panicked| Err(StoreError::Lost(panicked.into())))
+    }
+
+    async fn charge(
+        limiter: Limiter<S>,
+        key: Box<str>,
+        cost: u64,
+        max_wait: Micros,
+    ) -> Result<Self, StoreError> {
         let inner = &*limiter.inner;
-        let lease = inner.new_lease();
-        let patient: Vec<Limit> = inner
-            .limits
-            .iter()
-            .map(|limit| patient(limit, max_wait))
-            .collect();
-        let charges = inner.charges(&patient, key, cost);
-        let outcomes = inner.store.charge(&Request {
-            charges: &charges,
-            at: None,
-            lease,
-        });
+        let limits = inner.limits.iter();
+        let patient: Vec<Limit> = limits.map(|limit| patient(limit, max_wait)).collect();
+        let (outcomes, permit) = {
+            let charges = inner.charges(&patient, &key, cost);
+            let request = inner.request(&charges);
+            (inner.store.charge(&request).await?, request.permit)
+        };
         let waits = patient
             .iter()
             .zip(&outcomes)
@@ -164,15 +221,15 @@ impl<'a> Reservation<'a> {
                 Retry::Never => None,
             });
         let wait = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
-        Self {
+        Ok(Self {
             limiter,
             key,
             cost,
             outcomes,
-            lease,
+            permit,
             wait,
             is_kept: false,
-        }
+        })
     }
 
     /// Whether it was charged.
@@ -180,30 +237,52 @@ impl<'a> Reservation<'a> {
         self.outcomes.iter().all(|outcome| outcome.allowed)
     }
 
-    /// Whether others hold all places of a concurrency limit.
+    /// Whether other requests hold all permits of a concurrency limit.
     fn is_denied_by_holders(&self) -> bool {
-        let limits = self.limiter.limits().iter().zip(&self.outcomes);
-        let mut denying = limits.filter(|(_, outcome)| !outcome.allowed);
-        denying.any(|(limit, _)| matches!(limit.algorithm(), Algorithm::Concurrency { .. }))
+        let mut limits = self.limiter.limits().iter().zip(&self.outcomes);
+        limits.any(|(limit, outcome)| !outcome.allowed && is_concurrency(limit))
     }
 
-    fn into_permit(mut self) -> Permit {
+    fn into_permit(mut self) -> Permit<S> {
         self.is_kept = true;
-        let decision = LimiterDecision::new(self.outcomes.clone(), self.lease);
         Permit {
             limiter: self.limiter.clone(),
-            decision,
+            decision: LimiterDecision::new(self.outcomes.clone(), self.permit),
         }
     }
 }
 
-impl Drop for Reservation<'_> {
+impl<S: Store> Drop for Reservation<S> {
     fn drop(&mut self) {
-        if !self.is_kept && self.is_made() {
-            let inner = &self.limiter.inner;
-            inner.give_back(self.key, self.cost, &self.outcomes, self.lease);
-            inner.freed.notify_waiters();
+        if self.is_kept || !self.is_made() {
+            return;
         }
+        let inner = &self.limiter.inner;
+        if let Some(memory) = inner.store.memory() {
+            let charges = inner.charges(&inner.limits, &self.key, self.cost);
+            memory.give_back(&given_back(&charges, self.permit), &self.outcomes);
+            inner.freed.notify_waiters();
+        } else if let Ok(runtime) = Handle::try_current() {
+            let (limiter, key) = (self.limiter.clone(), self.key.clone());
+            let (cost, permit) = (self.cost, self.permit);
+            let outcomes = std::mem::take(&mut self.outcomes);
+            runtime.spawn(async move {
+                let inner = &*limiter.inner;
+                let charges = inner.charges(&inner.limits, &key, cost);
+                let request = given_back(&charges, permit);
+                // If the store cannot be asked, the charge stays until it has drained.
+                let _ = inner.store.give_back(&request, &outcomes).await;
+                inner.freed.notify_waiters();
+            });
+        }
+    }
+}
+
+fn given_back<'a>(charges: &'a [Charge<'a>], permit: Option<PermitId>) -> Request<'a> {
+    Request {
+        charges,
+        at: None,
+        permit,
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Adaptive {
 
 /// How a request ended that was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ended {
     /// The upstream answered it, after this time.
     Answered(Micros),

@@ -208,6 +208,7 @@ impl FromIterator<IpNet> for TrustedProxies {
 
 /// In which header trusted proxies name the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ForwardedHeader {
     /// In either; if both are there, they must agree.
     #[default]

@@ -15,6 +15,7 @@ mod fallback;
 mod feedback;
 mod group;
 mod local;
+mod maintain;
 mod matching;
 mod observer;
 mod owed;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, Clock, LeaseId, SharedStore, Store, StoreError, SystemClock, Timestamp,
+    Charge, Clock, PermitId, SharedStore, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::attributes::Attributes;
@@ -54,16 +55,14 @@ use matching::MatchedRules;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tidegate::document::Source;
-/// use tidegate::rules::{RuleSet, RuleSettings};
+/// use tidegate::rules::RuleSet;
 /// use tidegate::{Attributes, Gate, MemoryStore};
 ///
-/// let source = Source::new("rules.yaml", "
+/// let rules = RuleSet::from_yaml("
 /// rules:
 ///   - {id: per-user, match: {path: /v1/**}, per: [user_id], missing: deny, limit: 1/minute}
-/// ");
-/// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-/// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
+/// ")?;
+/// let gate = Gate::new(MemoryStore::new(), rules);
 ///
 /// let mut attributes = Attributes::new();
 /// attributes.insert("path", "/v1/orders")?;
@@ -71,7 +70,7 @@ use matching::MatchedRules;
 /// assert!(gate.decide(&attributes).await.is_allowed());
 /// let denied = gate.decide(&attributes).await;
 /// assert_eq!(denied.rule(), Some("per-user"));
-/// # Ok::<(), tidegate::AttributeError>(()) }).unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 pub struct Gate<S> {
     store: S,
@@ -181,7 +180,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// An id for the permits that a request will hold, if a concurrency limit is charged.
-    fn new_permit(&self, rules: &RuleSet, matched: &MatchedRules<'_>) -> Option<LeaseId> {
+    fn new_permit(&self, rules: &RuleSet, matched: &MatchedRules<'_>) -> Option<PermitId> {
         let mut held: SmallVec<[Charge<'_>; 1]> = SmallVec::new();
         for rule in matched.iter().filter(|rule| rule.cost > 0 && !rule.is_peek) {
             let limits = rule.limits(rules).iter();
@@ -196,7 +195,7 @@ impl<S: Store> Gate<S> {
         }
         let new = || match self.store.shared() {
             Some(shared) => shared.permit_for(&held),
-            None => LeaseId::random(),
+            None => PermitId::random(),
         };
         (!held.is_empty()).then(new)
     }
@@ -233,36 +232,27 @@ impl<S: Store> Gate<S> {
         &self.store
     }
 
-    /// Releases a lease. False if it is unknown or has ended.
+    /// Releases a permit. False if it is unknown or has ended.
     ///
     /// One that was taken without the store ends without it.
-    pub async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let is_local = self.local.release(lease);
+    pub async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        let is_local = self.local.release(permit);
         // The store may hold it too: for another rule, or because it was charged and could not say so.
         if is_local && !self.is_store_up() {
             return Ok(true);
         }
-        let released = self.store.release(lease).await;
+        let released = self.store.release(permit).await;
         if is_local { Ok(true) } else { released }
     }
 
-    /// Lets a lease last its whole time again. False if it is unknown or has ended.
-    pub async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let is_local = self.local.renew(lease);
+    /// Lets a permit last its whole time again. False if it is unknown or has ended.
+    pub async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        let is_local = self.local.renew(permit);
         if is_local && !self.is_store_up() {
             return Ok(true);
         }
-        let renewed = self.store.renew(lease).await;
+        let renewed = self.store.renew(permit).await;
         if is_local { Ok(true) } else { renewed }
-    }
-
-    /// Frees the memory of idle counters in this process. Decisions do this, too, a little at a time; call it
-    /// now and then for times without any.
-    pub fn sweep(&self) {
-        self.local.sweep();
-        if let Some(store) = self.store.memory() {
-            store.sweep();
-        }
     }
 }
 

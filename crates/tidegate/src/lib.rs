@@ -1,6 +1,11 @@
-//! Exact rate limiting for Rust services.
+//! Exact rate limiting for Rust services: whole numbers, whole microseconds, never over the limit, and a
+//! retry-after that is true.
 //!
-//! Build a [`Limiter`], check a key, read the answer:
+//! There are three ways in.
+//!
+//! # A limiter
+//!
+//! [`Limiter`] counts keys against limits that are written in code:
 //!
 //! ```
 //! use tidegate::Limiter;
@@ -15,41 +20,138 @@
 //! # Ok::<(), tidegate::LimitError>(())
 //! ```
 //!
-//! Or let it wait: [`Limiter::acquire`] reserves a place and returns when it is time, and gives the
-//! place back if its future is dropped before.
+//! [`Limiter::acquire`] waits for its turn instead. Limits are written as people say them:
+//! `100/minute burst 20`, `10 per 2 hours`, or several that must all agree, `10/minute; 2/second`;
+//! [`Algorithm`] lists the ways to count them. [`LimiterBuilder::build_over`] counts in another store than
+//! memory, such as the one of `tidegate-redis`.
 //!
-//! Limits are written as people say them: `100/minute burst 20`, `10 per 2 hours`, or several that
-//! must all agree, `10/minute; 2/second`. [`Algorithm`] names the ways to count them. Everything is
-//! whole numbers and whole microseconds: never over the limit, and a retry-after that is true.
+//! # A gate with rules
+//!
+//! [`Gate`] decides requests by rules, which say what a limit applies to and whom it counts. They come from
+//! YAML, or from [`Rule::builder`](rules::Rule::builder), and can be replaced while requests are decided:
+//!
+#![cfg_attr(feature = "rules", doc = "```")]
+#![cfg_attr(not(feature = "rules"), doc = "```text")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tidegate::rules::RuleSet;
+//! use tidegate::{Attributes, Gate, MemoryStore};
+//!
+//! let rules = RuleSet::from_yaml("
+//! rules:
+//!   - {id: login, match: {path: /login, method: POST}, per: [ip], limit: 3/minute}
+//!   - {id: per-user, match: {path: /v1/**}, per: [user_id], limit: 100/minute}
+//! ")?;
+//! let gate = Gate::new(MemoryStore::new(), rules);
+//!
+//! let mut request = Attributes::new();
+//! request.insert("path", "/v1/orders")?;
+//! request.insert("user_id", "u1")?;
+//! let decision = gate.decide(&request).await;
+//! assert!(decision.is_allowed());
+//! assert_eq!(decision.rule(), Some("per-user"));
+//! # Ok(()) }
+//! ```
+//!
+//! # Middleware
+//!
+//! The crate `tidegate-tower` puts a gate in front of an axum, hyper or tonic service. Denied clients get 429
+//! with a problem document, or `RESOURCE_EXHAUSTED` over gRPC; all get the `RateLimit` headers:
+//!
+#![cfg_attr(feature = "rules", doc = "```")]
+#![cfg_attr(not(feature = "rules"), doc = "```text")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::net::SocketAddr;
+//! use std::sync::Arc;
+//!
+//! use axum::{Router, extract::ConnectInfo, routing::get};
+//! use tidegate::rules::RuleSet;
+//! use tidegate::{Gate, MemoryStore};
+//! use tidegate_tower::RateLimitLayer;
+//!
+//! let rules = RuleSet::from_yaml("rules: [{id: per-address, per: [ip], limit: 100/minute}]")?;
+//! let gate = Arc::new(Gate::new(MemoryStore::new(), rules));
+//! let limits = RateLimitLayer::new(gate).peer_address(|request| {
+//!     let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+//!     Some(peer.0.ip())
+//! });
+//! let app: Router = Router::new()
+//!     .route("/orders", get(async || "no orders yet"))
+//!     .layer(limits);
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to find what
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Limiter`], [`LimiterBuilder`], [`Permit`] | one limiter without rules |
+//! | [`Limit`], [`Algorithm`], [`limit`] | what may be granted, and how it is counted |
+//! | [`Gate`], [`Attributes`], [`Decision`], [`gate`] | deciding by rules; what is known of a request; the answer |
+//! | [`Gate::maintain`] | what runs in the background |
+//! | [`rules`] | rules: read, built, written down |
+//! | [`headers`] | what a client learns of a decision, as HTTP headers |
+//! | [`store`], [`memory`] | where counters are kept |
+//! | [`ManualClock`], [`TokioClock`] | time that tests control |
+//! | [`document`], [`address`], [`host`], [`path`], [`white_space`] | for front ends: settings files, and the one form of what clients send |
+//!
+//! # Features
+//!
+//! | feature | brings | default |
+//! | --- | --- | --- |
+//! | `rules` | rules, the gate and YAML | yes |
+//! | `cel` | conditions in rules (`when`); turns `rules` on | yes |
+//!
+//! With `default-features = false` there is the limiter alone, and none of their dependencies.
+#![cfg_attr(not(feature = "rules"), allow(rustdoc::broken_intra_doc_links))]
 
 mod acquire;
+#[cfg(feature = "rules")]
 mod adaptive;
+#[cfg(feature = "rules")]
 pub mod address;
+#[cfg(feature = "rules")]
 mod attributes;
 mod clock;
+#[cfg(feature = "rules")]
 pub mod document;
+#[cfg(feature = "rules")]
 pub mod gate;
+#[cfg(feature = "rules")]
 pub mod host;
 mod limiter;
 mod limiter_decision;
+#[cfg(feature = "rules")]
 pub mod path;
+#[cfg(feature = "rules")]
 mod reason;
+#[cfg(feature = "rules")]
 pub mod rules;
+#[cfg(feature = "rules")]
 mod value;
+#[cfg(feature = "rules")]
 pub mod white_space;
 
 pub use acquire::{AcquireError, Permit};
+#[cfg(feature = "rules")]
 pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
+#[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
+#[cfg(feature = "rules")]
 pub use gate::{Decision, Gate};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use limiter_decision::LimiterDecision;
+#[cfg(feature = "rules")]
 pub use reason::Reason;
+#[cfg(feature = "rules")]
 pub use value::{AttributeValue, credentials, credentials_in};
 
 pub use tidegate_core::{
-    Algorithm, Anchor, Clock, LeaseId, Limit, LimitError, ManualClock, MemoryStats, MemoryStore,
-    Micros, Outcome, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
+    Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
+    Outcome, PermitId, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
     limit, memory, store,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

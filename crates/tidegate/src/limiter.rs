@@ -1,12 +1,15 @@
 //! One limiter for one program: limits, keys, and no rule files.
 
+mod any_store;
+
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, LeaseId, Limit, LimitError, MemoryStats, MemoryStore, Micros,
-    Outcomes, Rate, Request, Scope, Timestamp,
+    Algorithm, Charge, Clock, Limit, LimitError, MemoryStats, MemoryStore, Micros, PermitId, Rate,
+    Request, Scope, Store, SystemClock,
 };
 use tokio::sync::Notify;
 
@@ -18,29 +21,45 @@ const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(10);
 /// The charges of one request, one for each limit.
 pub(crate) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 
-/// Limits requests by key, in this process's memory.
+/// Limits requests by key, in this process's memory or in a store that several instances share.
 ///
-/// Cheap to clone; clones share their counters. All methods but [`acquire`](Self::acquire) answer
-/// at once. A check of a known key allocates nothing, unless it adds to a log or a list of holders
-/// that has to grow, or there are more than four limits.
-#[derive(Debug, Clone)]
-pub struct Limiter {
-    pub(crate) inner: Arc<Inner>,
+/// Cheap to clone; clones share their counters. In memory, all methods but [`acquire`](Self::acquire) answer
+/// without waiting, and a check of a known key allocates nothing, unless it adds to a log or a list of holders
+/// that has to grow, or there are more than four limits. Over [another store](LimiterBuilder::build_over) the
+/// methods that end in `_async` ask it, and may fail.
+pub struct Limiter<S = MemoryStore> {
+    pub(crate) inner: Arc<LimiterInner<S>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) store: MemoryStore,
+pub(crate) struct LimiterInner<S> {
+    pub(crate) store: S,
     pub(crate) limits: Vec<Limit>,
     pub(crate) max_wait: Micros,
-    /// Tells those who wait for a place that one was freed.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Wakes callers that wait for a permit when one was released.
     pub(crate) freed: Notify,
     scope: Scope,
-    takes_leases: bool,
+    has_concurrency: bool,
+}
+
+impl<S> Clone for Limiter<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Limiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("limits", &self.inner.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a limiter is built from.
-enum Limits {
+enum GivenLimits {
     Written(Result<Vec<Rate>, LimitError>),
     Made(Vec<Limit>),
 }
@@ -48,21 +67,21 @@ enum Limits {
 /// How a [`Limiter`] is set up. Begun by [`Limiter::builder`].
 #[must_use]
 pub struct LimiterBuilder {
-    limits: Limits,
+    limits: GivenLimits,
     algorithm: Option<Algorithm>,
     max_wait: Duration,
     max_keys: Option<usize>,
-    clock: Option<Arc<dyn Clock>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl LimiterBuilder {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: GivenLimits) -> Self {
         Self {
             limits,
             algorithm: None,
             max_wait: DEFAULT_MAX_WAIT,
             max_keys: None,
-            clock: None,
+            clock: Arc::new(SystemClock),
         }
     }
 
@@ -90,17 +109,27 @@ impl LimiterBuilder {
     }
 
     /// Reads the time from `clock`: a [`ManualClock`](crate::ManualClock) in tests, or a
-    /// [`TokioClock`](crate::TokioClock) where they wait.
+    /// [`TokioClock`](crate::TokioClock) where they wait. A store that is not in memory has a clock of its own;
+    /// there it is used for waits alone.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self {
-            clock: Some(Arc::new(clock)),
+            clock: Arc::new(clock),
             ..self
         }
     }
 
-    /// The limiter, or what is wrong with its limits.
+    /// The limiter in memory, or what is wrong with its limits.
     pub fn build(self) -> Result<Limiter, LimitError> {
-        let max_wait = Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW);
+        let mut store = MemoryStore::builder().clock(Arc::clone(&self.clock));
+        if let Some(max_keys) = self.max_keys {
+            store = store.max_keys(max_keys);
+        }
+        self.build_over("limiter", store.build())
+    }
+
+    /// The limiter over `store`, or what is wrong with its limits. Limiters with the same name, limits and store
+    /// share their counters, whatever process they are in.
+    pub fn build_over<S: Store>(self, name: &str, store: S) -> Result<Limiter<S>, LimitError> {
         let limit = |rate: Rate| {
             let algorithm = self
                 .algorithm
@@ -108,8 +137,10 @@ impl LimiterBuilder {
             Limit::new(rate, algorithm)
         };
         let limits: Vec<Limit> = match self.limits {
-            Limits::Written(rates) => rates?.into_iter().map(limit).collect::<Result<_, _>>()?,
-            Limits::Made(limits) => limits,
+            GivenLimits::Written(rates) => {
+                rates?.into_iter().map(limit).collect::<Result<_, _>>()?
+            }
+            GivenLimits::Made(limits) => limits,
         };
         if limits.is_empty() {
             return Err(LimitError::NoLimit);
@@ -122,23 +153,14 @@ impl LimiterBuilder {
                 return Err(LimitError::SameShapeTwice { rate: limit.rate() });
             }
         }
-        let mut store = MemoryStore::builder();
-        if let Some(max_keys) = self.max_keys {
-            store = store.max_keys(max_keys);
-        }
-        if let Some(clock) = self.clock {
-            store = store.clock(clock);
-        }
-        let takes_leases = limits
-            .iter()
-            .any(|limit| matches!(limit.algorithm(), Algorithm::Concurrency { .. }));
-        let inner = Inner {
-            store: store.build(),
+        let inner = LimiterInner {
+            store,
+            has_concurrency: limits.iter().any(is_concurrency),
             limits,
-            max_wait,
+            max_wait: Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW),
+            clock: self.clock,
             freed: Notify::new(),
-            scope: Scope::new("limiter"),
-            takes_leases,
+            scope: Scope::new(name),
         };
         Ok(Limiter {
             inner: Arc::new(inner),
@@ -165,7 +187,7 @@ impl Limiter {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn builder(limits: &str) -> LimiterBuilder {
-        LimiterBuilder::new(Limits::Written(Rate::parse_all(limits)))
+        LimiterBuilder::new(GivenLimits::Written(Rate::parse_all(limits)))
     }
 
     /// Begins to set up a limiter for limits of any algorithms, which must all agree.
@@ -178,7 +200,7 @@ impl Limiter {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn builder_for(limits: Vec<Limit>) -> LimiterBuilder {
-        LimiterBuilder::new(Limits::Made(limits))
+        LimiterBuilder::new(GivenLimits::Made(limits))
     }
 
     /// Charges one request to `key`, if all limits allow it.
@@ -188,18 +210,13 @@ impl Limiter {
 
     /// Charges a request of this cost to `key`, if all limits allow it. Zero asks and takes nothing.
     ///
-    /// Under a concurrency limit the decision names a [lease](LimiterDecision::lease), to be
+    /// Under a concurrency limit the decision names a [permit](LimiterDecision::permit), to be
     /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
-        let lease = self.inner.new_lease();
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        let request = Request {
-            charges: &charges,
-            at: None,
-            lease,
-        };
-        LimiterDecision::new(self.inner.store.charge(&request), lease)
+        let request = self.inner.request(&charges);
+        LimiterDecision::new(self.inner.store.charge(&request), request.permit)
     }
 
     /// What [`check`](Self::check) would say, without charging anything.
@@ -228,21 +245,16 @@ impl Limiter {
         self.inner.freed.notify_waiters();
     }
 
-    /// Releases a lease. False if it is unknown or has ended.
-    pub fn release(&self, lease: LeaseId) -> bool {
-        let was_held = self.inner.store.release(lease);
+    /// Releases a permit. False if it is unknown or has ended.
+    pub fn release(&self, permit: PermitId) -> bool {
+        let was_held = self.inner.store.release(permit);
         self.inner.freed.notify_waiters();
         was_held
     }
 
-    /// Lets a lease last its whole time again. False if it is unknown or has ended.
-    pub fn renew(&self, lease: LeaseId) -> bool {
-        self.inner.store.renew(lease)
-    }
-
-    /// The limits, in their order.
-    pub fn limits(&self) -> &[Limit] {
-        &self.inner.limits
+    /// Lets a permit last its whole time again. False if it is unknown or has ended.
+    pub fn renew(&self, permit: PermitId) -> bool {
+        self.inner.store.renew(permit)
     }
 
     /// How many keys there are, and what had to be forgotten.
@@ -257,12 +269,14 @@ impl Limiter {
     }
 }
 
-impl Inner {
-    /// A name for what this request holds, if a limit wants one.
-    pub(crate) fn new_lease(&self) -> Option<LeaseId> {
-        self.takes_leases.then(LeaseId::random)
+impl<S> Limiter<S> {
+    /// The limits, in their order.
+    pub fn limits(&self) -> &[Limit] {
+        &self.inner.limits
     }
+}
 
+impl<S: Store> LimiterInner<S> {
     pub(crate) fn charges<'a>(
         &'a self,
         limits: &'a [Limit],
@@ -278,26 +292,23 @@ impl Inner {
         limits.iter().map(charge).collect()
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.store.now()
+    /// A request for these charges, with a new permit if a limit wants one.
+    pub(crate) fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
+        let new_permit = || match self.store.shared() {
+            Some(shared) => {
+                let held = charges.iter().filter(|charge| is_concurrency(charge.limit));
+                shared.permit_for(&held.copied().collect::<Charges<'_>>())
+            }
+            None => PermitId::random(),
+        };
+        Request {
+            charges,
+            at: None,
+            permit: self.has_concurrency.then(new_permit),
+        }
     }
+}
 
-    /// Takes back what `outcomes` took.
-    pub(crate) fn give_back(
-        &self,
-        key: &str,
-        cost: u64,
-        outcomes: &Outcomes,
-        lease: Option<LeaseId>,
-    ) {
-        let charges = self.charges(&self.limits, key, cost);
-        self.store.give_back(
-            &Request {
-                charges: &charges,
-                at: None,
-                lease,
-            },
-            outcomes,
-        );
-    }
+pub(crate) fn is_concurrency(limit: &Limit) -> bool {
+    matches!(limit.algorithm(), Algorithm::Concurrency { .. })
 }

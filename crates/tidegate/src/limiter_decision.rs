@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{LeaseId, Outcome, Outcomes, Timestamp};
+use tidegate_core::{Outcome, Outcomes, PermitId, Timestamp};
 
 /// Whether a request may go on, and what its caller should know.
 ///
@@ -12,18 +12,18 @@ use tidegate_core::{LeaseId, Outcome, Outcomes, Timestamp};
 pub struct LimiterDecision {
     outcomes: Outcomes,
     decided_by: usize,
-    lease: Option<LeaseId>,
+    permit: Option<PermitId>,
 }
 
 impl LimiterDecision {
     /// The decision of these outcomes, of which there is at least one.
-    pub(crate) fn new(outcomes: Outcomes, lease: Option<LeaseId>) -> Self {
+    pub(crate) fn new(outcomes: Outcomes, permit: Option<PermitId>) -> Self {
         let decided_by = deciding(&outcomes);
-        let lease = lease.filter(|_| outcomes.iter().all(|outcome| outcome.allowed));
+        let permit = permit.filter(|_| outcomes.iter().all(|outcome| outcome.allowed));
         Self {
             outcomes,
             decided_by,
-            lease,
+            permit,
         }
     }
 
@@ -68,9 +68,9 @@ impl LimiterDecision {
         delays.max().unwrap_or_default().into()
     }
 
-    /// The lease under which concurrency limits are held, to be released when the request is done.
-    pub fn lease(&self) -> Option<LeaseId> {
-        self.lease
+    /// The permit under which concurrency limits are held, to be released when the request is done.
+    pub fn permit(&self) -> Option<PermitId> {
+        self.permit
     }
 
     /// What each limit answered, in their order.

@@ -19,6 +19,7 @@ const SHOWN: usize = 60;
 
 /// What an encoded slash, `%2f`, means in a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum EncodedSlashes {
     /// A slash like any other.
     #[default]

@@ -2,6 +2,7 @@
 
 /// Why a limit denies a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// The limit is used up.
     OverLimit,

@@ -1,12 +1,13 @@
-//! An axum app behind rate limits: three orders a minute from one address.
+//! An axum service behind rate limits: three orders a minute from one address, two reports at the same time.
+//!
+//! Run it with `cargo run -p tidegate-tower --example axum`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
 use axum::{Router, routing::get};
-use tidegate::document::Source;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::rules::RuleSet;
 use tidegate::{Gate, MemoryStore};
 use tidegate_tower::RateLimitLayer;
 
@@ -18,10 +19,10 @@ rules:
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let source = Source::new("rules.yaml", RULES);
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    let rules = rules.ok_or_else(|| problems.render(&source))?;
-    let gate = Arc::new(Gate::new(MemoryStore::new(), rules));
+    let gate = Arc::new(Gate::new(MemoryStore::new(), RuleSet::from_yaml(RULES)?));
+    let maintained = Arc::clone(&gate);
+    tokio::spawn(async move { maintained.maintain().await });
+
     let limits = RateLimitLayer::new(gate).peer_address(|request| {
         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
         Some(peer.0.ip())
@@ -31,6 +32,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/reports", get(async || "no reports yet\n"))
         .layer(limits)
         .into_make_service_with_connect_info::<SocketAddr>();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+
+    let address = std::env::args().nth(1);
+    let address = address.as_deref().unwrap_or("127.0.0.1:3000");
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    println!("listening on {address}; the fourth of these within a minute is denied:");
+    println!("  curl -i http://{address}/orders");
     Ok(axum::serve(listener, app).await?)
 }

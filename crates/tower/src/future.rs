@@ -103,7 +103,8 @@ impl<S: Store> Road<S> {
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
         reply::insert_headers(&mut head.headers, decided.decision(), self.settings.headers);
-        head.headers.extend(left.map(|lease| (reply::LEASE, lease)));
+        head.headers
+            .extend(left.map(|permit| (reply::PERMIT, permit)));
         let tail = match decided {
             Decided::Receipt(receipt) if self.settings.is_settled() => {
                 Box::pin(self.settle(*receipt, &head, hold)).await
@@ -133,13 +134,13 @@ impl<S: Store> Road<S> {
 
     /// Holds a place under a concurrency limit, or leaves it to whoever gets its name.
     fn hold(&self, decision: &Decision) -> (Option<Hold>, Option<HeaderValue>) {
-        if !self.settings.leaves_leases {
+        if !self.settings.leaves_permits {
             return (Hold::of(&self.gate, decision), None);
         }
-        let lease = decision.lease().map(|lease| lease.to_string());
+        let permit = decision.permit().map(|permit| permit.to_string());
         (
             None,
-            lease.and_then(|lease| HeaderValue::try_from(lease).ok()),
+            permit.and_then(|permit| HeaderValue::try_from(permit).ok()),
         )
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::gate::Decision;
-use tidegate::{Gate, LeaseId, Store};
+use tidegate::{Gate, PermitId, Store};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Holds a lease: renewed while this is there, released when it is dropped.
+/// Holds a permit: renewed while this is there, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// Its task hears when this goes.
@@ -19,9 +19,9 @@ pub(crate) struct Hold {
 impl Hold {
     /// Holds what was taken by a decision, if there is anything to hold.
     pub(crate) fn of<S: Store>(gate: &Arc<Gate<S>>, decision: &Decision) -> Option<Self> {
-        let (lease, lasts) = (decision.lease()?, decision.lease_ttl()?);
+        let (permit, lasts) = (decision.permit()?, decision.lease_ttl()?);
         let (end, ended) = oneshot::channel();
-        let holding = hold(Arc::clone(gate), lease, Duration::from(lasts) / 2, ended);
+        let holding = hold(Arc::clone(gate), permit, Duration::from(lasts) / 2, ended);
         // Without a runtime it ends by itself, when its time is over.
         Handle::try_current().ok()?.spawn(holding);
         Some(Self { _end: end })
@@ -30,18 +30,18 @@ impl Hold {
 
 async fn hold<S: Store>(
     gate: Arc<Gate<S>>,
-    lease: LeaseId,
+    permit: PermitId,
     half: Duration,
     mut ended: oneshot::Receiver<()>,
 ) {
     while timeout(half, &mut ended).await.is_err() {
-        match gate.renew(lease).await {
+        match gate.renew(permit).await {
             Ok(true) => {}
-            Ok(false) => tracing::debug!("a lease has ended before its request"),
-            Err(error) => tracing::debug!(%error, "a lease could not be renewed"),
+            Ok(false) => tracing::debug!("a permit has ended before its request"),
+            Err(error) => tracing::debug!(%error, "a permit could not be renewed"),
         }
     }
-    if let Err(error) = gate.release(lease).await {
-        tracing::debug!(%error, "a lease could not be released; it ends by itself");
+    if let Err(error) = gate.release(permit).await {
+        tracing::debug!(%error, "a permit could not be released; it ends by itself");
     }
 }

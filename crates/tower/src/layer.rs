@@ -104,11 +104,18 @@ impl<S> RateLimitLayer<S> {
     /// Where the address of the peer is found, by default in the extension
     /// [`PeerAddress`](crate::PeerAddress). With axum:
     ///
-    /// ```ignore
-    /// layer.peer_address(|request| {
-    ///     let info = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
-    ///     Some(info.0.ip())
-    /// })
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::extract::ConnectInfo;
+    /// use tidegate_tower::RateLimitLayer;
+    ///
+    /// fn by_peer<S>(layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+    ///     layer.peer_address(|request| {
+    ///         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    ///         Some(peer.0.ip())
+    ///     })
+    /// }
     /// ```
     #[must_use]
     pub fn peer_address(
@@ -187,11 +194,11 @@ impl<S> RateLimitLayer<S> {
     }
 
     /// Leaves a place under a concurrency limit to whoever gets the answer, instead of holding it as long
-    /// as the answer's body lasts: the answer names its lease in `X-Tidegate-Lease`. It ends by
+    /// as the answer's body lasts: the answer names its permit in `X-Tidegate-Lease`. It ends by
     /// [`Gate::release`], or when its time is over.
     #[must_use]
-    pub fn leave_leases(self) -> Self {
-        self.with(|settings| settings.leaves_leases = true)
+    pub fn leave_permits(self) -> Self {
+        self.with(|settings| settings.leaves_permits = true)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {

@@ -1,36 +1,55 @@
 //! Rate limiting in front of any HTTP service: middleware for axum, hyper and tonic.
 //!
-//! [`RateLimitLayer`] puts a [`Gate`](tidegate::Gate) before a service. A request is decided by the
-//! rules of the gate; if it may go on, the service is called and its answer gets the `RateLimit`
-//! headers; if not, the client gets 429 with a problem document, or `RESOURCE_EXHAUSTED` over gRPC.
+//! [`RateLimitLayer`] puts a [`Gate`](tidegate::Gate) in front of a service. A request is decided by the rules
+//! of the gate. If it may go on, the service is called and its answer gets the `RateLimit` headers; if not, the
+//! client gets 429 with a problem document, or `RESOURCE_EXHAUSTED` over gRPC.
 //!
 //! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::net::SocketAddr;
 //! use std::sync::Arc;
 //!
-//! use tidegate::document::Source;
-//! use tidegate::rules::{RuleSet, RuleSettings};
+//! use axum::{Router, extract::ConnectInfo, routing::get};
+//! use tidegate::rules::RuleSet;
 //! use tidegate::{Gate, MemoryStore};
 //! use tidegate_tower::RateLimitLayer;
 //!
-//! let source = Source::new("rules.yaml", "
+//! let rules = RuleSet::from_yaml("
 //! rules:
 //!   - {id: login, match: {path: /login, method: POST}, per: [ip], limit: 3/minute}
 //!   - {id: per-user, per: [user_id], limit: 100/minute}
-//! ");
-//! let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-//! let gate = Arc::new(Gate::new(MemoryStore::new(), rules.expect("no problems")));
+//! ")?;
+//! let gate = Arc::new(Gate::new(MemoryStore::new(), rules));
 //!
-//! let layer = RateLimitLayer::new(gate).attributes(|request, attributes| {
-//!     // Your own authentication has put the user there, in an earlier layer.
-//!     if let Some(user) = request.extensions.get::<String>() {
-//!         attributes.set("user_id", user)?;
-//!     }
-//!     Ok(())
-//! });
+//! let limits = RateLimitLayer::new(gate)
+//!     .peer_address(|request| {
+//!         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+//!         Some(peer.0.ip())
+//!     })
+//!     .attributes(|request, attributes| {
+//!         // Your own authentication has put the user there, in an earlier layer.
+//!         if let Some(user) = request.extensions.get::<String>() {
+//!             attributes.set("user_id", user)?;
+//!         }
+//!         Ok(())
+//!     });
+//! let app: Router = Router::new()
+//!     .route("/orders", get(async || "no orders yet"))
+//!     .layer(limits);
+//! # Ok(()) }
 //! ```
 //!
-//! `layer.rs` has the settings, `future.rs` the road of a request, `twins.rs` which headers are removed
-//! first, `question.rs` what is asked of the gate and `reply.rs` what is answered in place of the service.
+//! With tonic the layer goes to `Server::builder().layer(limits)`, and the path of a call is
+//! `/package.Service/Method`. Programs that run: the examples `axum`, `tonic` and `redis` of this crate.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`RateLimitLayer`] | the settings |
+//! | [`RateLimit`], [`ResponseFuture`], [`ResponseBody`] | the service that the layer makes, and its answers |
+//! | [`PeerAddress`], [`client_address`], [`ForwardedHeader`] | where the address of a client comes from |
+//! | [`UnderscoreHeaders`] | headers that some servers take for others |
+//! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
+//! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 mod body;
 mod error;
@@ -55,3 +74,7 @@ pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::UnderscoreHeaders;
 pub use watch::{MeasuredFrom, Unmeasured};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

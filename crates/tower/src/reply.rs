@@ -15,8 +15,8 @@ use crate::error::RequestError;
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// Names the lease of a place that is left to whoever gets the answer.
-pub(crate) const LEASE: HeaderName = HeaderName::from_static("x-tidegate-lease");
+/// Names the permit of a place that is left to whoever gets the answer.
+pub(crate) const PERMIT: HeaderName = HeaderName::from_static("x-tidegate-lease");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
@@ -224,7 +224,7 @@ fn detail(decision: &Decision) -> String {
         Some(Reason::TooExpensive) => {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
-        Some(Reason::OverLimit) | None => {
+        _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);
             let unit = if wait == 1 { "second" } else { "seconds" };
             format!("the limit `{name}` is used up; try again in {wait} {unit}")

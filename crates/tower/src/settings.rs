@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     /// How clients are spoken to, if not as each of them shows.
     pub(crate) protocol: Option<Protocol>,
     /// Whether places under concurrency limits are left to whoever gets the answer.
-    pub(crate) leaves_leases: bool,
+    pub(crate) leaves_permits: bool,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
@@ -84,7 +84,7 @@ impl Default for Settings {
             describe: Vec::new(),
             front_end: FrontEnd::Library,
             protocol: None,
-            leaves_leases: false,
+            leaves_permits: false,
             settle: None,
             settle_bytes: None,
         }

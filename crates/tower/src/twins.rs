@@ -13,6 +13,7 @@ use crate::settings::Settings;
 
 /// What happens to a request with a header that differs from one that is read only in `_` for `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum UnderscoreHeaders {
     /// The header is removed, before the request is decided and passed on.
     #[default]
@@ -93,15 +94,12 @@ fn begins_with(name: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use tidegate::document::Source;
-    use tidegate::rules::RuleSettings;
 
     use super::*;
 
     fn left(mode: UnderscoreHeaders, names: &[&'static str]) -> Result<Vec<String>, RequestError> {
         let text = "rules:\n- {id: a, match: {attributes: {header.x-beta: '1'}}, per: [header.x-api-key, header.x_old], limit: 1/m}\n";
-        let source = Source::new("rules.yaml", text);
-        let (rules, _) = RuleSet::read(&source, &RuleSettings::default());
+        let rules = RuleSet::from_yaml(text).unwrap();
         let settings = Settings {
             underscore_headers: mode,
             read_headers: vec![HeaderName::from_static("x-user-name")],
@@ -111,7 +109,7 @@ mod tests {
         for name in names {
             headers.append(*name, HeaderValue::from_static("1"));
         }
-        screen(&mut headers, &settings, &rules.unwrap())?;
+        screen(&mut headers, &settings, &rules)?;
         Ok(headers.keys().map(ToString::to_string).collect())
     }
 

@@ -1,12 +1,12 @@
-//! Concurrency: so many holders at once, each with a lease that ends by itself if it is neither
+//! Concurrency: so many holders at once, each with a permit that ends by itself if it is neither
 //! released nor renewed.
 
 use std::collections::VecDeque;
 
 use super::{Verdict, set_back};
-use crate::lease::LeaseId;
 use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
+use crate::permit::PermitId;
 use crate::time::{Micros, Timestamp};
 
 /// The parameters of a concurrency limit. Made by [`Limit::new`](crate::Limit::new).
@@ -16,19 +16,19 @@ pub struct Concurrency {
     lease_ttl: Micros,
 }
 
-/// The leases of one key, in the order in which they end.
+/// The permits of one key, in the order in which they end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Leases {
+pub struct HeldPermits {
     changed_at: Timestamp,
-    places: VecDeque<Lease>,
+    places: VecDeque<HeldPermit>,
     held: u64,
 }
 
 /// A place that one request holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
+pub struct HeldPermit {
     /// Its name.
-    pub id: LeaseId,
+    pub id: PermitId,
     /// How many places it takes.
     pub cost: u64,
     /// When it ends by itself.
@@ -47,21 +47,21 @@ impl Concurrency {
         self.holders
     }
 
-    /// When a lease that is neither released nor renewed ends.
+    /// When a permit that is neither released nor renewed ends.
     pub fn lease_ttl(&self) -> Micros {
         self.lease_ttl
     }
 
     /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
-    pub fn decide(&self, leases: &Leases, cost: u64, now: Timestamp) -> Outcome {
-        let by = set_back(leases.changed_at, now, self.lease_ttl);
-        let at = now.max(leases.changed_at - by);
-        let ended = leases.ended(at, by);
-        let held = leases.held
-            - leases
+    pub fn decide(&self, permits: &HeldPermits, cost: u64, now: Timestamp) -> Outcome {
+        let by = set_back(permits.changed_at, now, self.lease_ttl);
+        let at = now.max(permits.changed_at - by);
+        let ended = permits.ended(at, by);
+        let held = permits.held
+            - permits
                 .places
                 .range(..ended)
-                .map(|lease| lease.cost)
+                .map(|permit| permit.cost)
                 .sum::<u64>();
 
         let verdict = if cost == 0 || held.saturating_add(cost) <= self.holders {
@@ -70,13 +70,13 @@ impl Concurrency {
             Verdict::NEVER
         } else {
             let excess = held - (self.holders - cost);
-            Verdict::denied_until(leases.frees(ended, excess) - by, now)
+            Verdict::denied_until(permits.frees(ended, excess) - by, now)
         };
         let taken = if verdict.allowed { cost } else { 0 };
-        let last_end = leases
+        let last_end = permits
             .places
             .back()
-            .map_or(Timestamp::EPOCH, |lease| lease.ends_at - by);
+            .map_or(Timestamp::EPOCH, |permit| permit.ends_at - by);
         let reset_at = match (held, taken) {
             (0, 0) => now,
             (_, 0) => last_end,
@@ -85,20 +85,20 @@ impl Concurrency {
         verdict.outcome(self.holders, held.saturating_add(taken), reset_at, at)
     }
 
-    /// Takes a lease that was allowed. `on_end` hears of each lease that is found to have ended.
+    /// Takes a permit that was allowed. `on_end` hears of each permit that is found to have ended.
     pub fn charge(
         &self,
-        leases: &mut Leases,
-        id: LeaseId,
+        permits: &mut HeldPermits,
+        id: PermitId,
         cost: u64,
         now: Timestamp,
-        on_end: impl FnMut(LeaseId),
+        on_end: impl FnMut(PermitId),
     ) {
-        self.mend(leases, now);
-        let at = now.max(leases.changed_at);
-        leases.drop_ended(at, on_end);
-        leases.changed_at = at;
-        leases.insert(Lease {
+        self.rebase(permits, now);
+        let at = now.max(permits.changed_at);
+        permits.drop_ended(at, on_end);
+        permits.changed_at = at;
+        permits.insert(HeldPermit {
             id,
             cost,
             ends_at: at + self.lease_ttl,
@@ -106,38 +106,38 @@ impl Concurrency {
         });
     }
 
-    /// Moves the leases to the present if their clock has been set back since.
-    pub fn mend(&self, leases: &mut Leases, now: Timestamp) {
-        leases.mend(now, self.lease_ttl);
+    /// Moves the permits to the present if their clock has been set back since.
+    pub fn rebase(&self, permits: &mut HeldPermits, now: Timestamp) {
+        permits.rebase(now, self.lease_ttl);
     }
 }
 
-impl Leases {
-    /// Ends a lease before its time. False if it has ended already or never was. Without a time,
+impl HeldPermits {
+    /// Ends a permit before its time. False if it has ended already or never was. Without a time,
     /// as of the last change.
-    pub fn release(&mut self, id: LeaseId, now: Option<Timestamp>) -> bool {
+    pub fn release(&mut self, id: PermitId, now: Option<Timestamp>) -> bool {
         let now = now.unwrap_or(self.changed_at);
         match self.take(id) {
-            Some(lease) => lease.ends_at > now,
+            Some(permit) => permit.ends_at > now,
             None => false,
         }
     }
 
-    /// Lets a lease last its whole time again from `now`. False if it has ended already. Without a
+    /// Lets a permit last its whole time again from `now`. False if it has ended already. Without a
     /// time, as of the last change.
-    pub fn renew(&mut self, id: LeaseId, now: Option<Timestamp>) -> bool {
+    pub fn renew(&mut self, id: PermitId, now: Option<Timestamp>) -> bool {
         let now = now.unwrap_or(self.changed_at);
-        let Some(lease) = self.places.iter().find(|lease| lease.id == id) else {
+        let Some(permit) = self.places.iter().find(|permit| permit.id == id) else {
             return false;
         };
-        self.mend(now, lease.ttl);
+        self.rebase(now, permit.ttl);
         let at = now.max(self.changed_at);
         match self.take(id) {
-            Some(lease) if lease.ends_at > at => {
+            Some(permit) if permit.ends_at > at => {
                 self.changed_at = at;
-                self.insert(Lease {
-                    ends_at: at + lease.ttl,
-                    ..lease
+                self.insert(HeldPermit {
+                    ends_at: at + permit.ttl,
+                    ..permit
                 });
                 true
             }
@@ -145,7 +145,7 @@ impl Leases {
         }
     }
 
-    /// No leases yet, last changed at `changed_at`.
+    /// No permits yet, last changed at `changed_at`.
     pub(crate) fn changed(changed_at: Timestamp) -> Self {
         Self {
             changed_at,
@@ -158,81 +158,82 @@ impl Leases {
         self.changed_at
     }
 
-    /// How many leases there are.
+    /// How many permits there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Adds a lease after the others. False if it ends before them, or takes what no lease can.
-    pub(crate) fn append(&mut self, lease: Lease) -> bool {
-        let is_possible = (1..=MAX_COUNT).contains(&lease.cost) && lease.ends_at >= self.last_end();
+    /// Adds a permit after the others. False if it ends before them, or takes what no permit can.
+    pub(crate) fn append(&mut self, permit: HeldPermit) -> bool {
+        let is_possible =
+            (1..=MAX_COUNT).contains(&permit.cost) && permit.ends_at >= self.last_end();
         if is_possible {
-            self.insert(lease);
+            self.insert(permit);
         }
         is_possible
     }
 
-    /// When the last lease ends; the epoch if there is none.
+    /// When the last permit ends; the epoch if there is none.
     pub fn last_end(&self) -> Timestamp {
         self.places
             .back()
-            .map_or(Timestamp::EPOCH, |lease| lease.ends_at)
+            .map_or(Timestamp::EPOCH, |permit| permit.ends_at)
     }
 
-    /// The leases, in the order in which they end.
-    pub fn iter(&self) -> impl Iterator<Item = &Lease> {
+    /// The permits, in the order in which they end.
+    pub fn iter(&self) -> impl Iterator<Item = &HeldPermit> {
         self.places.iter()
     }
 
-    fn mend(&mut self, now: Timestamp, ttl: Micros) {
+    fn rebase(&mut self, now: Timestamp, ttl: Micros) {
         let by = set_back(self.changed_at, now, ttl);
         if !by.is_zero() {
             self.changed_at = self.changed_at - by;
-            for lease in &mut self.places {
-                lease.ends_at = lease.ends_at - by;
+            for permit in &mut self.places {
+                permit.ends_at = permit.ends_at - by;
             }
         }
     }
 
-    /// How many leases have ended by `at`, with every end moved back `by`.
+    /// How many permits have ended by `at`, with every end moved back `by`.
     fn ended(&self, at: Timestamp, by: Micros) -> usize {
         self.places
-            .partition_point(|lease| lease.ends_at - by <= at)
+            .partition_point(|permit| permit.ends_at - by <= at)
     }
 
-    /// The end of the lease with which `excess` places will have become free.
+    /// The end of the permit with which `excess` places will have become free.
     fn frees(&self, ended: usize, excess: u64) -> Timestamp {
         let mut freed: u64 = 0;
-        for lease in self.places.range(ended..) {
-            freed = freed.saturating_add(lease.cost);
+        for permit in self.places.range(ended..) {
+            freed = freed.saturating_add(permit.cost);
             if freed >= excess {
-                return lease.ends_at;
+                return permit.ends_at;
             }
         }
         self.last_end()
     }
 
-    fn drop_ended(&mut self, at: Timestamp, mut on_end: impl FnMut(LeaseId)) {
+    fn drop_ended(&mut self, at: Timestamp, mut on_end: impl FnMut(PermitId)) {
         let ended = self.ended(at, Micros::ZERO);
-        for lease in self.places.drain(..ended) {
-            self.held -= lease.cost;
-            on_end(lease.id);
+        for permit in self.places.drain(..ended) {
+            self.held -= permit.cost;
+            on_end(permit.id);
         }
     }
 
-    fn insert(&mut self, lease: Lease) {
+    fn insert(&mut self, permit: HeldPermit) {
         let index = self
             .places
-            .partition_point(|other| other.ends_at <= lease.ends_at);
-        self.places.insert(index, lease);
-        self.held += lease.cost;
+            .partition_point(|other| other.ends_at <= permit.ends_at);
+        self.places.insert(index, permit);
+        self.held += permit.cost;
     }
 
-    fn take(&mut self, id: LeaseId) -> Option<Lease> {
-        let index = self.places.iter().position(|lease| lease.id == id)?;
-        let lease = self.places.remove(index)?;
-        self.held -= lease.cost;
-        Some(lease)
+    fn take(&mut self, id: PermitId) -> Option<HeldPermit> {
+        let index = self.places.iter().position(|permit| permit.id == id)?;
+        let permit = self.places.remove(index)?;
+        self.held -= permit.cost;
+        Some(permit)
     }
 }
 
@@ -248,22 +249,22 @@ mod tests {
     #[test]
     fn concurrency_by_hand() {
         let limit = Concurrency::new(3, Micros::MINUTE);
-        let mut leases = Leases::default();
-        let (first, second) = (LeaseId::from_u128(1), LeaseId::from_u128(2));
-        limit.charge(&mut leases, first, 1, seconds(100), |_| ());
-        limit.charge(&mut leases, second, 2, seconds(110), |_| ());
+        let mut permits = HeldPermits::default();
+        let (first, second) = (PermitId::from_u128(1), PermitId::from_u128(2));
+        limit.charge(&mut permits, first, 1, seconds(100), |_| ());
+        limit.charge(&mut permits, second, 2, seconds(110), |_| ());
         let after = |s| Retry::After(Micros::from_seconds(s));
         #[rustfmt::skip]
         let table = [
             // name                            cost at   allowed left retry         reset
             ("all places held",                1,   120, false,  0,   after(40),    170),
             ("two places need both to end",    2,   120, false,  0,   after(50),    170),
-            ("the first lease has ended",      1,   160, true,   0,   Retry::Now,   220),
+            ("the first permit has ended",      1,   160, true,   0,   Retry::Now,   220),
             ("more than there are",            4,   120, false,  0,   Retry::Never, 170),
             ("nobody holds anything",          0,   170, true,   3,   Retry::Now,   170),
         ];
         for (name, cost, at, allowed, left, retry, reset) in table {
-            let got = limit.decide(&leases, cost, seconds(at));
+            let got = limit.decide(&permits, cost, seconds(at));
             let wanted = (allowed, left, retry, seconds(reset));
             assert_eq!(
                 (got.allowed, got.remaining, got.retry, got.reset_at),
@@ -274,21 +275,24 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_released_once_and_renewed_while_it_lasts() {
+    fn a_permit_is_released_once_and_renewed_while_it_lasts() {
         let limit = Concurrency::new(2, Micros::MINUTE);
-        let mut leases = Leases::default();
-        let (first, second) = (LeaseId::from_u128(1), LeaseId::from_u128(2));
-        limit.charge(&mut leases, first, 1, seconds(100), |_| ());
-        limit.charge(&mut leases, second, 1, seconds(100), |_| ());
-        assert!(leases.release(first, Some(seconds(101))));
-        assert!(!leases.release(first, Some(seconds(101))));
-        assert!(leases.renew(second, Some(seconds(150))));
-        assert_eq!(limit.decide(&leases, 0, seconds(200)).remaining, 1);
-        assert!(!leases.renew(second, Some(seconds(210))), "it ended at 210");
+        let mut permits = HeldPermits::default();
+        let (first, second) = (PermitId::from_u128(1), PermitId::from_u128(2));
+        limit.charge(&mut permits, first, 1, seconds(100), |_| ());
+        limit.charge(&mut permits, second, 1, seconds(100), |_| ());
+        assert!(permits.release(first, Some(seconds(101))));
+        assert!(!permits.release(first, Some(seconds(101))));
+        assert!(permits.renew(second, Some(seconds(150))));
+        assert_eq!(limit.decide(&permits, 0, seconds(200)).remaining, 1);
+        assert!(
+            !permits.renew(second, Some(seconds(210))),
+            "it ended at 210"
+        );
 
-        limit.charge(&mut leases, first, 1, seconds(300), |_| ());
+        limit.charge(&mut permits, first, 1, seconds(300), |_| ());
         let mut ended = Vec::new();
-        limit.charge(&mut leases, second, 1, seconds(360), |id| ended.push(id));
+        limit.charge(&mut permits, second, 1, seconds(360), |id| ended.push(id));
         assert_eq!(ended, [first]);
     }
 }

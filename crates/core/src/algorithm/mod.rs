@@ -19,7 +19,7 @@ pub mod sliding_window_log;
 pub mod sliding_window_slots;
 
 pub use bucket::{Bucket, BucketState, Hold};
-pub use concurrency::{Concurrency, Lease, Leases};
+pub use concurrency::{Concurrency, HeldPermit, HeldPermits};
 pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use sliding_window_counter::{CounterState, SlidingCounter};
 pub use sliding_window_log::{Log, SlidingLog};

@@ -86,7 +86,7 @@ impl SlidingLog {
 
     /// Charges `cost`, which was allowed, and forgets what has left the window.
     pub fn charge(&self, log: &mut Log, cost: u64, now: Timestamp) {
-        self.mend(log, now);
+        self.rebase(log, now);
         let at = now.max(log.changed_at());
         let live = log.live(self.window, at, Micros::ZERO);
         log.forget(&live);
@@ -96,7 +96,7 @@ impl SlidingLog {
     }
 
     /// Moves the log to the present if its clock has been set back since.
-    pub fn mend(&self, log: &mut Log, now: Timestamp) {
+    pub fn rebase(&self, log: &mut Log, now: Timestamp) {
         let by = set_back(log.changed_at(), now, self.window);
         if !by.is_zero() {
             for entry in &mut log.entries {
@@ -113,7 +113,7 @@ impl SlidingLog {
 
     /// Takes back `cost` from the entry that was made as of `charged_at`, if it is still there.
     pub fn give_back(&self, log: &mut Log, cost: u64, charged_at: Timestamp, now: Timestamp) {
-        self.mend(log, now);
+        self.rebase(log, now);
         let index = log.entries.partition_point(|entry| entry.at < charged_at);
         let before = log.total_before(index);
         let Some(entry) = log

@@ -103,7 +103,7 @@ impl SlidingSlots {
     }
 
     /// Moves the state to the present if its clock has been set back since.
-    pub fn mend(&self, slots: &mut Slots, now: Timestamp) {
+    pub fn rebase(&self, slots: &mut Slots, now: Timestamp) {
         slots.changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
     }
 
@@ -115,7 +115,7 @@ impl SlidingSlots {
 
     /// Takes back `cost` in the slot in which it was charged, as of `charged_at`, while it counts.
     pub fn give_back(&self, slots: &mut Slots, cost: u64, charged_at: Timestamp, now: Timestamp) {
-        self.mend(slots, now);
+        self.rebase(slots, now);
         let (newest, charged) = (self.number(slots.changed_at), self.number(charged_at));
         let age = newest.wrapping_sub(charged);
         if charged <= newest && age < self.counted && !slots.ring.is_empty() {
@@ -127,7 +127,7 @@ impl SlidingSlots {
 
     /// Clears the slots that have passed since the last change, up to the one that holds `now`.
     fn bring_forward(&self, slots: &mut Slots, now: Timestamp) {
-        self.mend(slots, now);
+        self.rebase(slots, now);
         let at = now.max(slots.changed_at);
         let passed = self.number(at) - self.number(slots.changed_at);
         for _ in 0..passed.min(self.counted) {

@@ -30,6 +30,7 @@ pub const RATELIMIT: &str = "ratelimit";
 
 /// Which headers are sent, and in what form. By default all, with the reset as a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeaderSettings {
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, of the limit that decided.
     pub x: bool,
@@ -43,6 +44,7 @@ pub struct HeaderSettings {
 
 /// How `X-RateLimit-Reset` tells the time. Both are in use, and a client cannot see which it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum ResetForm {
     /// Seconds since the Unix epoch, rounded up.
     #[default]

@@ -33,11 +33,12 @@ pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
 pub const MAX_WINDOW: Micros = Micros::DAY.times(366);
 /// The largest number of slots that a window may be cut into.
 pub const MAX_SLOTS: u32 = 3_600;
-/// How long a concurrency lease lasts when nothing else is said.
+/// How long a concurrency permit lasts when nothing else is said.
 pub const DEFAULT_LEASE_TTL: Micros = Micros::MINUTE;
 
 /// How a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// One counter for each window.
     FixedWindow {
@@ -68,7 +69,7 @@ pub enum Algorithm {
     },
     /// So many holders at once.
     Concurrency {
-        /// When a lease that is neither released nor renewed ends.
+        /// When a permit that is neither released nor renewed ends.
         lease_ttl: Micros,
     },
 }
@@ -100,7 +101,7 @@ impl Algorithm {
         slots: None,
         strict: false,
     };
-    /// Concurrency with leases of [`DEFAULT_LEASE_TTL`].
+    /// Concurrency with permits of [`DEFAULT_LEASE_TTL`].
     pub const CONCURRENCY: Self = Self::Concurrency {
         lease_ttl: DEFAULT_LEASE_TTL,
     };
@@ -248,7 +249,7 @@ impl Limit {
         }
     }
 
-    /// So many holders at once, with leases of [`DEFAULT_LEASE_TTL`].
+    /// So many holders at once, with permits of [`DEFAULT_LEASE_TTL`].
     pub fn concurrent(holders: u64) -> Result<Self, LimitError> {
         let rate = Rate {
             count: holders,

@@ -108,10 +108,10 @@ fn refusals_say_what_would_be_accepted() {
             "{text}"
         );
     }
-    let lease = Algorithm::Concurrency {
+    let permit = Algorithm::Concurrency {
         lease_ttl: Micros::ZERO,
     };
-    let message = limit("5", lease).unwrap_err().to_string();
+    let message = limit("5", permit).unwrap_err().to_string();
     assert_eq!(
         message,
         "a lease_ttl of 0us is out of range; give 1ms to 366 days"

@@ -2,12 +2,12 @@
 
 use super::slot::{KeyHash, Packed};
 use crate::algorithm::{
-    Bucket, BucketState, Concurrency, CounterState, FixedWindow, FixedWindowState, Form, Leases,
-    Log, SlidingCounter, SlidingLog, SlidingSlots, Slots,
+    Bucket, BucketState, Concurrency, CounterState, FixedWindow, FixedWindowState, Form,
+    HeldPermits, Log, SlidingCounter, SlidingLog, SlidingSlots, Slots,
 };
-use crate::lease::LeaseId;
 use crate::limit::Limit;
 use crate::outcome::Outcome;
+use crate::permit::PermitId;
 use crate::time::Timestamp;
 
 /// A charge on its way to its slot.
@@ -17,14 +17,14 @@ pub(super) struct Task<'a> {
     pub(super) limit: &'a Limit,
     pub(super) cost: u64,
     pub(super) now: Timestamp,
-    pub(super) lease: Option<LeaseId>,
+    pub(super) permit: Option<PermitId>,
 }
 
 impl Task<'_> {
     /// Whether an allowed charge leaves anything behind.
     pub(super) fn takes(&self) -> bool {
         let holds_nothing =
-            matches!(self.limit.form(), Form::Concurrency(_)) && self.lease.is_none();
+            matches!(self.limit.form(), Form::Concurrency(_)) && self.permit.is_none();
         self.cost > 0 && !holds_nothing
     }
 }
@@ -140,7 +140,7 @@ impl<'a> From<&'a Form> for Kept<'a> {
             Form::SlidingCounter(form) => Self::SlidingCounter(form),
             Form::SlidingLog(form) => Self::Spilled(SpilledForm::Log(form)),
             Form::SlidingSlots(form) => Self::Spilled(SpilledForm::Slots(form)),
-            Form::Concurrency(form) => Self::Spilled(SpilledForm::Leases(form)),
+            Form::Concurrency(form) => Self::Spilled(SpilledForm::HeldPermits(form)),
         }
     }
 }
@@ -150,7 +150,7 @@ impl<'a> From<&'a Form> for Kept<'a> {
 pub(super) enum SpilledForm<'a> {
     Log(&'a SlidingLog),
     Slots(&'a SlidingSlots),
-    Leases(&'a Concurrency),
+    HeldPermits(&'a Concurrency),
 }
 
 /// A state that does not fit into a slot.
@@ -158,7 +158,7 @@ pub(super) enum SpilledForm<'a> {
 pub(super) enum Spill {
     Log(Log),
     Slots(Slots),
-    Leases(Leases),
+    HeldPermits(HeldPermits),
 }
 
 impl SpilledForm<'_> {
@@ -167,7 +167,7 @@ impl SpilledForm<'_> {
         match self {
             Self::Log(_) => Spill::Log(Log::default()),
             Self::Slots(_) => Spill::Slots(Slots::default()),
-            Self::Leases(_) => Spill::Leases(Leases::default()),
+            Self::HeldPermits(_) => Spill::HeldPermits(HeldPermits::default()),
         }
     }
 
@@ -175,7 +175,7 @@ impl SpilledForm<'_> {
     /// have the same hash, or a snapshot that was tampered with, lead to another.
     pub(super) fn owns(self, spill: &Spill) -> bool {
         match (self, spill) {
-            (Self::Log(_), Spill::Log(_)) | (Self::Leases(_), Spill::Leases(_)) => true,
+            (Self::Log(_), Spill::Log(_)) | (Self::HeldPermits(_), Spill::HeldPermits(_)) => true,
             (Self::Slots(form), Spill::Slots(slots)) => form.fits(slots),
             _ => false,
         }
@@ -186,23 +186,25 @@ impl SpilledForm<'_> {
         match (self, spill.filter(|spill| self.owns(spill))) {
             (Self::Log(form), Some(Spill::Log(log))) => form.decide(log, cost, now),
             (Self::Slots(form), Some(Spill::Slots(slots))) => form.decide(slots, cost, now),
-            (Self::Leases(form), Some(Spill::Leases(leases))) => form.decide(leases, cost, now),
+            (Self::HeldPermits(form), Some(Spill::HeldPermits(permits))) => {
+                form.decide(permits, cost, now)
+            }
             (Self::Log(form), _) => form.decide(&Log::default(), cost, now),
             (Self::Slots(form), _) => form.decide(&Slots::default(), cost, now),
-            (Self::Leases(form), _) => form.decide(&Leases::default(), cost, now),
+            (Self::HeldPermits(form), _) => form.decide(&HeldPermits::default(), cost, now),
         }
     }
 
-    /// Takes what was allowed. `on_end` hears of each lease that is found to have ended.
-    pub(super) fn charge(self, spill: &mut Spill, task: &Task<'_>, on_end: impl FnMut(LeaseId)) {
+    /// Takes what was allowed. `on_end` hears of each permit that is found to have ended.
+    pub(super) fn charge(self, spill: &mut Spill, task: &Task<'_>, on_end: impl FnMut(PermitId)) {
         match (self, spill) {
             (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.now),
             (Self::Slots(form), Spill::Slots(slots)) => {
                 form.charge(slots, task.cost, task.now);
             }
-            (Self::Leases(form), Spill::Leases(leases)) => {
-                if let Some(lease) = task.lease {
-                    form.charge(leases, lease, task.cost, task.now, on_end);
+            (Self::HeldPermits(form), Spill::HeldPermits(permits)) => {
+                if let Some(permit) = task.permit {
+                    form.charge(permits, permit, task.cost, task.now, on_end);
                 }
             }
             _ => {}
@@ -229,9 +231,9 @@ impl SpilledForm<'_> {
             (Self::Slots(form), Spill::Slots(slots)) => {
                 form.give_back(slots, task.cost, charged_at, task.now);
             }
-            (Self::Leases(_), Spill::Leases(leases)) => {
-                if let Some(lease) = task.lease {
-                    leases.release(lease, Some(task.now));
+            (Self::HeldPermits(_), Spill::HeldPermits(permits)) => {
+                if let Some(permit) = task.permit {
+                    permits.release(permit, Some(task.now));
                 }
             }
             _ => {}
@@ -239,11 +241,11 @@ impl SpilledForm<'_> {
     }
 
     /// Moves the state to the present if its clock has been set back since.
-    pub(super) fn mend(self, spill: &mut Spill, now: Timestamp) {
+    pub(super) fn rebase(self, spill: &mut Spill, now: Timestamp) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.mend(log, now),
-            (Self::Slots(form), Spill::Slots(slots)) => form.mend(slots, now),
-            (Self::Leases(form), Spill::Leases(leases)) => form.mend(leases, now),
+            (Self::Log(form), Spill::Log(log)) => form.rebase(log, now),
+            (Self::Slots(form), Spill::Slots(slots)) => form.rebase(slots, now),
+            (Self::HeldPermits(form), Spill::HeldPermits(permits)) => form.rebase(permits, now),
             _ => {}
         }
     }

@@ -6,8 +6,8 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
 use super::slot::KeyHash;
-use crate::lease::random_word;
 use crate::limit::{Algorithm, Anchor, Limit, Rate};
+use crate::permit::random_word;
 use crate::store::{Charge, Scope};
 use crate::time::Micros;
 

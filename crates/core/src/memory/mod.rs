@@ -9,8 +9,8 @@
 
 mod forms;
 mod keys;
-mod leases;
 mod lock;
+mod permits;
 mod shared;
 mod slot;
 mod snapshot;
@@ -21,15 +21,16 @@ mod table;
 pub use shared::MemoryStats;
 pub use snapshot::{Restored, Snapshot, SnapshotError};
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Leases;
+use crate::algorithm::HeldPermits;
 use crate::clock::{Clock, SystemClock};
-use crate::lease::LeaseId;
 use crate::limit::Limit;
 use crate::outcome::Outcome;
+use crate::permit::PermitId;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
 use crate::time::Timestamp;
 use forms::{Step, Task};
@@ -120,7 +121,7 @@ impl MemoryStore {
         self.stripes.now()
     }
 
-    /// Charges one limit, at once, at the store's own time and without a lease.
+    /// Charges one limit, at once, at the store's own time and without a permit.
     #[inline]
     pub fn charge_one(&self, charge: &Charge<'_>) -> Outcome {
         self.apply(Step::Charge, charge, None, None)
@@ -132,7 +133,7 @@ impl MemoryStore {
         step: Step,
         charge: &Charge<'_>,
         at: Option<Timestamp>,
-        lease: Option<LeaseId>,
+        permit: Option<PermitId>,
     ) -> Outcome {
         // The clock is read first, so that it and the lock do not wait for each other.
         let now = self.stripes.time(at);
@@ -143,7 +144,7 @@ impl MemoryStore {
             limit: charge.limit,
             cost: charge.cost,
             now,
-            lease,
+            permit,
         };
         let outcome = stripe.apply(step, &task, self.stripes.shared());
         self.stripes.finish(stripe);
@@ -153,7 +154,7 @@ impl MemoryStore {
     /// Charges every limit of the request or none, at once: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
-            let outcome = self.apply(Step::Charge, charge, request.at, request.lease);
+            let outcome = self.apply(Step::Charge, charge, request.at, request.permit);
             return SmallVec::from_slice(&[outcome]);
         }
         let mut tasks = self.merged(request);
@@ -203,7 +204,7 @@ impl MemoryStore {
                 Step::GiveBack(outcome.at + outcome.delay),
                 charge,
                 request.at,
-                request.lease,
+                request.permit,
             );
         }
     }
@@ -231,27 +232,27 @@ impl MemoryStore {
             .forget(hash, self.stripes.shared());
     }
 
-    /// Releases a lease: [`Store::release`] without the future.
-    pub fn release(&self, lease: LeaseId) -> bool {
+    /// Releases a permit: [`Store::release`] without the future.
+    pub fn release(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
         let mut released = false;
-        for key in self.stripes.shared().leases.keys(lease) {
-            let release = |leases: &mut Leases| leases.release(lease, now);
-            released |= self.stripes.of(key).lock().with_leases(key, release);
-            self.stripes.shared().leases.remove(lease, key);
+        for key in self.stripes.shared().permits.keys(permit) {
+            let release = |permits: &mut HeldPermits| permits.release(permit, now);
+            released |= self.stripes.of(key).lock().with_permits(key, release);
+            self.stripes.shared().permits.remove(permit, key);
         }
         released
     }
 
-    /// Renews a lease: [`Store::renew`] without the future.
-    pub fn renew(&self, lease: LeaseId) -> bool {
+    /// Renews a permit: [`Store::renew`] without the future.
+    pub fn renew(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
-        let keys = self.stripes.shared().leases.keys(lease);
+        let keys = self.stripes.shared().permits.keys(permit);
         let mut renewed = !keys.is_empty();
         for key in keys {
-            let renew = |leases: &mut Leases| leases.renew(lease, now);
-            if !self.stripes.of(key).lock().with_leases(key, renew) {
-                self.stripes.shared().leases.remove(lease, key);
+            let renew = |permits: &mut HeldPermits| permits.renew(permit, now);
+            if !self.stripes.of(key).lock().with_permits(key, renew) {
+                self.stripes.shared().permits.remove(permit, key);
                 renewed = false;
             }
         }
@@ -263,7 +264,13 @@ impl MemoryStore {
     /// Charges do this by themselves, a little at a time; this is for times without any. No lock is
     /// held for longer than it takes to look at one stripe.
     pub fn sweep(&self) {
-        self.stripes.sweep();
+        self.stripes.sweep_part(1);
+    }
+
+    /// Removes idle keys of one in `parts` of the store, and of the next part when it is called again: what
+    /// [`sweep`](Self::sweep) does, in short steps.
+    pub fn sweep_part(&self, parts: NonZeroUsize) {
+        self.stripes.sweep_part(parts.get());
     }
 
     /// What the store holds, and what it had to let go.
@@ -281,7 +288,7 @@ impl MemoryStore {
                 limit: charge.limit,
                 cost: charge.cost,
                 now: Timestamp::EPOCH,
-                lease: request.lease,
+                permit: request.permit,
             })
             .collect();
         for index in 1..tasks.len() {
@@ -334,12 +341,12 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        Ok(self.release(lease))
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        Ok(self.release(permit))
     }
 
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        Ok(self.renew(lease))
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        Ok(self.renew(permit))
     }
 
     fn memory(&self) -> Option<&MemoryStore> {

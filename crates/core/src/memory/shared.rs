@@ -1,13 +1,13 @@
-//! What the stripes of a store have in common: counts, and the register of leases.
+//! What the stripes of a store have in common: counts, and the register of permits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::leases::LeaseRegister;
+use super::permits::PermitRegister;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) leases: LeaseRegister,
+    pub(super) permits: PermitRegister,
     max_keys: usize,
     /// Whether this store's clock can tell which keys are idle.
     expires: AtomicBool,
@@ -24,8 +24,8 @@ pub struct MemoryStats {
     pub keys: usize,
     /// The most keys it may hold.
     pub max_keys: usize,
-    /// Leases that are held, or have ended without anyone having looked since.
-    pub leases: usize,
+    /// Permits that are held, or have ended without anyone having looked since.
+    pub permits: usize,
     /// Idle keys that were removed so far.
     pub expired: u64,
     /// Keys that were still in use and had to make room for others. Each of them got its whole
@@ -36,7 +36,7 @@ pub struct MemoryStats {
 impl Shared {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
-            leases: LeaseRegister::new(),
+            permits: PermitRegister::new(),
             max_keys,
             expires: AtomicBool::new(true),
             keys: AtomicUsize::new(0),
@@ -85,7 +85,7 @@ impl Shared {
         MemoryStats {
             keys: self.keys.load(Ordering::Relaxed),
             max_keys: self.max_keys,
-            leases: self.leases.len(),
+            permits: self.permits.len(),
             expired: self.expired.load(Ordering::Relaxed),
             evicted: self.evicted.load(Ordering::Relaxed),
         }

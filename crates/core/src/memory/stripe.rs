@@ -6,7 +6,7 @@ use super::forms::{InlineForm, Kept, Spill, SpilledForm, Step, Task};
 use super::shared::Shared;
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
-use crate::algorithm::Leases;
+use crate::algorithm::HeldPermits;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
 
@@ -33,7 +33,7 @@ pub(super) struct Stripe {
     pub(super) used_at: Timestamp,
 }
 
-/// A spilled state, with the hash by which leases know its key.
+/// A spilled state, with the hash by which permits know its key.
 #[derive(Debug)]
 struct Spilled {
     hash: KeyHash,
@@ -118,9 +118,9 @@ impl Stripe {
         }
         let has_room = !shared.is_full() || self.evict(idle_at, shared);
         if let Some((hash, state)) = spilled {
-            if let Spill::Leases(leases) = &state {
-                for lease in leases.iter() {
-                    shared.leases.add(lease.id, hash);
+            if let Spill::HeldPermits(permits) = &state {
+                for permit in permits.iter() {
+                    shared.permits.add(permit.id, hash);
                 }
             }
             let spilled = self.spilled.get_or_insert_default();
@@ -131,20 +131,20 @@ impl Stripe {
         has_room
     }
 
-    /// Does something to the leases of a key. False if it has none.
-    pub(super) fn with_leases(
+    /// Does something to the permits of a key. False if it has none.
+    pub(super) fn with_permits(
         &mut self,
         hash: KeyHash,
-        act: impl FnOnce(&mut Leases) -> bool,
+        act: impl FnOnce(&mut HeldPermits) -> bool,
     ) -> bool {
         let Some(place) = self.table.find(hash) else {
             return false;
         };
-        let Some(Spill::Leases(leases)) = self.spill_mut(place) else {
+        let Some(Spill::HeldPermits(permits)) = self.spill_mut(place) else {
             return false;
         };
-        let done = act(leases);
-        let fresh_at = leases.last_end();
+        let done = act(permits);
+        let fresh_at = permits.last_end();
         self.table.get_mut(place).set_fresh_at(fresh_at);
         self.note_change();
         done
@@ -299,19 +299,19 @@ impl Stripe {
             unregister(&other, task.hash, shared);
         }
         match step {
-            Step::Charge if !asked.allowed => form.mend(spill, task.now),
+            Step::Charge if !asked.allowed => form.rebase(spill, task.now),
             Step::Charge if task.takes() => {
-                form.charge(spill, task, |ended| shared.leases.remove(ended, task.hash));
-                if let (SpilledForm::Leases(_), Some(lease)) = (form, task.lease) {
-                    shared.leases.add(lease, task.hash);
+                form.charge(spill, task, |ended| shared.permits.remove(ended, task.hash));
+                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                    shared.permits.add(permit, task.hash);
                 }
             }
             Step::Charge => {}
             Step::Settle => form.settle(spill, task),
             Step::GiveBack(charged_at) => {
                 form.give_back(spill, task, charged_at);
-                if let (SpilledForm::Leases(_), Some(lease)) = (form, task.lease) {
-                    shared.leases.remove(lease, task.hash);
+                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                    shared.permits.remove(permit, task.hash);
                 }
             }
         }
@@ -322,7 +322,7 @@ impl Stripe {
         // In the terms of the state itself. What only asks after a clock was set back sees the state moved
         // to the present, but leaves it where it is.
         let fresh_at = match self.spill(task.hash) {
-            Some(Spill::Leases(leases)) => leases.last_end(),
+            Some(Spill::HeldPermits(permits)) => permits.last_end(),
             _ if step == Step::Charge && asked.allowed && !task.takes() => {
                 self.table.get(place).fresh_at().max(after.reset_at)
             }
@@ -393,11 +393,11 @@ impl Stripe {
     }
 }
 
-/// Forgets the leases of a state that goes.
+/// Forgets the permits of a state that goes.
 fn unregister(state: &Spill, hash: KeyHash, shared: &Shared) {
-    if let Spill::Leases(leases) = state {
-        for lease in leases.iter() {
-            shared.leases.remove(lease.id, hash);
+    if let Spill::HeldPermits(permits) = state {
+        for permit in permits.iter() {
+            shared.permits.remove(permit.id, hash);
         }
     }
 }

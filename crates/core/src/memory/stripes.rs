@@ -232,11 +232,12 @@ impl Stripes {
         }
     }
 
-    /// Removes every idle key, one stripe at a time.
-    pub(super) fn sweep(&self) {
+    /// Removes every idle key of one in `parts` of the stripes, and another time of the next, one stripe at a
+    /// time.
+    pub(super) fn sweep_part(&self, parts: usize) {
         if let Some(now) = self.idle_at() {
-            for stripe in &self.all {
-                let mut stripe = stripe.0.lock();
+            for _ in 0..self.all.len().div_ceil(parts) {
+                let mut stripe = self.next_to_tidy().lock();
                 // One look for each place, and one more for each key that is removed.
                 let looks = stripe.places().saturating_mul(2);
                 stripe.sweep(looks, now, &self.shared.0);

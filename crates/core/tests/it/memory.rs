@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
 use tidegate_core::{
-    Algorithm, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Outcome, Rate, Request,
+    Algorithm, Charge, Limit, ManualClock, MemoryStore, Micros, Outcome, PermitId, Rate, Request,
     Scope, Timestamp,
 };
 
@@ -137,7 +137,7 @@ fn a_sweep_removes_idle_keys_of_every_algorithm_and_gives_all_back() {
     }];
     fixture
         .store
-        .charge(&Request::new(&charges).under(LeaseId::from_u128(1)));
+        .charge(&Request::new(&charges).under(PermitId::from_u128(1)));
 
     fixture.store.sweep();
     assert_eq!(fixture.store.stats().keys, 12_001, "nothing is idle yet");
@@ -145,7 +145,7 @@ fn a_sweep_removes_idle_keys_of_every_algorithm_and_gives_all_back() {
     fixture.store.sweep();
     let stats = fixture.store.stats();
     assert_eq!(
-        (stats.keys, stats.leases, stats.expired, stats.evicted),
+        (stats.keys, stats.permits, stats.expired, stats.evicted),
         (0, 0, 12_001, 0)
     );
 }
@@ -193,7 +193,7 @@ fn a_request_with_its_own_time_sweeps_nothing() {
 }
 
 #[test]
-fn one_lease_covers_all_concurrency_limits_of_a_request() {
+fn one_permit_covers_all_concurrency_limits_of_a_request() {
     let fixture = Fixture::with_room_for(10);
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
     let charges = [
@@ -210,8 +210,8 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
             cost: 1,
         },
     ];
-    let lease = LeaseId::random();
-    let request = Request::new(&charges).under(lease);
+    let permit = PermitId::random();
+    let request = Request::new(&charges).under(permit);
     assert!(
         fixture
             .store
@@ -219,7 +219,7 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
             .iter()
             .all(|outcome| outcome.allowed)
     );
-    let other = Request::new(&charges).under(LeaseId::random());
+    let other = Request::new(&charges).under(PermitId::random());
     let denied = fixture.store.charge(&other);
     assert_eq!(
         (denied[0].allowed, denied[1].allowed, denied[1].remaining),
@@ -227,12 +227,12 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
     );
 
     fixture.clock.advance(Micros::SECOND.times(50));
-    assert!(fixture.store.renew(lease));
+    assert!(fixture.store.renew(permit));
     fixture.clock.advance(Micros::SECOND.times(50));
     assert_eq!(fixture.remaining(&few, "user"), 0, "renewed for a minute");
-    assert!(fixture.store.release(lease));
-    assert!(!fixture.store.release(lease));
-    assert!(!fixture.store.renew(lease));
+    assert!(fixture.store.release(permit));
+    assert!(!fixture.store.release(permit));
+    assert!(!fixture.store.renew(permit));
     assert_eq!(
         (
             fixture.remaining(&few, "user"),
@@ -240,7 +240,7 @@ fn one_lease_covers_all_concurrency_limits_of_a_request() {
         ),
         (1, 5)
     );
-    assert_eq!(fixture.store.stats().leases, 0);
+    assert_eq!(fixture.store.stats().permits, 0);
 }
 
 #[test]
@@ -307,14 +307,17 @@ fn a_renewal_that_comes_too_late_leaves_nothing_behind() {
             cost: 1,
         },
     ];
-    let lease = LeaseId::random();
-    fixture.store.charge(&Request::new(&charges).under(lease));
+    let permit = PermitId::random();
+    fixture.store.charge(&Request::new(&charges).under(permit));
     fixture.clock.advance(Micros::SECOND.times(2));
-    assert!(!fixture.store.renew(lease), "one of its two places is lost");
-    assert_eq!(fixture.store.stats().leases, 1, "the other is still held");
+    assert!(
+        !fixture.store.renew(permit),
+        "one of its two places is lost"
+    );
+    assert_eq!(fixture.store.stats().permits, 1, "the other is still held");
     fixture.clock.advance(Micros::SECOND.times(90));
-    assert!(!fixture.store.renew(lease));
-    assert_eq!(fixture.store.stats().leases, 0);
+    assert!(!fixture.store.renew(permit));
+    assert_eq!(fixture.store.stats().permits, 0);
 }
 
 #[test]
@@ -360,11 +363,11 @@ fn the_last_microsecond_is_like_any_other() {
             key: "key",
             cost: 5,
         }];
-        let at_the_end = |lease| {
+        let at_the_end = |permit| {
             let request = Request::new(&charges).at(Timestamp::from_micros(u64::MAX));
             fixture
                 .store
-                .charge(&request.under(LeaseId::from_u128(lease)))[0]
+                .charge(&request.under(PermitId::from_u128(permit)))[0]
                 .allowed
         };
         let allowed = (0..10).filter(|turn| at_the_end(*turn)).count();
@@ -429,10 +432,10 @@ fn asking_after_the_clock_was_set_back_lets_no_key_go_before_its_time() {
             key: "key",
             cost,
         };
-        let lease = LeaseId::from_u128(1);
+        let permit = PermitId::from_u128(1);
         fixture
             .store
-            .charge(&Request::new(&[charge(10)]).under(lease));
+            .charge(&Request::new(&[charge(10)]).under(permit));
         // Further than the limit remembers, and then forward to where it counts as its own time again.
         fixture.clock.set(NOW - Micros::from_seconds(90));
         fixture.charge(&limit, "key", 0);

@@ -307,7 +307,7 @@ fn check_promise(limit: &Limit, admitted: &[Admitted]) -> Result<(), TestCaseErr
             prop_assert!(current + previous * left / window <= u128::from(limit.capacity()));
         }
         Form::Concurrency(concurrency) => {
-            // Nobody releases here: a lease lasts its whole time.
+            // Nobody releases here: a permit lasts its whole time.
             let started = end - concurrency.lease_ttl();
             prop_assert!(total(started, end) <= limit.capacity());
         }

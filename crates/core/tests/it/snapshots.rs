@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use tidegate_core::{
-    Algorithm, Anchor, Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Outcome, Rate,
+    Algorithm, Anchor, Charge, Limit, ManualClock, MemoryStore, Micros, Outcome, PermitId, Rate,
     Request, Restored, Scope, SnapshotError,
 };
 use tidegate_testkit::timeline::{OneKey, START, any_limit, any_limit_with_steps};
@@ -74,14 +74,14 @@ impl Keys {
         }
     }
 
-    fn charge(&self, limit: &Limit, key: &str, cost: u64, lease: u128) -> Outcome {
+    fn charge(&self, limit: &Limit, key: &str, cost: u64, permit: u128) -> Outcome {
         let charges = [Charge {
             scope: &self.scope,
             limit,
             key,
             cost,
         }];
-        let request = Request::new(&charges).under(LeaseId::from_u128(lease));
+        let request = Request::new(&charges).under(PermitId::from_u128(permit));
         self.store.charge(&request)[0]
     }
 
@@ -171,7 +171,7 @@ proptest! {
         let clock = ManualClock::new(START);
         let new = || MemoryStore::builder().max_keys(100).clock(clock.clone()).build();
         let (mut with, without) = (new(), new());
-        let (mut leases, mut last): (u128, Option<(Charge<'_>, Outcome, LeaseId)>) = (0, None);
+        let (mut permits, mut last): (u128, Option<(Charge<'_>, Outcome, PermitId)>) = (0, None);
         let names: Vec<String> = (0..256).map(|key| (key % 5).to_string()).collect();
         let charge = |key: u8, cost| Charge {
             scope: &scope,
@@ -196,18 +196,18 @@ proptest! {
                 }
                 Act::Pause(span) => clock.advance(Micros::new(span)),
                 Act::Charge { keys, cost } => {
-                    leases += 1;
+                    permits += 1;
                     let charges = keys.map(|key| charge(key, cost));
-                    let lease = LeaseId::from_u128(leases);
-                    let request = Request::new(&charges).under(lease);
+                    let permit = PermitId::from_u128(permits);
+                    let request = Request::new(&charges).under(permit);
                     let outcomes = with.charge(&request);
                     prop_assert_eq!(&outcomes, &without.charge(&request));
                     last = outcomes.iter().all(|outcome| outcome.allowed)
-                        .then(|| (charges[0], outcomes[0], lease));
+                        .then(|| (charges[0], outcomes[0], permit));
                 }
-                Act::GiveBack => if let Some((charge, outcome, lease)) = last.take() {
+                Act::GiveBack => if let Some((charge, outcome, permit)) = last.take() {
                     let charges = [charge];
-                    let request = Request::new(&charges).under(lease);
+                    let request = Request::new(&charges).under(permit);
                     with.give_back(&request, &[outcome]);
                     without.give_back(&request, &[outcome]);
                 },
@@ -219,12 +219,12 @@ proptest! {
                     prop_assert_eq!(with.settle(&request), without.settle(&request));
                 }
                 Act::Release => {
-                    let lease = LeaseId::from_u128(leases);
-                    prop_assert_eq!(with.release(lease), without.release(lease));
+                    let permit = PermitId::from_u128(permits);
+                    prop_assert_eq!(with.release(permit), without.release(permit));
                 }
                 Act::Renew => {
-                    let lease = LeaseId::from_u128(leases);
-                    prop_assert_eq!(with.renew(lease), without.renew(lease));
+                    let permit = PermitId::from_u128(permits);
+                    prop_assert_eq!(with.renew(permit), without.renew(permit));
                 }
                 Act::Forget { key } => {
                     let Charge { limit, key, .. } = charge(key, 0);
@@ -268,15 +268,15 @@ fn every_algorithm_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_lease_is_renewed_and_released_after_a_restart() {
+fn a_permit_is_renewed_and_released_after_a_restart() {
     let limit = Limit::concurrent(2).unwrap();
     let mut keys = Keys::new(100);
-    let [first, second] = [1, 2].map(LeaseId::from_u128);
+    let [first, second] = [1, 2].map(PermitId::from_u128);
     keys.charge(&limit, "key", 1, first.as_u128());
     keys.charge(&limit, "key", 1, second.as_u128());
     keys.clock.advance(Micros::from_seconds(50));
     keys.restart(100);
-    assert_eq!(keys.store.stats().leases, 2);
+    assert_eq!(keys.store.stats().permits, 2);
     assert!(keys.store.renew(first));
     // The second has ended, the first was renewed.
     keys.clock.advance(Micros::from_seconds(50));
@@ -393,7 +393,7 @@ fn changes_are_those_of_requests_that_took_something_or_gave_it_back() {
     keys.charge(&limit, "key", 1, 7);
     for act in [MemoryStore::renew, MemoryStore::release] {
         let before = keys.store.changes();
-        assert!(act(&keys.store, LeaseId::from_u128(7)));
+        assert!(act(&keys.store, PermitId::from_u128(7)));
         assert_ne!(keys.store.changes(), before);
     }
 }

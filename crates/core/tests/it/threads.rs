@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tidegate_core::{
-    Charge, LeaseId, Limit, ManualClock, MemoryStore, Micros, Request, Scope, Timestamp,
+    Charge, Limit, ManualClock, MemoryStore, Micros, PermitId, Request, Scope, Timestamp,
 };
 use tidegate_testkit::conformance::limits_of;
 
@@ -47,8 +47,8 @@ fn sixty_four_threads_on_one_key_admit_exactly_the_limit() {
                 key: "key",
                 cost: 1,
             }];
-            let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn));
-            if store.charge(&Request::new(&charges).under(lease))[0].allowed {
+            let permit = PermitId::from_u128(u128::from(thread * 1_000 + turn));
+            if store.charge(&Request::new(&charges).under(permit))[0].allowed {
                 admitted.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -83,8 +83,8 @@ fn several_limits_at_once_are_all_charged_or_none() {
                 }
             };
             let charges = [charge(first), charge(second)];
-            let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn + 1));
-            let outcomes = store.charge(&Request::new(&charges).under(lease));
+            let permit = PermitId::from_u128(u128::from(thread * 1_000 + turn + 1));
+            let outcomes = store.charge(&Request::new(&charges).under(permit));
             if outcomes.iter().all(|outcome| outcome.allowed) {
                 for key in [first, second] {
                     admitted[usize::try_from(key).unwrap()].fetch_add(1, Ordering::Relaxed);
@@ -111,26 +111,26 @@ fn several_limits_at_once_are_all_charged_or_none() {
 }
 
 #[test]
-fn leases_that_are_taken_and_released_never_exceed_the_limit() {
-    let (store, scope) = (store(), Scope::new("leases"));
+fn permits_that_are_taken_and_released_never_exceed_the_limit() {
+    let (store, scope) = (store(), Scope::new("permits"));
     let limit = Limit::concurrent(5).unwrap();
     let holding = AtomicU64::new(0);
     race(200, |thread, turn| {
-        let lease = LeaseId::from_u128(u128::from(thread * 1_000 + turn + 1));
+        let permit = PermitId::from_u128(u128::from(thread * 1_000 + turn + 1));
         let charges = [Charge {
             scope: &scope,
             limit: &limit,
             key: "key",
             cost: 1,
         }];
-        if store.charge(&Request::new(&charges).under(lease))[0].allowed {
+        if store.charge(&Request::new(&charges).under(permit))[0].allowed {
             assert!(holding.fetch_add(1, Ordering::SeqCst) < 5);
             thread::yield_now();
             holding.fetch_sub(1, Ordering::SeqCst);
-            assert!(store.release(lease));
+            assert!(store.release(permit));
         }
     });
-    assert_eq!(store.stats().leases, 0);
+    assert_eq!(store.stats().permits, 0);
 }
 
 /// A clock that moves while everyone charges: still no more than the bucket grants.

@@ -10,8 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 use proptest::prelude::*;
 use regex::Regex;
-use tidegate::document::Source;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::rules::RuleSet;
 use tidegate::{Gate, MemoryStore};
 use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
 use tower::{Layer as _, ServiceExt as _};
@@ -421,8 +420,8 @@ fn passed_on(
     });
     static GATE: LazyLock<Arc<Gate<MemoryStore>>> = LazyLock::new(|| {
         let text = "rules:\n- {id: k, per: [api_key], limit: 1000000/s}\n- {id: a, per: [header.authorization], limit: 1000000/s}\n";
-        let (rules, _) = RuleSet::read(&Source::new("rules", text), &RuleSettings::default());
-        Arc::new(Gate::new(MemoryStore::new(), rules.unwrap()))
+        let rules = RuleSet::from_yaml(text).unwrap();
+        Arc::new(Gate::new(MemoryStore::new(), rules))
     });
     let (identity, gate) = (&*IDENTITY, Arc::clone(&GATE));
     let key = Arc::new(Mutex::new(None));

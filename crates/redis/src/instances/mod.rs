@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
-use tidegate_core::LeaseId;
+use tidegate_core::PermitId;
 use tokio::time::Instant;
 
 pub use self::roster::KnownInstance;
@@ -70,7 +70,7 @@ return 1
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownInstances {
     /// Its own id, which no two running instances may share: 32 hexadecimal digits, generated if missing.
-    pub id: Option<LeaseId>,
+    pub id: Option<PermitId>,
     /// All that count, including itself. Empty if the others are not known.
     pub instances: Vec<KnownInstance>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Instances {
     key: String,
     /// The same for instances that have left, and when that record ends.
     left_key: String,
-    id: LeaseId,
+    id: PermitId,
     /// The id and a part that is different in every run.
     name: String,
     roster: Mutex<Heard>,
@@ -117,8 +117,8 @@ struct AnnounceReply {
 impl Instances {
     pub(crate) fn new(namespace: Option<&Namespace>, known: KnownInstances) -> Self {
         let prefix = namespace::prefix(namespace);
-        let id = known.id.unwrap_or_else(LeaseId::random);
-        let run = LeaseId::random().as_u128() >> 96;
+        let id = known.id.unwrap_or_else(PermitId::random);
+        let run = PermitId::random().as_u128() >> 96;
         let name = format!("{id}-{run:08x}");
         let is_known = !known.instances.is_empty();
         let roster = Roster::new(&name, known.instances);

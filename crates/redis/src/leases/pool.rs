@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
+use tidegate_core::{Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 use tokio::time::Instant;
 
 use super::demand::PoolDemand;
@@ -59,7 +59,7 @@ struct HeldLease {
 /// What identifies a lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitLease {
-    pub(crate) id: LeaseId,
+    pub(crate) id: PermitId,
     /// The instant at which its units were charged.
     pub(crate) charged_at: Timestamp,
     /// When it ends: with its window or slot, if it has one.
@@ -151,7 +151,7 @@ impl UnitPool {
         &mut self,
         limit: &Limit,
         cost: u64,
-        id: LeaseId,
+        id: PermitId,
     ) -> Option<(Outcome, UnitLease)> {
         self.serve(limit, cost, |held| held.lease.id == id)
     }
@@ -290,7 +290,7 @@ impl UnitPool {
             LeaseKind::Window => (missing, most, None),
         };
         let want = LeaseRequest {
-            id: LeaseId::random(),
+            id: PermitId::random(),
             units,
             lasts: LEASE,
             previous,

@@ -13,10 +13,10 @@ use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate_core::algorithm::{
-    BucketState, CounterState, FixedWindowState, Form, Hold, Leases, Log, Slots,
+    BucketState, CounterState, FixedWindowState, Form, HeldPermits, Hold, Log, Slots,
 };
 use tidegate_core::{
-    Algorithm, Anchor, LeaseId, Limit, Micros, Outcome, Rate, Retry, Timestamp, Window,
+    Algorithm, Anchor, Limit, Micros, Outcome, PermitId, Rate, Retry, Timestamp, Window,
 };
 use tidegate_testkit::timeline::{START, Step, any_limit, steps_for};
 
@@ -27,7 +27,7 @@ enum Key {
     Counter(CounterState),
     Slots(Slots),
     Log(Log),
-    Leases(Leases),
+    HeldPermits(HeldPermits),
 }
 
 impl Key {
@@ -38,7 +38,7 @@ impl Key {
             Form::SlidingCounter(_) => Self::Counter(CounterState::default()),
             Form::SlidingSlots(_) => Self::Slots(Slots::default()),
             Form::SlidingLog(_) => Self::Log(Log::default()),
-            Form::Concurrency(_) => Self::Leases(Leases::default()),
+            Form::Concurrency(_) => Self::HeldPermits(HeldPermits::default()),
         }
     }
 
@@ -49,12 +49,14 @@ impl Key {
             (Form::SlidingCounter(form), Self::Counter(state)) => form.decide(*state, cost, now).0,
             (Form::SlidingSlots(form), Self::Slots(slots)) => form.decide(slots, cost, now),
             (Form::SlidingLog(form), Self::Log(log)) => form.decide(log, cost, now),
-            (Form::Concurrency(form), Self::Leases(leases)) => form.decide(leases, cost, now),
+            (Form::Concurrency(form), Self::HeldPermits(permits)) => {
+                form.decide(permits, cost, now)
+            }
             _ => panic!("a key keeps its form"),
         }
     }
 
-    fn charge(&mut self, form: &Form, cost: u64, now: Timestamp, id: LeaseId) -> Outcome {
+    fn charge(&mut self, form: &Form, cost: u64, now: Timestamp, id: PermitId) -> Outcome {
         let outcome = self.ask(form, cost, now);
         let taken = outcome.allowed && cost > 0;
         match (form, self) {
@@ -69,15 +71,15 @@ impl Key {
                 form.charge(slots, cost, now);
             }
             (Form::SlidingLog(form), Self::Log(log)) if taken => form.charge(log, cost, now),
-            (Form::Concurrency(form), Self::Leases(leases)) if taken => {
-                form.charge(leases, id, cost, now, |_| ());
+            (Form::Concurrency(form), Self::HeldPermits(permits)) if taken => {
+                form.charge(permits, id, cost, now, |_| ());
             }
             (Form::SlidingSlots(form), Self::Slots(slots)) if !outcome.allowed => {
-                form.mend(slots, now);
+                form.rebase(slots, now);
             }
-            (Form::SlidingLog(form), Self::Log(log)) if !outcome.allowed => form.mend(log, now),
-            (Form::Concurrency(form), Self::Leases(leases)) if !outcome.allowed => {
-                form.mend(leases, now);
+            (Form::SlidingLog(form), Self::Log(log)) if !outcome.allowed => form.rebase(log, now),
+            (Form::Concurrency(form), Self::HeldPermits(permits)) if !outcome.allowed => {
+                form.rebase(permits, now);
             }
             _ => {}
         }
@@ -279,7 +281,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
     let ours: Table = mirror.call("fresh", name);
     let mut key = Key::fresh(limit.form());
     let (mut now, mut ids) = (START, 0_u32);
-    let mut charged: Option<(u64, Outcome, LeaseId)> = None;
+    let mut charged: Option<(u64, Outcome, PermitId)> = None;
     for event in events {
         let cost = event.step.cost;
         now = now + event.step.pause;
@@ -298,9 +300,9 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
         match (event.choice % 10, charged) {
             (5, Some((cost, outcome, id))) => {
                 let charged_at = outcome.at + outcome.delay;
-                if let Key::Leases(leases) = &mut key {
+                if let Key::HeldPermits(permits) = &mut key {
                     let released: bool = mirror.call("release", (&ours, id.to_string(), at));
-                    prop_assert_eq!(leases.release(id, Some(now)), released);
+                    prop_assert_eq!(permits.release(id, Some(now)), released);
                 } else {
                     key.give_back(form, cost, charged_at, now);
                     let args = (
@@ -319,7 +321,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                 let () = mirror.call("settle", (&ours, &table, cost as f64, at));
             }
             (6, Some((_, _, id))) => {
-                let Key::Leases(leases) = &mut key else {
+                let Key::HeldPermits(permits) = &mut key else {
                     continue;
                 };
                 let without_time = event.back % 4 == 0;
@@ -329,11 +331,11 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                     (Some(now), Some(at))
                 };
                 let renewed: bool = mirror.call("renew", (&ours, id.to_string(), number));
-                prop_assert_eq!(leases.renew(id, time), renewed);
+                prop_assert_eq!(permits.renew(id, time), renewed);
             }
             _ => {
                 ids += 1;
-                let id = LeaseId::from_u128(u128::from(ids));
+                let id = PermitId::from_u128(u128::from(ids));
                 let outcome = key.charge(form, cost, now, id);
                 let args = (&ours, &table, cost as f64, at, id.to_string());
                 let answer = mirror.outcome("charge", args);

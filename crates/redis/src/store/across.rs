@@ -103,10 +103,10 @@ impl StoreInner {
         for index in charged.iter().flatten() {
             self.hints.forget(plan.charges[*index].state.name);
         }
-        if let Some(lease) = plan.lease {
+        if let Some(permit) = plan.permit {
             let inner = Arc::clone(self);
             self.runtime
-                .spawn(async move { inner.unregister(lease).await });
+                .spawn(async move { inner.unregister(permit).await });
         }
     }
 

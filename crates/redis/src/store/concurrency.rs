@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Charge, LeaseId, Request, StoreError};
+use tidegate_core::{Charge, PermitId, Request, StoreError};
 use tokio::time::Instant;
 
 use super::StoreInner;
-use crate::keys::{RedisKeys, slot_of_lease};
+use crate::keys::{RedisKeys, slot_of_permit};
 use crate::plan::Plan;
 use crate::wire::{LuaStep, StepOutcome};
 
 /// Releases permits when it is dropped, unless their fate has become known.
 pub(super) struct Unresolved {
-    inner: Option<(Arc<StoreInner>, LeaseId)>,
+    inner: Option<(Arc<StoreInner>, PermitId)>,
 }
 
 impl Unresolved {
@@ -24,11 +24,11 @@ impl Unresolved {
 
 impl Drop for Unresolved {
     fn drop(&mut self) {
-        if let Some((inner, lease)) = self.inner.take() {
+        if let Some((inner, permit)) = self.inner.take() {
             let runtime = inner.runtime.clone();
             runtime.spawn(async move {
                 // They end by themselves if this fails.
-                let _ = inner.release(lease).await;
+                let _ = inner.release(permit).await;
             });
         }
     }
@@ -41,53 +41,53 @@ fn is_concurrency(charge: &Charge<'_>) -> bool {
 impl StoreInner {
     /// Watches over the permits of a request until their fate is known.
     pub(super) fn watch_permits(self: &Arc<Self>, request: &Request<'_>) -> Unresolved {
-        let lease = request
-            .lease
+        let permit = request
+            .permit
             .filter(|_| request.at.is_none() && request.charges.iter().any(is_concurrency));
         Unresolved {
-            inner: lease.map(|lease| (Arc::clone(self), lease)),
+            inner: permit.map(|permit| (Arc::clone(self), permit)),
         }
     }
 
     /// A new id, whose register is in the slot of the first state that it will take permits of.
-    pub(super) fn lease_for(&self, charges: &[Charge<'_>]) -> LeaseId {
+    pub(super) fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         match charges.iter().find(|charge| is_concurrency(charge)) {
             Some(charge) => {
                 let state = self.keys.state(charge.scope, charge.limit, charge.key);
-                RedisKeys::lease_for(&state)
+                RedisKeys::permit_for(&state)
             }
-            None => LeaseId::random(),
+            None => PermitId::random(),
         }
     }
 
     /// Releases permits in all states.
-    pub(super) async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let (mut was_live, there) = self.held(LuaStep::release(&self.keys, lease)).await?;
+    pub(super) async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        let (mut was_live, there) = self.held(LuaStep::release(&self.keys, permit)).await?;
         if there.is_empty() {
             return Ok(was_live);
         }
         for state in there {
-            let (was_live_there, _) = self.held(LuaStep::release_there(&state, lease)).await?;
+            let (was_live_there, _) = self.held(LuaStep::release_there(&state, permit)).await?;
             was_live |= was_live_there;
         }
-        self.unregister(lease).await;
+        self.unregister(permit).await;
         Ok(was_live)
     }
 
     /// Renews permits in all states.
-    pub(super) async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        let (mut was_live, there) = self.held(LuaStep::renew(&self.keys, lease)).await?;
+    pub(super) async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        let (mut was_live, there) = self.held(LuaStep::renew(&self.keys, permit)).await?;
         for state in there {
-            let (was_live_there, _) = self.held(LuaStep::renew_there(&state, lease)).await?;
+            let (was_live_there, _) = self.held(LuaStep::renew_there(&state, permit)).await?;
             was_live &= was_live_there;
         }
         Ok(was_live)
     }
 
     /// Removes the register of permits that are released in all states.
-    pub(super) async fn unregister(&self, lease: LeaseId) {
+    pub(super) async fn unregister(&self, permit: PermitId) {
         let deadline = self.router.deadline();
-        let step = LuaStep::unregister(&self.keys, lease);
+        let step = LuaStep::unregister(&self.keys, permit);
         // If this fails, the register expires.
         let _ = self.router.step(step, deadline).await;
     }
@@ -106,20 +106,20 @@ impl StoreInner {
         plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let Some(lease) = plan.lease else {
+        let Some(permit) = plan.permit else {
             return Ok(());
         };
         let permits = plan.permits();
         if permits.is_empty() {
             return Ok(());
         }
-        let register = LuaStep::register(&self.keys, lease, plan.at, permits);
+        let register = LuaStep::register(&self.keys, permit, plan.at, permits);
         self.router.step(register, deadline).await.map(drop)
     }
 
     /// Whether the register of the plan's permits is in another slot than its states.
     pub(super) fn is_far(&self, plan: &Plan<'_>) -> bool {
-        let is_elsewhere = |lease| slot_of_lease(lease) != plan.slot();
-        self.router.is_cluster() && plan.lease.is_some_and(is_elsewhere)
+        let is_elsewhere = |permit| slot_of_permit(permit) != plan.slot();
+        self.router.is_cluster() && plan.permit.is_some_and(is_elsewhere)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{LeaseId, Limit, Outcome, Outcomes, StoreError};
+use tidegate_core::{Limit, Outcome, Outcomes, PermitId, StoreError};
 use tokio::time::Instant;
 
 use super::StoreInner;
@@ -48,7 +48,7 @@ impl TakenFromPools<'_> {
         &mut self,
         shared: &Arc<SharedPool>,
         planned: &PlannedCharge<'_>,
-        granted: Option<LeaseId>,
+        granted: Option<PermitId>,
     ) -> Option<Outcome> {
         let (limit, cost) = (planned.charge.limit, planned.total);
         let (outcome, lease) = {
@@ -212,7 +212,7 @@ impl StoreInner {
         planned: &PlannedCharge<'_>,
         filling: Filling,
         deadline: Instant,
-    ) -> Result<(Outcome, LeaseId), StoreError> {
+    ) -> Result<(Outcome, PermitId), StoreError> {
         let (inner, state, cost) = (Arc::clone(self), OwnedState::of(planned), planned.total);
         let task = self.runtime.spawn(async move {
             let shared = Arc::clone(&filling.shared);
@@ -236,7 +236,7 @@ impl StoreInner {
         state: &OwnedState,
         cost: u64,
         shared: &SharedPool,
-    ) -> Result<(Outcome, LeaseId), StoreError> {
+    ) -> Result<(Outcome, PermitId), StoreError> {
         let capacity = state.limit.capacity();
         let instances = self.instances.present().unwrap_or(1);
         let left = self.hints.remaining(state.state.name);

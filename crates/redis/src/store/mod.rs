@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, LeaseId, Limit, Outcome, Outcomes, Request, Scope, SharedStore, Store, StoreError,
+    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store, StoreError,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -251,12 +251,12 @@ impl Store for RedisStore {
         self.inner.forget(&plan.charges[0]).await
     }
 
-    async fn release(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.inner.release(lease).await
+    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.inner.release(permit).await
     }
 
-    async fn renew(&self, lease: LeaseId) -> Result<bool, StoreError> {
-        self.inner.renew(lease).await
+    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        self.inner.renew(permit).await
     }
 
     fn shared(&self) -> Option<&dyn SharedStore> {
@@ -265,8 +265,8 @@ impl Store for RedisStore {
 }
 
 impl SharedStore for RedisStore {
-    fn permit_for(&self, charges: &[Charge<'_>]) -> LeaseId {
-        self.inner.lease_for(charges)
+    fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
+        self.inner.permit_for(charges)
     }
 
     fn is_up(&self) -> bool {

@@ -136,11 +136,11 @@ impl LuaStep {
             Some(at) => command.arg(at.as_micros()),
             None => command.arg("-1"),
         };
-        match self.lease {
-            Some(lease) => command.write_arg_fmt(lease),
+        match self.id {
+            Some(id) => command.write_arg_fmt(id),
             None => command.write_arg(b""),
         }
-        match (&self.register, self.lease) {
+        match (&self.register, self.id) {
             (Some(register), _) => {
                 command.arg("registered").arg(register.there.len());
                 for (key, ttl) in &register.there {

@@ -9,7 +9,7 @@ mod replies;
 mod server;
 mod states;
 
-use tidegate_core::{Charge, LeaseId, Limit, Outcomes, Request, Scope, Timestamp};
+use tidegate_core::{Charge, Limit, Outcomes, PermitId, Request, Scope, Timestamp};
 
 use super::*;
 use crate::keys::{KeySecret, SecretFrom};

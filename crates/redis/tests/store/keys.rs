@@ -1,7 +1,7 @@
 //! What an operator finds in Redis.
 
 use tidegate_core::SharedStore as _;
-use tidegate_core::{Algorithm, Charge, LeaseId, Limit, Rate, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Charge, Limit, PermitId, Rate, Request, Scope, Store as _};
 use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::RedisServer;
 
@@ -89,7 +89,7 @@ async fn a_lease_is_released_by_another_instance_and_once() {
         key: "key",
         cost: 1,
     }];
-    let lease: LeaseId = first.permit_for(&charges);
+    let lease: PermitId = first.permit_for(&charges);
     let request = Request::new(&charges).under(lease);
     assert!(first.charge(&request).await.unwrap()[0].allowed);
     assert!(second.renew(lease).await.unwrap());

@@ -17,6 +17,7 @@ mod instances;
 mod keys;
 mod leases;
 mod leases_used;
+mod limiter;
 mod login;
 mod namespaces;
 mod rules;

@@ -33,12 +33,12 @@ async fn write_rules(store: &RedisStore, text: &str) -> Written {
 }
 
 /// Takes a permit, and returns its lease.
-async fn take_permit(store: &RedisStore) -> tidegate_core::LeaseId {
+async fn take_permit(store: &RedisStore) -> tidegate_core::PermitId {
     let permits = Asked::new(Scope::new("permits"), &Limit::concurrent(1).unwrap(), "key");
     let charges = [permits.charge(1)];
     let lease = store.permit_for(&charges);
     let request = Request {
-        lease: Some(lease),
+        permit: Some(lease),
         ..Request::new(&charges)
     };
     assert!(store.charge(&request).await.unwrap()[0].allowed);

@@ -9,7 +9,6 @@ use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
-use tidegate_redis::RedisSettings;
 
 use super::{
     Config, LogSettings, Overrides, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
@@ -43,9 +42,9 @@ pub(super) fn config(
     let ipv6_prefix = number(&fields, "ipv6_prefix", problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let redis = redis::read(&mut fields, overrides, &mut notes, problems);
-    let redis = redis.map(|redis| RedisSettings {
-        key_secret: key_secret.as_ref().map(|secret| secret.bytes().to_vec()),
-        ..redis
+    let redis = redis.map(|mut redis| {
+        redis.key_secret = key_secret.as_ref().map(|secret| secret.bytes().to_vec());
+        redis
     });
     let unless = match trust_timestamps {
         _ if redis.is_some() => Some("redis"),
@@ -74,6 +73,12 @@ pub(super) fn config(
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
+    let mut rule_settings = RuleSettings::default();
+    rule_settings.secret_attributes = secret_attributes;
+    if let Some(prefix) = ipv6_prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
+        rule_settings.ipv6_prefix = prefix;
+    }
+
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
         grpc: grpc.unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 8081)))),
@@ -87,13 +92,7 @@ pub(super) fn config(
         trust_timestamps: trust_timestamps.unwrap_or(false),
         max_keys: max_keys.unwrap_or(10_000_000),
         snapshot,
-        rule_settings: RuleSettings {
-            ipv6_prefix: ipv6_prefix
-                .and_then(|prefix| u8::try_from(prefix).ok())
-                .unwrap_or(64),
-            secret_attributes,
-            ..RuleSettings::default()
-        },
+        rule_settings,
         redis,
         key_secret,
         instances: instances.unwrap_or(1),

@@ -74,17 +74,15 @@ pub(super) fn read(
     };
     let deadline = parsed(fields.take("redis_deadline"), deadline, problems);
 
-    let defaults = RedisSettings::new(url?);
-    Some(RedisSettings {
-        user,
-        password: password.map(|password| password.text().to_owned()),
-        sentinel_user,
-        sentinel_password: sentinel_password.map(|password| password.text().to_owned()),
-        tls,
-        namespace,
-        deadline: deadline.unwrap_or(defaults.deadline),
-        ..defaults
-    })
+    let mut settings = RedisSettings::new(url?);
+    settings.user = user;
+    settings.password = password.map(|password| password.text().to_owned());
+    settings.sentinel_user = sentinel_user;
+    settings.sentinel_password = sentinel_password.map(|password| password.text().to_owned());
+    settings.tls = tls;
+    settings.namespace = namespace;
+    settings.deadline = deadline.unwrap_or(settings.deadline);
+    Some(settings)
 }
 
 /// The URL. An error repeats a part of it only if that cannot be a password.

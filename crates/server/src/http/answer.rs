@@ -37,7 +37,7 @@ pub(super) fn write(out: &mut Vec<u8>, decision: &Decision) {
 
 /// The lease, also if only a shadow rule holds a permit: otherwise it could not be released.
 fn write_lease(out: &mut Vec<u8>, decision: &Decision) {
-    match decision.lease() {
+    match decision.permit() {
         Some(lease) => {
             let _ = write!(out, r#","lease":"{lease}""#);
         }

@@ -73,7 +73,7 @@ impl Authorize {
             .protocol(Protocol::Http)
             // Untrusted proxies provide no host; that of trusted ones is checked below.
             .allow_missing_host()
-            .leave_leases()
+            .leave_permits()
             .client_address(move |request| {
                 let Some(peer) = peer(request) else {
                     return Ok(None);

@@ -106,8 +106,7 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt as _;
     use tidegate::Gate;
-    use tidegate::document::Source;
-    use tidegate::rules::{RuleSet, RuleSettings};
+    use tidegate::rules::RuleSet;
     use tidegate_testkit::FailingStore;
 
     #[tokio::test]
@@ -126,9 +125,7 @@ mod tests {
             (vec![allow, deny, local],  503,    false,  "deny",     5,      0,          Some("1")),
         ];
         for (list, status, allowed, rule, limit, remaining, retry_after) in table {
-            let source = Source::new("rules.yaml", format!("rules:\n{}", list.concat()));
-            let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-            let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+            let rules = RuleSet::from_yaml(&format!("rules:\n{}", list.concat())).unwrap();
             let gate = Gate::new(FailingStore::unreachable(), rules).with_instances(2);
             let decision = gate.decide(&Attributes::new()).await;
             let reply = reply(HeaderSettings::default(), &decision);

@@ -5,7 +5,7 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 use tidegate::gate::ResetCounter;
-use tidegate::{Attributes, LeaseId};
+use tidegate::{Attributes, PermitId};
 
 use super::body;
 use super::question::ResetRequest;
@@ -93,7 +93,7 @@ pub(super) async fn renew(
     Err(unknown(id))
 }
 
-fn lease(id: &str) -> Result<LeaseId, HttpProblem> {
+fn lease(id: &str) -> Result<PermitId, HttpProblem> {
     id.parse().map_err(|_| unknown(id))
 }
 

@@ -84,8 +84,7 @@ pub(super) async fn replace(
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     let version = take_version(&mut document)?;
     let given = rules_of(&document)?;
-    let (rules, problems) = RuleSet::from_node(&document, server.book.settings());
-    let rules = rules.ok_or_else(|| {
+    let rules = RuleSet::from_node(&document, server.book.settings()).map_err(|problems| {
         let is_all = problems.errors().count() == repeated_ids(given);
         HttpProblem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
     })?;
@@ -277,8 +276,8 @@ pub(super) async fn roll_back(
 }
 
 fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {
-    let (rule, problems) = RuleSet::rule_from_node(document, server.book.settings());
-    rule.ok_or_else(|| HttpProblem::invalid_rule(&problems))
+    Rule::from_node(document, server.book.settings())
+        .map_err(|problems| HttpProblem::invalid_rule(&problems))
 }
 
 /// Makes the change, and finishes it even if the caller disconnects.
@@ -376,8 +375,8 @@ mod tests {
         let read = |text: &str| {
             let mut document = node(text);
             name_if_nameless(&mut document, "of-the-path");
-            let (rule, _) = RuleSet::rule_from_node(&document, &RuleSettings::default());
-            rule.map(|rule| rule.written().to_string())
+            let rule = Rule::from_node(&document, &RuleSettings::default());
+            rule.ok().map(|rule| rule.written().to_string())
         };
         assert_eq!(
             read(r#"{"per": [], "limit": "1/s"}"#).as_deref(),

@@ -90,7 +90,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies) {
         replies.boolean(decision.is_degraded());
     });
     replies.bulk(b"lease");
-    some(replies, decision.lease(), |replies, lease| {
+    some(replies, decision.permit(), |replies, lease| {
         replies.bulk(lease.to_string().as_bytes());
     });
     replies.bulk(b"reason");

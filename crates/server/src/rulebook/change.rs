@@ -195,16 +195,12 @@ impl RuleBook {
             },
             RuleChange::RollBack(version) => {
                 let earlier = earlier.ok_or(ChangeError::NoSuchVersion(*version))?;
-                let (set, problems) = read_list(earlier, &self.settings);
-                rules = set
-                    .ok_or(ChangeError::Invalid(problems))?
-                    .iter()
-                    .map(Arc::clone)
-                    .collect();
+                let set = read_list(earlier, &self.settings).map_err(ChangeError::Invalid)?;
+                rules = set.iter().map(Arc::clone).collect();
                 because = Some(format!("rolled back to version {version}"));
             }
         }
-        let rules = RuleSet::new(rules);
+        let rules = RuleSet::from_rules(rules).map_err(ChangeError::Invalid)?;
         let mut changes = between(current, &rules);
         changes.splice(0..0, because);
         Ok(PlannedChange {

@@ -77,14 +77,13 @@ pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Pro
         source,
     })?;
     let source = Source::new(path.display().to_string(), text);
-    let (rules, problems) = RuleSet::read(&source, &settings.at(SystemClock.now()));
-    match rules {
-        Some(rules) => Ok((rules, problems)),
-        None => Err(LoadError::Wrong {
-            rendered: problems.render(&source),
-            brief: brief(path, &problems),
-        }),
-    }
+    let rules = RuleSet::read(&source, &settings.at(SystemClock.now()));
+    let rules = rules.map_err(|problems| LoadError::Wrong {
+        rendered: problems.render(&source),
+        brief: brief(path, &problems),
+    })?;
+    let warnings = rules.warnings().clone();
+    Ok((rules, warnings))
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

@@ -123,14 +123,14 @@ impl RuleBook {
             return Ok((book, RuleSet::empty(), Problems::new()));
         };
         let version = current.version;
-        let (rules, problems) = read_list(&current.rules, &settings);
-        let Some(rules) = rules else {
+        let rules = read_list(&current.rules, &settings).map_err(|problems| {
             let errors: Vec<String> = problems.errors().map(ToString::to_string).collect();
-            return Err(OpenError::Unusable {
+            OpenError::Unusable {
                 version,
                 problems: errors.join("; "),
-            });
-        };
+            }
+        })?;
+        let problems = rules.warnings().clone();
         Ok((
             Self::new(Origin::DataDir(data_dir), settings, version),
             rules,
@@ -318,12 +318,12 @@ pub fn etag_of(rule: &Rule) -> String {
 }
 
 /// The rules of a stored JSON list.
-fn read_list(list: &Value, settings: &RuleSettings) -> (Option<RuleSet>, Problems) {
+fn read_list(list: &Value, settings: &RuleSettings) -> Result<RuleSet, Problems> {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
         Ok(node) => RuleSet::from_node(&node, &settings.for_stored().at(now())),
         // Serializing a value in memory cannot fail.
-        Err(_) => (None, Problems::new()),
+        Err(_) => Err(Problems::new()),
     }
 }
 
@@ -364,7 +364,7 @@ mod tests {
         let gate = Gate::new(MemoryStore::new(), rules);
         let node: Node =
             serde_json::from_value(json!({"id": "a", "per": [], "limit": "1/s"})).unwrap();
-        let (rule, _) = RuleSet::rule_from_node(&node, book.settings());
+        let rule = Rule::from_node(&node, book.settings());
         let create = RuleChange::Create(Arc::new(rule.unwrap()));
         let expected = Expected::default();
         book.change(&gate, "admin", &expected, create).unwrap();
@@ -376,6 +376,6 @@ mod tests {
         assert!(gate.rules().get("diff").is_some());
 
         let again: Node = serde_json::from_value(diff).unwrap();
-        assert!(RuleSet::rule_from_node(&again, book.settings()).0.is_none());
+        assert!(Rule::from_node(&again, book.settings()).is_err());
     }
 }

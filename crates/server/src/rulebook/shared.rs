@@ -111,17 +111,14 @@ impl RuleBook {
         settings: RuleSettings,
     ) -> (Self, RuleSet, Problems) {
         let kept = data_dir.current();
-        let (rules, problems) = match &kept {
-            Some(kept) => read_list(&kept.rules, &settings),
-            None => (None, Problems::new()),
-        };
-        let damage = match (&kept, &rules) {
-            (Some(_), Some(_)) => None,
-            (Some(kept), None) => Some(format!(
+        let read = kept.as_ref().map(|kept| read_list(&kept.rules, &settings));
+        let damage = match (&kept, &read) {
+            (Some(kept), Some(Err(problems))) => Some(format!(
                 "version {} of the data directory{}",
                 kept.version,
-                named(&unusable(&problems))
+                named(&unusable(problems))
             )),
+            (Some(_), _) => None,
             (None, _) => {
                 let warnings = data_dir.warnings().iter();
                 let warnings: Vec<String> = warnings.map(ToString::to_string).collect();
@@ -137,8 +134,13 @@ impl RuleBook {
             changing: Mutex::new(()),
         };
         let book = Self::new(Origin::Shared(shared), settings, version);
-        book.has_rules.store(rules.is_some(), Ordering::Release);
-        (book, rules.unwrap_or_else(RuleSet::empty), problems)
+        book.has_rules
+            .store(matches!(read, Some(Ok(_))), Ordering::Release);
+        let rules = read.unwrap_or_else(|| Ok(RuleSet::empty()));
+        let problems = rules
+            .as_ref()
+            .map_or_else(Clone::clone, |rules| rules.warnings().clone());
+        (book, rules.unwrap_or_default(), problems)
     }
 
     /// Reads the rules in Redis and puts them in force, if all of them are valid.
@@ -204,8 +206,9 @@ impl RuleBook {
         let list = list.filter(Value::is_array);
         let unreadable = |rules| FollowError::Unusable { version, rules };
         let list = list.ok_or_else(|| unreadable(Vec::new()))?;
-        let (rules, problems) = read_list(&list, &self.settings);
-        let rules = rules.ok_or_else(|| unreadable(unusable(&problems)))?;
+        let rules =
+            read_list(&list, &self.settings).map_err(|problems| unreadable(unusable(&problems)))?;
+        let problems = rules.warnings().clone();
 
         let changes = between(&gate.rules(), &rules);
         if !changes.is_empty() {

@@ -37,7 +37,7 @@ fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
     registry.register(
         "leases",
         "Concurrency leases that are held",
-        gauge(stats.leases as u64),
+        gauge(stats.permits as u64),
     );
     registry.register(
         "keys_expired",

@@ -75,6 +75,13 @@ impl Problems {
         });
     }
 
+    /// Adds all problems of `others`.
+    pub(crate) fn extend(&mut self, others: &Self) {
+        self.list.extend_from_slice(&others.list);
+        self.errors += others.errors;
+        self.more += others.more;
+    }
+
     /// Whether the document cannot be used.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
@@ -143,6 +150,16 @@ impl Problems {
         text
     }
 }
+
+impl fmt::Display for Problems {
+    /// All of them, without excerpts: [`render`](Problems::render) has those.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.render_hiding(&Source::new("rules", ""), |_| true);
+        f.write_str(text.trim_end())
+    }
+}
+
+impl std::error::Error for Problems {}
 
 impl Problem {
     /// Writes the problem with an excerpt of the source.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_to_retry};
-use tidegate_core::{Algorithm, LeaseId, Limit, Micros, Outcome, Retry, Timestamp};
+use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
 use super::group::DecidedLimits;
 use super::local::is_concurrency;
@@ -77,11 +77,12 @@ pub struct Decision {
     limits: DecidedLimits,
     /// The index of the limit that decided, of those that are enforced.
     headline: Option<usize>,
-    lease: Option<LeaseId>,
+    permit: Option<PermitId>,
 }
 
 /// The outcome of one limit of one rule.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct LimitOutcome<'d> {
     /// The rule.
     pub rule: &'d Rule,
@@ -102,7 +103,11 @@ pub struct LimitOutcome<'d> {
 }
 
 impl Decision {
-    pub(super) fn new(rules: Arc<RuleSet>, limits: DecidedLimits, permit: Option<LeaseId>) -> Self {
+    pub(super) fn new(
+        rules: Arc<RuleSet>,
+        limits: DecidedLimits,
+        permit: Option<PermitId>,
+    ) -> Self {
         let mut headline: Option<usize> = None;
         for (index, limit) in limits.iter().enumerate() {
             let is_before =
@@ -115,9 +120,9 @@ impl Decision {
             rules,
             limits,
             headline,
-            lease: None,
+            permit: None,
         };
-        decision.lease = permit.filter(|_| decision.is_allowed() && decision.holds_permit());
+        decision.permit = permit.filter(|_| decision.is_allowed() && decision.holds_permit());
         decision
     }
 
@@ -210,13 +215,13 @@ impl Decision {
 
     /// The id of the permits that the request holds under concurrency limits, to be released when it is
     /// done.
-    pub fn lease(&self) -> Option<LeaseId> {
-        self.lease
+    pub fn permit(&self) -> Option<PermitId> {
+        self.permit
     }
 
     /// How long these permits last unless they are renewed, by the limit that ends them first.
     pub fn lease_ttl(&self) -> Option<Micros> {
-        self.lease?;
+        self.permit?;
         let limits = self.limits().filter_map(|limit| limit.limit);
         let lasts = limits.filter_map(|limit| match limit.algorithm() {
             Algorithm::Concurrency { lease_ttl } => Some(lease_ttl),

@@ -58,25 +58,23 @@ impl Decision {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// use tidegate::document::Source;
-    /// use tidegate::rules::{RuleSet, RuleSettings};
+    /// use tidegate::rules::RuleSet;
     /// use tidegate::{Attributes, Ended, Gate, MemoryStore, Micros};
     ///
-    /// let source = Source::new("rules.yaml", "
+    /// let rules = RuleSet::from_yaml("
     /// rules:
     ///   - {id: upstream, per: [], adaptive: {min: 20/s, max: 500/s burst 50, target: 200ms}}
     ///   - {id: at-once, per: [], algorithm: concurrency, adaptive: {min: 10, max: 500, target: 200ms}}
-    /// ");
-    /// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    /// let gate = Gate::new(MemoryStore::new(), rules.expect("no problems"));
+    /// ")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
     ///
     /// let decision = gate.decide(&Attributes::new()).await;
     /// // … the upstream is asked, and answers after 35 milliseconds …
     /// decision.observe(Ended::Answered(Micros::from_millis(35)));
-    /// if let Some(lease) = decision.lease() {
-    ///     gate.release(lease).await?;
+    /// if let Some(permit) = decision.permit() {
+    ///     gate.release(permit).await?;
     /// }
-    /// # Ok::<(), tidegate::StoreError>(()) }).unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn observe(&self, ended: Ended) {
         if self.is_denied() {

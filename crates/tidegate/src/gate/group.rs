@@ -1,7 +1,7 @@
 //! Limits that are charged together, and what each of them answered.
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, LeaseId, Micros, Outcome, Request, Retry, Timestamp};
+use tidegate_core::{Charge, Micros, Outcome, PermitId, Request, Retry, Timestamp};
 
 use super::decision::DecidedLimit;
 use super::matching::{MatchedRule, MatchedRules};
@@ -35,7 +35,7 @@ pub(super) struct StoreCall<'c> {
     /// Whether to peek and not to charge.
     pub(super) is_peek: bool,
     pub(super) at: Option<Timestamp>,
-    pub(super) permit: Option<LeaseId>,
+    pub(super) permit: Option<PermitId>,
 }
 
 impl StoreCall<'_> {
@@ -43,7 +43,7 @@ impl StoreCall<'_> {
         Request {
             charges: &self.charges,
             at: self.at,
-            lease: self.permit,
+            permit: self.permit,
         }
     }
 }

@@ -3,13 +3,14 @@
 //! What is used here stays used until it expires, also when the store is back in between, so that a
 //! store that comes and goes grants nothing twice.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, LeaseId, Limit, MemoryStore, Outcome, Outcomes, Request, Scope,
+    Algorithm, Charge, Clock, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope,
     SharedStore, Timestamp,
 };
 
@@ -37,7 +38,7 @@ pub(super) struct LocalCharge<'a> {
 pub(super) struct LocalRequest<'a> {
     pub(super) charges: &'a [LocalCharge<'a>],
     pub(super) at: Option<Timestamp>,
-    pub(super) permit: Option<LeaseId>,
+    pub(super) permit: Option<PermitId>,
     /// Whether it is denied already, so that nothing is to be taken.
     pub(super) is_denied: bool,
 }
@@ -73,7 +74,7 @@ impl Local {
         let asked = Request {
             charges: &charges,
             at: request.at,
-            lease: request.permit,
+            permit: request.permit,
         };
         let mut owed = self.owed.lock();
         for charge in request.charges {
@@ -107,7 +108,7 @@ impl Local {
             let taken = Request {
                 charges: &[charge.of(&charge.share.part)],
                 at: request.at,
-                lease: request.permit,
+                permit: request.permit,
             };
             self.counters.give_back(&taken, &[*outcome]);
             let (scope, whole) = (&charge.share.scope, &charge.share.whole);
@@ -127,7 +128,7 @@ impl Local {
         self.counters.settle(&Request {
             charges: &[charge.of(&charge.share.part)],
             at,
-            lease: None,
+            permit: None,
         });
         let debt = Debt {
             share: Arc::clone(charge.share),
@@ -165,7 +166,7 @@ impl Local {
             self.counters.settle(&Request {
                 charges: &[missing],
                 at,
-                lease: None,
+                permit: None,
             });
         }
     }
@@ -175,7 +176,7 @@ impl Local {
         let asked = Request {
             charges: &[Charge { cost: 0, ..*charge }],
             at,
-            lease: None,
+            permit: None,
         };
         let remaining = |outcomes: Outcomes| outcomes.first().map(|outcome| outcome.remaining);
         let remaining = remaining(self.counters.peek(&asked)).unwrap_or_default();
@@ -242,16 +243,16 @@ impl Local {
         self.counters.forget(scope, limit, key);
     }
 
-    pub(super) fn release(&self, lease: LeaseId) -> bool {
-        self.counters.release(lease)
+    pub(super) fn release(&self, permit: PermitId) -> bool {
+        self.counters.release(permit)
     }
 
-    pub(super) fn renew(&self, lease: LeaseId) -> bool {
-        self.counters.renew(lease)
+    pub(super) fn renew(&self, permit: PermitId) -> bool {
+        self.counters.renew(permit)
     }
 
-    pub(super) fn sweep(&self) {
-        self.counters.sweep();
+    pub(super) fn sweep_part(&self, parts: NonZeroUsize) {
+        self.counters.sweep_part(parts);
     }
 }
 

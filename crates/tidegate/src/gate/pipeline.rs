@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{LeaseId, Timestamp};
+use tidegate_core::{PermitId, Timestamp};
 
 use super::decision::Decision;
 use super::feedback::note_use;
@@ -24,7 +24,7 @@ pub(super) struct Pipeline<'a> {
     /// The time of the request, if it brings one.
     pub(super) at: Option<Timestamp>,
     /// The id of the permits that the request will hold under concurrency limits, if there are any.
-    pub(super) permit: Option<LeaseId>,
+    pub(super) permit: Option<PermitId>,
     /// The parts of the request that it decides; none if the request has no parts.
     pub(super) parts: SmallVec<[PipelinePart; 1]>,
     /// The index of the first of these parts.
@@ -46,7 +46,7 @@ impl<'a> Pipeline<'a> {
         rules: Arc<RuleSet>,
         matched: MatchedRules<'a>,
         (at, now): (Option<Timestamp>, Timestamp),
-        permit: Option<LeaseId>,
+        permit: Option<PermitId>,
     ) -> Self {
         let mut pipeline = Self {
             groups: SmallVec::new(),
@@ -132,7 +132,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Shadow rules hold no permit for a request that is denied.
-    pub(super) fn permit_for(&self, index: usize) -> Option<LeaseId> {
+    pub(super) fn permit_for(&self, index: usize) -> Option<PermitId> {
         let is_shadow = self.groups[index].kind == GroupKind::Shadow;
         self.permit.filter(|_| !is_shadow || self.is_allowed())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, LeaseId, Outcomes, Request, Store, StoreError, Timestamp};
+use tidegate_core::{Charge, Outcomes, PermitId, Request, Store, StoreError, Timestamp};
 
 use super::decision::DecidedLimit;
 use super::local::{LocalCharge, LocalRequest, is_concurrency};
@@ -127,8 +127,8 @@ impl<'a> Receipt<'a> {
         groups
     }
 
-    fn permit(&self) -> Option<LeaseId> {
-        self.decisions.iter().find_map(Decision::lease)
+    fn permit(&self) -> Option<PermitId> {
+        self.decisions.iter().find_map(Decision::permit)
     }
 }
 
@@ -243,7 +243,7 @@ impl<S: Store> Gate<S> {
         let request = Request {
             charges: &charges,
             at: receipt.at,
-            lease: permit,
+            permit,
         };
         self.store.give_back(&request, &outcomes).await
     }
@@ -266,7 +266,7 @@ impl<S: Store> Gate<S> {
         let request = Request {
             charges: &charges,
             at: receipt.at,
-            lease: None,
+            permit: None,
         };
         let answer = self.store.settle(&request).await;
         if answer.as_ref().is_err_and(StoreError::left_nothing) {

@@ -21,6 +21,7 @@ const SHORTEST: Micros = Micros::new(5_000);
 
 /// What was admitted while the store was unavailable, and has not been charged there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unreconciled {
     /// How many keys and limits wait to be charged.
     pub waiting: usize,
@@ -97,7 +98,7 @@ impl<S: Store> Gate<S> {
         let request = Request {
             charges: &[charge],
             at,
-            lease: None,
+            permit: None,
         };
         match self.store.settle(&request).await {
             Ok(outcomes) => {

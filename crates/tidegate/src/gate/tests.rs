@@ -2,8 +2,7 @@
 //! with a request. The rest is in `tests/gate`.
 
 use crate::attributes::Attributes;
-use crate::document::Source;
-use crate::rules::{Facts, Grant, Rule, RuleSet, RuleSettings};
+use crate::rules::{Facts, Grant, Rule, RuleSet};
 
 const RULES: usize = 1_000;
 
@@ -18,9 +17,7 @@ fn rules(matching: Matching) -> RuleSet {
         let line = format!("- {{id: r{number}, match: {{{matching}}}, per: [], limit: 1/s}}\n");
         text.push_str(&line);
     }
-    let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    rules.unwrap_or_else(|| panic!("{}", problems.render(&source)))
+    RuleSet::from_yaml(&text).unwrap()
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Whether a client decides by itself that an exception holds, because all that it reads is in the client's
 //! hands.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
-
 use super::matching::{HEADER, Match};
 
 /// Whether an item of `except` reads headers or the host, and nothing that a client cannot write.
@@ -14,7 +12,7 @@ pub(super) fn is_client_written(item: &Match) -> bool {
         return false;
     }
     let in_condition = match &item.when {
-        Some(condition) => match names_in(condition.expression()) {
+        Some(condition) => match condition.names() {
             Some(names) => names,
             None => return false,
         },
@@ -30,55 +28,7 @@ pub(super) fn is_client_written(item: &Match) -> bool {
     names.peek().is_some() && names.all(|name| name == "host" || name.starts_with(HEADER))
 }
 
-/// The attributes that a condition reads; none if that cannot be said, and if it reads the cost.
-fn names_in(root: &IdedExpr) -> Option<Vec<&str>> {
-    let mut names = Vec::new();
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
-        match &node.expr {
-            Expr::Select(select) if is_attributes(&select.operand) => {
-                names.push(select.field.as_str());
-            }
-            Expr::Select(select) => open.push(&select.operand),
-            Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
-                (operators::INDEX, [map, name]) | (operators::IN, [name, map])
-                    if is_attributes(map) =>
-                {
-                    names.push(text_of(name)?);
-                }
-                (_, args) => {
-                    open.extend(args);
-                    open.extend(call.target.as_deref());
-                }
-            },
-            Expr::List(list) => open.extend(&list.elements),
-            Expr::Map(map) => {
-                for entry in &map.entries {
-                    if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        open.extend([&entry.key, &entry.value]);
-                    }
-                }
-            }
-            Expr::Literal(_) | Expr::Unspecified => {}
-            // All attributes, or the cost.
-            Expr::Ident(_) | Expr::Comprehension(_) | Expr::Struct(_) => return None,
-        }
-    }
-    Some(names)
-}
-
-fn is_attributes(node: &IdedExpr) -> bool {
-    matches!(&node.expr, Expr::Ident(name) if name == "attributes")
-}
-
-fn text_of(node: &IdedExpr) -> Option<&str> {
-    match &node.expr {
-        Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "cel"))]
 mod tests {
     use super::super::condition::Condition;
     use super::*;

@@ -7,6 +7,7 @@ use crate::reason::Reason;
 
 /// A protocol that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrontEnd {
     /// The program that embeds the gate.
     Library,

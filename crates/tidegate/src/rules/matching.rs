@@ -1,6 +1,7 @@
 //! Which requests `match` is about, and each item of `except`.
 
-use super::condition::{Condition, ConditionFailed, Reading};
+use super::condition::Condition;
+use super::facts::{ConditionFailed, Reading};
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 

@@ -1,13 +1,18 @@
 //! Rules: what operators write, validated, and found fast.
 //!
-//! [`read`](RuleSet::read) makes a [`RuleSet`] of a file, [`from_node`](RuleSet::from_node) of a JSON
-//! body, [`to_json`](RuleSet::to_json) writes it down again. How a rule is found is in `index.rs`,
-//! what it says about a request in `rule.rs`.
+//! [`RuleSet::from_yaml`] reads the text of a rule file, [`Rule::builder`] makes a rule in Rust; both are
+//! checked by the same code. [`RuleSet::to_json`] writes rules down again.
 
+mod builder;
 mod client_written;
+#[cfg(feature = "cel")]
+mod condition;
+#[cfg(not(feature = "cel"))]
+#[path = "no_condition.rs"]
 mod condition;
 mod counts;
 mod descriptors;
+mod facts;
 mod hashed;
 mod index;
 mod keys;
@@ -21,7 +26,6 @@ mod read_match;
 mod read_override;
 mod read_rule;
 mod read_time;
-mod regexes;
 mod rule;
 mod schema;
 mod shares;
@@ -29,13 +33,14 @@ mod warnings;
 mod work;
 mod write;
 
+pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
-pub(crate) use condition::Facts;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
-pub use rule::{Cost, Grant, Missing, Mode, OnStoreFailure, Rule, Sync};
+pub use rule::{Consistency, Cost, Grant, Missing, Mode, OnStoreFailure, Rule};
 pub(crate) use rule::{Key, MissingNames};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
@@ -51,10 +56,11 @@ use smallvec::SmallVec;
 use tidegate_core::{Clock, Timestamp};
 
 use crate::attributes::Attributes;
-use crate::document::{self, Node, Problems, Source};
+use crate::document::{self, Node, Place, Problems, Source, Spot};
 
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,
@@ -118,6 +124,7 @@ pub struct RuleSet {
     shares: ArcSwapOption<Shares>,
     /// How rules are found that are written as descriptors. Then only by these.
     descriptors: Option<Descriptors>,
+    warnings: Problems,
 }
 
 impl RuleSet {
@@ -126,73 +133,97 @@ impl RuleSet {
         Self::default()
     }
 
-    /// The rules of a YAML or JSON file. Nothing if any of them is wrong; all problems are told.
+    /// The rules of a text in YAML, or in JSON, which is YAML too. An error has everything that is wrong;
+    /// [`warnings`](Self::warnings) has what should be looked at in rules that can be used.
     ///
     /// ```
-    /// use tidegate::rules::{RuleSet, RuleSettings};
-    /// use tidegate::document::Source;
+    /// use tidegate::rules::RuleSet;
     ///
-    /// let source = Source::new("rules.yaml", "
+    /// let problems = RuleSet::from_yaml("
     /// rules:
     ///   - id: per-user
     ///     per: [user_id]
     ///     limit: 100/fortnight
-    /// ");
-    /// let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    /// assert!(rules.is_none());
-    /// assert!(problems.render(&source).contains("error: rules.yaml:5:12: rule `per-user`, field `limit`:"));
+    /// ").expect_err("a unit that does not exist");
+    /// assert!(problems.to_string().starts_with("error: rules:5:12: rule `per-user`, field `limit`:"));
     /// ```
-    pub fn read(source: &Source, settings: &RuleSettings) -> (Option<Self>, Problems) {
-        let mut problems = Problems::new();
-        let Some(documents) = source.read_all(&mut problems) else {
-            return (None, problems);
-        };
-        let rules = if descriptors::are_written(&documents) {
-            descriptors::read(&documents, settings, &mut problems)
-        } else {
-            let node = document::only(&documents, &mut problems);
-            let rules = node.and_then(|node| read::rules(node, settings, &mut problems));
-            rules.map(Self::new)
-        };
-        problems.sort();
-        (rules, problems)
+    pub fn from_yaml(text: &str) -> Result<Self, Problems> {
+        Self::read(&Source::new("rules", text), &RuleSettings::default())
     }
 
-    /// The rules of a document that was read already, of the form `{"rules": [...]}`.
-    pub fn from_node(node: &Node, settings: &RuleSettings) -> (Option<Self>, Problems) {
+    /// The rules of a file, by these settings.
+    pub fn read(source: &Source, settings: &RuleSettings) -> Result<Self, Problems> {
+        let mut problems = Problems::new();
+        let documents = source.read_all(&mut problems);
+        let rules = documents.and_then(|documents| {
+            if descriptors::are_written(&documents) {
+                return descriptors::read(&documents, settings, &mut problems);
+            }
+            let node = document::only(&documents, &mut problems)?;
+            read::rules(node, settings, &mut problems).map(Self::new)
+        });
+        problems.sort();
+        Self::with_warnings(rules, problems)
+    }
+
+    /// The rules of a document of the form `{"rules": [...]}`.
+    pub fn from_node(node: &Node, settings: &RuleSettings) -> Result<Self, Problems> {
         let mut problems = Problems::new();
         let rules = read::rules(node, settings, &mut problems);
-        (rules.map(Self::new), problems)
+        Self::with_warnings(rules.map(Self::new), problems)
     }
 
-    /// One rule of a document that was read already.
-    pub fn rule_from_node(node: &Node, settings: &RuleSettings) -> (Option<Rule>, Problems) {
+    fn with_warnings(rules: Option<Self>, warnings: Problems) -> Result<Self, Problems> {
+        match rules {
+            Some(rules) => Ok(Self { warnings, ..rules }),
+            None => Err(warnings),
+        }
+    }
+
+    /// These rules, in this order. Two with the same id are an error.
+    pub fn from_rules<R: Into<Arc<Rule>>>(
+        rules: impl IntoIterator<Item = R>,
+    ) -> Result<Self, Problems> {
+        let rules: Vec<Arc<Rule>> = rules.into_iter().map(Into::into).collect();
         let mut problems = Problems::new();
-        let rule = read_rule::rule(node, 0, settings, &mut problems);
-        (rule.filter(|_| !problems.has_errors()), problems)
+        let mut ids = BTreeSet::new();
+        for rule in &rules {
+            problems.extend(&rule.warnings);
+            if !ids.insert(rule.id()) {
+                let spot = Spot::rule_with_id(rule.id()).field("id");
+                let message = read::repeated_id(rule.id(), &Place::Nowhere);
+                problems.error(&Place::Nowhere, &spot, message);
+            }
+        }
+        drop(ids);
+        let set = (!problems.has_errors()).then(|| Self::new(rules));
+        Self::with_warnings(set, problems)
+    }
+
+    /// What should be looked at in these rules, found when they were read or built. None of it keeps them from
+    /// being used.
+    pub fn warnings(&self) -> &Problems {
+        &self.warnings
     }
 
     /// These rules, whose ids are distinct.
-    pub fn new(rules: Vec<Arc<Rule>>) -> Self {
-        let by_id = places(&rules);
-        let index = Index::of(&rules);
+    fn new(rules: Vec<Arc<Rule>>) -> Self {
         let headers: BTreeSet<&str> = rules.iter().flat_map(|rule| rule.headers()).collect();
         let headers = headers.into_iter().map(str::to_owned).collect();
         Self {
+            by_id: indexes_by_id(&rules),
+            index: Index::of(&rules),
+            headers,
             reads_host: rules.iter().any(|rule| rule.reads_host()),
             rules,
-            by_id,
-            index,
-            headers,
-            shares: ArcSwapOption::empty(),
-            descriptors: None,
+            ..Self::default()
         }
     }
 
     /// These rules, found by descriptors.
     fn by_descriptors(rules: Vec<Arc<Rule>>, descriptors: Descriptors) -> Self {
         Self {
-            by_id: places(&rules),
+            by_id: indexes_by_id(&rules),
             rules,
             descriptors: Some(descriptors),
             ..Self::default()
@@ -340,8 +371,10 @@ impl RuleSet {
     }
 }
 
-/// Where each rule is, by its id.
-fn places(rules: &[Arc<Rule>]) -> HashMap<String, usize, RandomState> {
-    let place = |(place, rule): (usize, &Arc<Rule>)| (rule.id.clone(), place);
-    rules.iter().enumerate().map(place).collect()
+/// The index of each rule, by its id.
+fn indexes_by_id(rules: &[Arc<Rule>]) -> HashMap<String, usize, RandomState> {
+    let indexed = rules.iter().enumerate();
+    indexed
+        .map(|(index, rule)| (rule.id.clone(), index))
+        .collect()
 }

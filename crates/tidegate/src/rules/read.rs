@@ -86,11 +86,8 @@ pub(super) fn rules(
         read.push(rule(item, index, settings, problems));
         if let Some((id, place)) = id_of(item) {
             if let Some(first) = seen.get(id) {
-                let message = format!(
-                    "two rules have the id `{id}`{}; give each its own",
-                    first.as_first()
-                );
-                problems.error(place, &Spot::rule_with_id(id).field("id"), message);
+                let spot = Spot::rule_with_id(id).field("id");
+                problems.error(place, &spot, repeated_id(id, first));
             } else {
                 seen.insert(id, place);
             }
@@ -100,6 +97,12 @@ pub(super) fn rules(
         return None;
     }
     Some(read.into_iter().flatten().map(Arc::new).collect())
+}
+
+/// That an id is there twice, the first time at `first`.
+pub(super) fn repeated_id(id: &str, first: &Place) -> String {
+    let first = first.as_first();
+    format!("two rules have the id `{id}`{first}; give each its own")
 }
 
 /// The text under `id`, if there is one, and where it stands.

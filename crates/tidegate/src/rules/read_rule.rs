@@ -12,12 +12,28 @@ use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
-use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use super::rule::{Consistency, Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule};
 use super::{RuleSettings, hashed, read_match, warnings, write};
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes;
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
+
+impl Rule {
+    /// The rule of a document of the form `{"id": ..., "per": [...], "limit": ...}`, or everything that is
+    /// wrong with it.
+    pub fn from_node(node: &Node, settings: &RuleSettings) -> Result<Self, Problems> {
+        let mut problems = Problems::new();
+        let read = rule(node, 0, settings, &mut problems);
+        match read.filter(|_| !problems.has_errors()) {
+            Some(rule) => Ok(Self {
+                warnings: problems,
+                ..rule
+            }),
+            None => Err(problems),
+        }
+    }
+}
 
 /// One rule. What is wrong with it is added to `problems`; then the rule, if there is one, is of no use.
 pub(super) fn rule(
@@ -90,7 +106,7 @@ pub(super) fn rule(
     let (id, per) = (id?, per.unwrap_or_default());
     let mut scope = scope_of(&id, &per, settings);
     // Who only counts has no need to decide fast.
-    if sync == Sync::Leased && mode == Mode::Enforce {
+    if sync == Consistency::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
     let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
@@ -121,6 +137,7 @@ pub(super) fn rule(
         counts: Arc::default(),
         adaptive,
         descriptor: None,
+        warnings: Problems::new(),
     };
     let reader = warnings::Reader {
         rule: &rule,
@@ -136,9 +153,9 @@ fn read_sync(
     grants: &[Grant],
     counting: &Counting,
     problems: &mut Problems,
-) -> Sync {
+) -> Consistency {
     let sync = chosen(taken.clone(), &SYNCS, problems);
-    if let (Sync::Leased, Some((spot, node))) = (sync, taken)
+    if let (Consistency::Leased, Some((spot, node))) = (sync, taken)
         && let Some(why_not) =
             read_limit::why_not_leased(grants).or_else(|| counting.adaptive.map(|_| "`adaptive`"))
     {
@@ -159,7 +176,10 @@ pub(super) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("deny", OnStoreFailure::Deny),
     ("local", OnStoreFailure::Local),
 ];
-pub(super) const SYNCS: [(&str, Sync); 2] = [("exact", Sync::Exact), ("leased", Sync::Leased)];
+pub(super) const SYNCS: [(&str, Consistency); 2] = [
+    ("exact", Consistency::Exact),
+    ("leased", Consistency::Leased),
+];
 
 type Taken<'n> = Option<(Spot, &'n Node)>;
 

@@ -8,15 +8,17 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
-use super::condition::{Condition, ConditionFailed, Facts};
+use super::condition::Condition;
 use super::counts::{RuleCounts, add_one};
 use super::descriptors::Descriptor;
+use super::facts::{ConditionFailed, Facts};
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
+use crate::document::Problems;
 
 /// When a limit applies, and to whom.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub struct Rule {
     pub(super) cost: Cost,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
-    pub(super) sync: Sync,
+    pub(super) sync: Consistency,
     /// Whether it takes what was spent already and does not fit.
     pub(super) settles: bool,
     pub(super) starts_at: Option<Timestamp>,
@@ -55,6 +57,8 @@ pub struct Rule {
     pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
     /// What a rule that is written as a descriptor says beside.
     pub(super) descriptor: Option<Box<Descriptor>>,
+    /// What should be looked at, if the rule was read or built alone.
+    pub(super) warnings: Problems,
 }
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
@@ -62,6 +66,7 @@ pub(super) type Named = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Missing {
     /// The rule does not apply.
     #[default]
@@ -74,6 +79,7 @@ pub enum Missing {
 
 /// What a rule grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Grant {
     /// These limits, of which all must allow.
     Limits(Vec<Limit>),
@@ -85,6 +91,7 @@ pub enum Grant {
 
 /// How much a request takes of a rule's limits, before its own cost multiplies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cost {
     /// So much.
     Fixed(u64),
@@ -94,6 +101,7 @@ pub enum Cost {
 
 /// Whether a rule decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Mode {
     /// It does.
     #[default]
@@ -104,6 +112,7 @@ pub enum Mode {
 
 /// What a rule does when the store cannot answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnStoreFailure {
     /// Lets the request go on.
     Allow,
@@ -116,7 +125,8 @@ pub enum OnStoreFailure {
 
 /// How instances that share a store agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sync {
+#[non_exhaustive]
+pub enum Consistency {
     /// The store decides every request.
     #[default]
     Exact,
@@ -154,6 +164,11 @@ impl Rule {
         &self.id
     }
 
+    /// What should be looked at, if the rule was [built](Self::builder) or read alone.
+    pub fn warnings(&self) -> &Problems {
+        &self.warnings
+    }
+
     /// Which attributes make the key.
     pub fn per(&self) -> &[String] {
         &self.per
@@ -170,7 +185,7 @@ impl Rule {
     }
 
     /// How instances that share a store agree.
-    pub fn sync(&self) -> Sync {
+    pub fn sync(&self) -> Consistency {
         self.sync
     }
 
@@ -265,7 +280,7 @@ impl Rule {
             cost: Cost::Fixed(1),
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
-            sync: Sync::default(),
+            sync: Consistency::default(),
             settles: false,
             starts_at: None,
             expires_at: None,
@@ -275,6 +290,7 @@ impl Rule {
             counts: Arc::default(),
             descriptor: None,
             adaptive: None,
+            warnings: Problems::new(),
         }
     }
 

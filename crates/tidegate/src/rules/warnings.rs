@@ -4,7 +4,7 @@ use tidegate_core::{Limit, Timestamp};
 
 use super::client_written::is_client_written;
 use super::read_override::host_bits;
-use super::rule::{Cost, Grant, Missing, Mode, Rule, Sync};
+use super::rule::{Consistency, Cost, Grant, Missing, Mode, Rule};
 use super::write;
 use crate::document::{Entry, Node, Place, Problems, Spot, Value};
 
@@ -35,7 +35,7 @@ impl Reader<'_> {
             let message = "the rule has expired and does not apply any more; remove it, or change `expires_at`";
             problems.warning(place, &self.spot.field("expires_at"), message);
         }
-        if self.rule.sync == Sync::Leased && self.rule.mode == Mode::Shadow {
+        if self.rule.sync == Consistency::Leased && self.rule.mode == Mode::Shadow {
             problems.warning(
                 &self.value("sync").place,
                 &self.spot.field("sync"),

@@ -1,8 +1,6 @@
 //! How much work the conditions of rules can be for a request: known before any of them is evaluated, so
 //! that a front end can refuse what would take too long, with nothing charged.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
-
 use super::RuleSet;
 use crate::attributes::Attributes;
 
@@ -12,51 +10,12 @@ const BYTES_PER_STEP: u64 = 16;
 /// How much work one condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Work {
-    operations: u64,
+    pub(super) operations: u64,
     /// Whether it is done for every attribute.
-    has_loop: bool,
+    pub(super) has_loop: bool,
 }
 
 impl Work {
-    /// Walks the expression without recursion.
-    pub(super) fn of(root: &IdedExpr) -> Self {
-        let (mut operations, mut has_loop) = (0, false);
-        let mut open = vec![root];
-        while let Some(node) = open.pop() {
-            operations += 1;
-            match &node.expr {
-                Expr::Call(call) => {
-                    open.extend(&call.args);
-                    open.extend(call.target.as_deref());
-                }
-                Expr::Comprehension(inner) => {
-                    has_loop = true;
-                    open.extend([
-                        &inner.iter_range,
-                        &inner.accu_init,
-                        &inner.loop_cond,
-                        &inner.loop_step,
-                        &inner.result,
-                    ]);
-                }
-                Expr::List(list) => open.extend(&list.elements),
-                Expr::Select(select) => open.push(&select.operand),
-                Expr::Map(map) => {
-                    for entry in &map.entries {
-                        if let EntryExpr::MapEntry(entry) = &entry.expr {
-                            open.extend([&entry.key, &entry.value]);
-                        }
-                    }
-                }
-                Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
-            }
-        }
-        Self {
-            operations,
-            has_loop,
-        }
-    }
-
     /// The most operations that it takes for so many attributes with so many bytes.
     fn steps(self, attributes: u64, bytes: u64) -> u64 {
         let rounds = if self.has_loop { attributes + 1 } else { 1 };
@@ -88,8 +47,7 @@ impl RuleSet {
 #[cfg(test)]
 mod tests {
     use crate::Attributes;
-    use crate::document::Source;
-    use crate::rules::{RuleSet, RuleSettings};
+    use crate::rules::RuleSet;
 
     fn steps(conditions: &[&str], attributes: usize) -> u64 {
         let rule = |(index, condition)| {
@@ -98,9 +56,7 @@ mod tests {
             )
         };
         let text: String = conditions.iter().enumerate().map(rule).collect();
-        let source = Source::new("rules.yaml", format!("rules:\n{text}"));
-        let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-        let rules = rules.unwrap_or_else(|| panic!("{}", problems.render(&source)));
+        let rules = RuleSet::from_yaml(&format!("rules:\n{text}")).unwrap();
         assert!(rules.has_conditions());
         let mut asked = Attributes::new();
         asked.insert("path", "/a/b").unwrap();

@@ -2,13 +2,16 @@
 //! the same.
 
 use serde_json::{Map, Value, json};
-use tidegate_core::{Algorithm, Anchor, Micros, Rate, Timestamp, Window};
+use smallvec::{SmallVec, smallvec};
+use tidegate_core::{Algorithm, Micros, Rate, Timestamp, Window};
 
 use super::RuleSet;
 use super::keys::any_may_be;
 use super::matching::Match;
 use super::read_adaptive::default_burst;
-use super::rule::{Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule, Sync};
+use super::read_limit::ANCHORS;
+use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
+use super::rule::{Cost, Grant, Named, Rule};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
@@ -54,14 +57,7 @@ impl Rule {
             },
         );
         put("per", json!(self.per));
-        put(
-            "missing",
-            match self.missing {
-                Missing::Skip => Value::Null,
-                Missing::Share => json!("share"),
-                Missing::Deny => json!("deny"),
-            },
-        );
+        put("missing", word(&MISSING, self.missing));
         put(
             "limit",
             match (self.adaptive(), self.grants.first()) {
@@ -75,58 +71,25 @@ impl Rule {
                 (_, first) => first.map_or(Value::Null, grant),
             },
         );
-        put("algorithm", json!(self.algorithm.map(Algorithm::name)));
-        match self.algorithm {
-            Some(Algorithm::FixedWindow {
-                anchor: Anchor::FirstRequest,
-            }) => put("anchor", json!("first_request")),
-            Some(Algorithm::SlidingWindowSlots { slots, strict }) => {
-                put("slots", json!(slots));
-                put("strict", if strict { json!(true) } else { Value::Null });
+        if let Some(algorithm) = self.algorithm {
+            for (key, value) in algorithm_keys(algorithm) {
+                put(key, value);
             }
-            Some(Algorithm::LeakyBucket { shape: false }) => put("shape", json!(false)),
-            Some(Algorithm::Concurrency { lease_ttl })
-                if lease_ttl != tidegate_core::limit::DEFAULT_LEASE_TTL =>
-            {
-                put("lease_ttl", json!(lease_ttl.to_string()));
-            }
-            _ => {}
         }
         put("adaptive", self.adaptive().map_or(Value::Null, adaptive));
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
-        put(
-            "cost",
-            match &self.cost {
-                Cost::Fixed(1) => Value::Null,
-                Cost::Fixed(cost) => json!(cost),
-                Cost::Attribute(name) => json!({"attribute": name}),
-            },
-        );
+        if self.cost != Cost::Fixed(1) {
+            put("cost", cost(&self.cost));
+        }
         let max_delay = self.max_delay.filter(|delay| !delay.is_zero());
         put("max_delay", json!(max_delay.map(|delay| delay.to_string())));
-        put(
-            "mode",
-            match self.mode {
-                Mode::Enforce => Value::Null,
-                Mode::Shadow => json!("shadow"),
-            },
-        );
+        put("mode", word(&MODES, self.mode));
         put(
             "on_store_failure",
-            match self.on_store_failure {
-                OnStoreFailure::Allow => json!("allow"),
-                OnStoreFailure::Deny => json!("deny"),
-                OnStoreFailure::Local => Value::Null,
-            },
+            word(&ON_STORE_FAILURE, self.on_store_failure),
         );
-        put(
-            "sync",
-            match self.sync {
-                Sync::Exact => Value::Null,
-                Sync::Leased => json!("leased"),
-            },
-        );
+        put("sync", word(&SYNCS, self.sync));
         // By descriptors every rule settles, and none says so.
         let settles = self.settles && self.descriptor.is_none();
         put("settle", json!(settles.then_some(true)));
@@ -218,6 +181,46 @@ fn written_under(key: &str, node: &Node) -> Value {
     }
 }
 
+/// The word for a value; null if it is the default.
+pub(super) fn word<T: Copy + Default + PartialEq>(words: &[(&str, T)], value: T) -> Value {
+    let word = words.iter().find(|(_, known)| *known == value);
+    let word = word.filter(|_| value != T::default());
+    json!(word.map(|(word, _)| *word))
+}
+
+pub(super) fn cost(cost: &Cost) -> Value {
+    match cost {
+        Cost::Fixed(cost) => json!(cost),
+        Cost::Attribute(name) => json!({"attribute": name}),
+    }
+}
+
+/// The keys that name an algorithm and set its options; null for an option that has its default. The delay of
+/// a token bucket is not among them: a rule may have one without naming its algorithm.
+pub(super) fn algorithm_keys(algorithm: Algorithm) -> SmallVec<[(&'static str, Value); 3]> {
+    let unless = |is_default: bool, value: Value| if is_default { Value::Null } else { value };
+    let mut keys = smallvec![("algorithm", json!(algorithm.name()))];
+    match algorithm {
+        Algorithm::FixedWindow { anchor } => {
+            keys.push(("anchor", word(&ANCHORS, anchor)));
+        }
+        Algorithm::SlidingWindowSlots { slots, strict } => {
+            keys.push(("slots", json!(slots)));
+            keys.push(("strict", unless(!strict, json!(strict))));
+        }
+        Algorithm::LeakyBucket { shape } => keys.push(("shape", unless(shape, json!(shape)))),
+        Algorithm::Concurrency { lease_ttl } => {
+            let is_default = lease_ttl == tidegate_core::limit::DEFAULT_LEASE_TTL;
+            keys.push((
+                "lease_ttl",
+                unless(is_default, json!(lease_ttl.to_string())),
+            ));
+        }
+        _ => {}
+    }
+    keys
+}
+
 fn adaptive(limit: &AdaptiveLimit) -> Value {
     let Adaptive { min, max, target } = limit.settings();
     let start = limit.start();
@@ -279,7 +282,7 @@ pub(super) fn rate(rate: Rate) -> String {
     }
 }
 
-fn time(time: Timestamp) -> String {
+pub(super) fn time(time: Timestamp) -> String {
     let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_microsecond(micros)
         .map_or_else(|_| String::new(), |time| time.to_string())

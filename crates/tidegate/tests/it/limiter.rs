@@ -66,8 +66,8 @@ fn a_concurrency_limit_is_held_until_it_is_released() {
     let second = limiter.check("key");
     assert!(first.is_allowed() && second.is_allowed());
     let third = limiter.check("key");
-    assert_eq!((third.is_denied(), third.lease()), (true, None));
-    assert!(limiter.release(first.lease().unwrap()));
+    assert_eq!((third.is_denied(), third.permit()), (true, None));
+    assert!(limiter.release(first.permit().unwrap()));
     assert!(limiter.check("key").is_allowed());
 }
 
@@ -149,7 +149,8 @@ async fn a_wait_that_would_be_too_long_fails_at_once_and_takes_nothing() {
             algorithm.name()
         );
         assert_eq!(clock.now(), started);
-        assert!(error.decision().retry_after() > Some(Duration::from_secs(2)));
+        let decision = error.decision().unwrap();
+        assert!(decision.retry_after() > Some(Duration::from_secs(2)));
         let never = limiter.acquire_cost("api", 2).await.unwrap_err();
         assert_eq!(
             never.to_string(),

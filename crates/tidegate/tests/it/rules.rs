@@ -16,23 +16,16 @@ use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
 use tidegate_testkit::JsonSchema;
 
-const SETTINGS: RuleSettings = RuleSettings {
-    ipv6_prefix: 64,
-    secret_attributes: Vec::new(),
-    now: None,
-    are_stored: false,
-};
+static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(RuleSettings::default);
 
 fn from_text(text: &str) -> Result<RuleSet, String> {
     let source = Source::new("rules.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, &SETTINGS);
-    rules.ok_or_else(|| problems.render(&source))
+    RuleSet::read(&source, &SETTINGS).map_err(|problems| problems.render(&source))
 }
 
 fn from_body(body: &str) -> Result<RuleSet, String> {
     let node: Node = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
-    rules.ok_or_else(|| problems.render(&Source::new("body", "")))
+    RuleSet::from_node(&node, &SETTINGS).map_err(|problems| problems.to_string())
 }
 
 /// What the schema says about files.
@@ -399,9 +392,10 @@ proptest! {
                 text.insert_str(at, insert);
             }
             let source = Source::new("rules.yaml", text.as_str());
-            let (rules, problems) = RuleSet::read(&source, &SETTINGS);
-            prop_assert_eq!(rules.is_none(), problems.has_errors());
-            problems.render(&source);
+            if let Err(problems) = RuleSet::read(&source, &SETTINGS) {
+                prop_assert!(problems.has_errors());
+                problems.render(&source);
+            }
         }
     }
 
@@ -414,9 +408,9 @@ proptest! {
         }
         for body in [value.to_string(), body(&value), body(&json!([value])), body(&json!([rule]))] {
             let node: Node = serde_json::from_str(&body).unwrap();
-            let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
-            prop_assert_eq!(rules.is_none(), problems.has_errors());
-            let _ = RuleSet::rule_from_node(&node, &SETTINGS);
+            let errors = |problems: &document::Problems| problems.has_errors();
+            prop_assert!(RuleSet::from_node(&node, &SETTINGS).as_ref().err().is_none_or(errors));
+            prop_assert!(Rule::from_node(&node, &SETTINGS).as_ref().err().is_none_or(errors));
         }
     }
 }
@@ -573,10 +567,8 @@ fn a_gate_decides_by_whatever_was_read() {
 
 #[test]
 fn a_scope_says_what_a_store_must_know_of_a_rule() {
-    let settings = RuleSettings {
-        secret_attributes: vec!["session".to_owned()],
-        ..RuleSettings::default()
-    };
+    let mut settings = RuleSettings::default();
+    settings.secret_attributes = vec!["session".to_owned()];
     #[rustfmt::skip]
     let table = [
         // rule                                             secret  leased
@@ -591,8 +583,7 @@ fn a_scope_says_what_a_store_must_know_of_a_rule() {
     for (rule, is_secret, is_leased) in table {
         let text = format!("rules:\n- {{id: r, limit: 1/s, {rule}}}");
         let source = Source::new("rules.yaml", text);
-        let (rules, _) = RuleSet::read(&source, &settings);
-        let rules = rules.unwrap();
+        let rules = RuleSet::read(&source, &settings).unwrap();
         let scope = rules.get("r").unwrap().scope();
         assert_eq!(
             (scope.has_secret_keys(), scope.is_leased()),
@@ -612,13 +603,12 @@ fn stored_rules_load_with_a_warning_where_they_are_refused_now() {
         {"id": "diff", "per": ["ip"], "limit": "1/s", "overrides": {"2001:db8::1/64": "blocked"}},
     ]});
     let node: Node = serde_json::from_value(set).unwrap();
-    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS);
-    assert!(rules.is_none());
+    let problems = RuleSet::from_node(&node, &SETTINGS).unwrap_err();
     assert_eq!(problems.errors().count(), 2);
-    let (rules, problems) = RuleSet::from_node(&node, &SETTINGS.for_stored());
-    let rules = rules.unwrap();
+    let rules = RuleSet::from_node(&node, &SETTINGS.for_stored()).unwrap();
     assert!(rules.get("diff").is_some());
-    let warned: Vec<&str> = problems
+    let warned: Vec<&str> = rules
+        .warnings()
         .warnings()
         .map(|problem| problem.field.as_str())
         .collect();
@@ -626,11 +616,7 @@ fn stored_rules_load_with_a_warning_where_they_are_refused_now() {
     for id in ["history", "rollback"] {
         let set = json!({"rules": [{"id": id, "per": [], "limit": "1/s"}]});
         let node: Node = serde_json::from_value(set).unwrap();
-        assert!(
-            RuleSet::from_node(&node, &SETTINGS.for_stored())
-                .0
-                .is_none()
-        );
+        assert!(RuleSet::from_node(&node, &SETTINGS.for_stored()).is_err());
     }
 }
 
@@ -639,7 +625,10 @@ fn a_rule_that_has_expired_is_a_warning_if_the_time_is_known() {
     let text = "rules:\n- {id: a, per: [], limit: 1/s, expires_at: 2026-01-01T00:00:00Z}\n";
     let source = Source::new("rules.yaml", text);
     let end = tidegate::Timestamp::from_seconds(1_767_225_600);
-    let warnings = |settings: &RuleSettings| RuleSet::read(&source, settings).1.iter().count();
+    let warnings = |settings: &RuleSettings| {
+        let rules = RuleSet::read(&source, settings).unwrap();
+        rules.warnings().iter().count()
+    };
     assert_eq!(warnings(&SETTINGS), 0);
     assert_eq!(warnings(&SETTINGS.at(end - tidegate::Micros::new(1))), 0);
     assert_eq!(warnings(&SETTINGS.at(end)), 1);
@@ -672,7 +661,7 @@ fn every_key_of_a_rule_is_read() {
         let mut rule = json!({"id": "x", "per": [], "limit": "1/s", "algorithm": algorithm});
         rule[key.name] = json!({"no such key": [1, 2]});
         let node: Node = serde_json::from_str(&rule.to_string()).unwrap();
-        let (_, problems) = RuleSet::rule_from_node(&node, &SETTINGS);
+        let problems = Rule::from_node(&node, &SETTINGS).unwrap_err();
         let name = key.name;
         let is_read = problems.iter().any(|problem| {
             let is_about = problem.field.contains(name);

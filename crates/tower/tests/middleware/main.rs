@@ -6,7 +6,7 @@
 mod adaptive;
 mod gone;
 mod grpc;
-mod leases;
+mod permits;
 mod question;
 mod redis;
 mod replies;
@@ -23,17 +23,14 @@ use axum::body::Body;
 use axum::routing::any;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
-use tidegate::document::Source;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Gate, MemoryStore, Store, TokioClock};
 use tidegate_tower::{PeerAddress, RateLimitLayer};
 use tower::ServiceExt as _;
 
 /// The rules of a list in YAML.
 fn rules(list: &str) -> RuleSet {
-    let source = Source::new("rules.yaml", format!("rules:\n{list}"));
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    rules.unwrap_or_else(|| panic!("{}", problems.render(&source)))
+    RuleSet::from_yaml(&format!("rules:\n{list}")).unwrap()
 }
 
 /// A gate that goes by tokio's time.

@@ -23,12 +23,10 @@ pub(super) struct SettingsArgs {
 
 impl SettingsArgs {
     pub(super) fn settings(&self) -> RuleSettings {
-        RuleSettings {
-            ipv6_prefix: self.ipv6_prefix,
-            // The other settings do not change the canonical form of a rule.
-            ..RuleSettings::default()
-        }
-        .at(SystemClock.now())
+        // The other settings do not change the canonical form of a rule.
+        let mut settings = RuleSettings::default().at(SystemClock.now());
+        settings.ipv6_prefix = self.ipv6_prefix;
+        settings
     }
 }
 
@@ -63,22 +61,24 @@ pub(super) fn source(file: &str) -> anyhow::Result<Source> {
 /// the output is JSON; with errors there are no rules.
 pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
     let source = source(&args.file)?;
-    let (rules, problems) = RuleSet::read(&source, &args.settings.settings());
+    let rules = RuleSet::read(&source, &args.settings.settings());
     if !json {
-        output::note(&rendered(&problems, &source))?;
+        let problems = rules
+            .as_ref()
+            .map_or_else(|problems| problems, RuleSet::warnings);
+        output::note(&rendered(problems, &source))?;
     }
-    let Some(rules) = rules else {
+    let rules = rules.map_err(|problems| {
         let summary = summary(&source, None, &problems);
         let listed = problems.errors().filter(|_| json);
-        return Err(Refused {
+        Refused {
             status: None,
             message: format!("nothing was sent to the server, because of {summary}"),
             problems: listed
                 .map(|problem| as_json(&source.name, problem))
                 .collect(),
         }
-        .into());
-    };
+    })?;
     if rules.is_by_descriptors() {
         bail!(
             "`{}` holds descriptors of envoyproxy/ratelimit, which a server reads only from its own file: start it with `--rules {}`",

@@ -74,7 +74,7 @@ fn bounds(adaptive: &Value) -> String {
 fn default_algorithm(rule: &Rule) -> Option<String> {
     let limits = rule.grants().iter().find_map(|grant| match grant {
         Grant::Limits(limits) => limits.first(),
-        Grant::Unlimited | Grant::Blocked => None,
+        _ => None,
     });
     limits.map(|limit| limit.algorithm().name().to_owned())
 }

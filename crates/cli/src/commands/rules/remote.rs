@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidegate::document::Node;
-use tidegate::rules::{Rule, RuleSet, RuleSettings};
+use tidegate::rules::{Rule, RuleSettings};
 
 use crate::client::{ApiClient, Reply};
 use crate::output::{self, plain};
@@ -47,7 +47,7 @@ impl Remote {
 /// Parses a rule. `None` if the server is newer and this program cannot.
 pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
-    RuleSet::rule_from_node(&node, &settings.for_stored()).0
+    Rule::from_node(&node, &settings.for_stored()).ok()
 }
 
 /// A rule in canonical form; unchanged if it cannot be parsed.

@@ -36,7 +36,10 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
                 continue;
             }
         };
-        let (rules, problems) = RuleSet::read(&source, &args.settings.settings());
+        let rules = RuleSet::read(&source, &args.settings.settings());
+        let problems = rules
+            .as_ref()
+            .map_or_else(|problems| problems, RuleSet::warnings);
         if problems.has_errors() || (args.deny_warnings && !problems.is_empty()) {
             answer = Answer::No;
         }
@@ -48,9 +51,9 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
             );
             continue;
         }
-        output::note(&file::rendered(&problems, &source))?;
-        let count = rules.map(|rules| rules.len());
-        output::print(&format!("{}\n", file::summary(&source, count, &problems)))?;
+        output::note(&file::rendered(problems, &source))?;
+        let count = rules.as_ref().ok().map(RuleSet::len);
+        output::print(&format!("{}\n", file::summary(&source, count, problems)))?;
     }
     if json {
         output::print_json(&Value::Array(listed))?;

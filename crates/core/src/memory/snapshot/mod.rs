@@ -101,7 +101,7 @@ impl MemoryStore {
     /// each state in it is one that its key had at some instant between the call and the return. Takes
     /// memory for a part of a stripe, and for the largest state.
     ///
-    /// It holds the secret under which keys are hashed and the names of leases: only the user that runs
+    /// It holds the secret under which keys are hashed and the names of permits: only the user that runs
     /// the process should be able to read it. It does not hold keys. `writer` is called with some 64 KiB
     /// at a time.
     ///
@@ -212,7 +212,7 @@ impl MemoryStoreBuilder {
     /// Its counters go on as if they had been here all the time: time that has passed since has passed
     /// for them, too, and keys that have become like fresh ones are left out. If this store's clock is
     /// behind the one that wrote the snapshot, what holds for every clock that is set back holds here:
-    /// nothing is given, and nothing is frozen. Leases are released and renewed under their names. If
+    /// nothing is given, and nothing is frozen. Permits are released and renewed under their names. If
     /// there are more keys than this store may hold, those that will be missed the least are left out.
     ///
     /// Any bytes may be read: what is not a whole snapshot is an error, and takes no more memory than

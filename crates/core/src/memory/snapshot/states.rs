@@ -4,17 +4,17 @@ use std::io::Read;
 
 use super::SnapshotError;
 use super::words::WordReader;
-use crate::algorithm::{Lease, Leases, Log, MAX_RING, Slots};
-use crate::lease::LeaseId;
+use crate::algorithm::{HeldPermit, HeldPermits, Log, MAX_RING, Slots};
 use crate::memory::forms::Spill;
 use crate::memory::slot::{KeyHash, Slot};
+use crate::permit::PermitId;
 use crate::time::{Micros, Timestamp};
 
 /// The bits of a hash that a slot has no room for.
 const LOW_BITS: u64 = 0xffff;
 const LOG: u64 = 1;
 const SLOTS: u64 = 2;
-const LEASES: u64 = 3;
+const PERMITS: u64 = 3;
 
 /// The end of the states, where another could be.
 pub(super) const END: [u64; 4] = [0; 4];
@@ -31,7 +31,7 @@ pub(super) fn words_of(spill: &Spill) -> usize {
     let parts = match spill {
         Spill::Log(log) => log.len() * 2,
         Spill::Slots(slots) => slots.len(),
-        Spill::Leases(leases) => leases.len() * 5,
+        Spill::HeldPermits(permits) => permits.len() * 5,
     };
     parts + 6
 }
@@ -41,7 +41,7 @@ pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &Spill, words: &mut Vec<u
     let (kind, count) = match spill {
         Spill::Log(log) => (LOG, log.len()),
         Spill::Slots(slots) => (SLOTS, slots.len()),
-        Spill::Leases(leases) => (LEASES, leases.len()),
+        Spill::HeldPermits(permits) => (PERMITS, permits.len()),
     };
     let [home, rest_and_tag, fresh_at, _] = slot.to_raw();
     let second = kind << 16 | hash.rest & LOW_BITS;
@@ -52,9 +52,9 @@ pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &Spill, words: &mut Vec<u
             words.push(slots.changed_at().as_micros());
             words.extend(slots.counts().map(u64::from));
         }
-        Spill::Leases(leases) => {
-            words.push(leases.changed_at().as_micros());
-            words.extend(leases.iter().flat_map(lease_words));
+        Spill::HeldPermits(permits) => {
+            words.push(permits.changed_at().as_micros());
+            words.extend(permits.iter().flat_map(permit_words));
         }
     }
 }
@@ -63,9 +63,9 @@ pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &Spill, words: &mut Vec<u
     clippy::cast_possible_truncation,
     reason = "each half is taken on purpose"
 )]
-fn lease_words(lease: &Lease) -> [u64; 5] {
-    let id = lease.id.as_u128();
-    let (cost, ends_at, ttl) = (lease.cost, lease.ends_at.as_micros(), lease.ttl.get());
+fn permit_words(permit: &HeldPermit) -> [u64; 5] {
+    let id = permit.id.as_u128();
+    let (cost, ends_at, ttl) = (permit.cost, permit.ends_at.as_micros(), permit.ttl.get());
     [id as u64, (id >> 64) as u64, cost, ends_at, ttl]
 }
 
@@ -89,7 +89,7 @@ pub(super) fn decode(from: &mut WordReader<impl Read>) -> Result<Option<KeptStat
     let spill = match kind {
         LOG => Spill::Log(decode_log(count, from)?),
         SLOTS => Spill::Slots(decode_slots(count, from)?),
-        LEASES => Spill::Leases(decode_leases(count, from)?),
+        PERMITS => Spill::HeldPermits(decode_permits(count, from)?),
         _ => return Err(SnapshotError::Damaged),
     };
     let hash = KeyHash {
@@ -127,21 +127,24 @@ fn decode_slots(count: u64, from: &mut WordReader<impl Read>) -> Result<Slots, S
     Slots::from_counts(changed_at, counts.into()).ok_or(SnapshotError::Damaged)
 }
 
-fn decode_leases(count: u64, from: &mut WordReader<impl Read>) -> Result<Leases, SnapshotError> {
-    let mut leases = Leases::changed(time(from)?);
+fn decode_permits(
+    count: u64,
+    from: &mut WordReader<impl Read>,
+) -> Result<HeldPermits, SnapshotError> {
+    let mut permits = HeldPermits::changed(time(from)?);
     for _ in 0..count {
         let id = u128::from(from.word()?) | u128::from(from.word()?) << 64;
-        let lease = Lease {
-            id: LeaseId::from_u128(id),
+        let permit = HeldPermit {
+            id: PermitId::from_u128(id),
             cost: from.word()?,
             ends_at: time(from)?,
             ttl: Micros::new(from.word()?),
         };
-        if !leases.append(lease) {
+        if !permits.append(permit) {
             return Err(SnapshotError::Damaged);
         }
     }
-    Ok(leases)
+    Ok(permits)
 }
 
 fn time(from: &mut WordReader<impl Read>) -> Result<Timestamp, SnapshotError> {

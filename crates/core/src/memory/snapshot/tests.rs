@@ -6,7 +6,7 @@ use super::*;
 use crate::limit::{Algorithm, Anchor, Limit, Rate};
 use crate::store::{Charge, Request, Scope};
 use crate::time::Micros;
-use crate::{LeaseId, ManualClock};
+use crate::{ManualClock, PermitId};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
 
@@ -71,14 +71,14 @@ fn use_all(store: &MemoryStore, scope: &Scope, limit: &Limit, cost: u64) {
             key: "key",
             cost,
         }];
-        let request = Request::new(&charges).under(LeaseId::from_u128(1));
+        let request = Request::new(&charges).under(PermitId::from_u128(1));
         let outcomes = store.charge(&request);
         store.peek(&request);
         store.settle(&request);
         store.give_back(&request, &outcomes);
     }
-    store.renew(LeaseId::from_u128(1));
-    store.release(LeaseId::from_u128(1));
+    store.renew(PermitId::from_u128(1));
+    store.release(PermitId::from_u128(1));
     store.sweep();
 }
 
@@ -119,7 +119,7 @@ proptest! {
         let spilled = [hash.home, rest | 0x2000 | tag, words[0], kind << 16 | low];
         for mut state in [inline.to_vec(), spilled.to_vec()] {
             if state[1] & 0x2000 != 0 {
-                // A log and leases need their own order, which chance has for short ones.
+                // A log and permits need their own order, which chance has for short ones.
                 let per_entry = [2, 1, 5][usize::try_from(kind).unwrap() - 1];
                 let head = usize::from(kind > 1);
                 let entries = body.len().saturating_sub(head) / per_entry;

@@ -26,7 +26,7 @@ fn a_key_of_another_type_fails_its_own_step_only() {
         let name = keys().state(&scope, &limit, "bad");
         let () = server.say(&["RPUSH", &name, "foreign"]);
         let both = [good[0], bad[0]];
-        let lease = LeaseId::from_u128(7);
+        let lease = PermitId::from_u128(7);
         let steps = [&good[..], &bad[..], &both[..], &good[..]]
             .map(|charges| LuaStep::charge(&keys(), &plan(&Request::new(charges).under(lease))));
         let answers = server.run(&steps.each_ref());
@@ -95,7 +95,7 @@ fn an_unreadable_value_fails_its_own_step_only() {
         let charges = [charging(&scope, &limit, "key", 1)];
         let step = LuaStep::charge(
             &keys(),
-            &plan(&Request::new(&charges).under(LeaseId::from_u128(1))),
+            &plan(&Request::new(&charges).under(PermitId::from_u128(1))),
         );
         assert_eq!(code(&server.ask(&step)), "UNREADABLE");
     }
@@ -132,7 +132,7 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
     for limit in [log, Limit::concurrent(5).unwrap()] {
         let charge = charging(&scope, &limit, "key", 1);
         let want = LeaseRequest {
-            id: LeaseId::from_u128(1),
+            id: PermitId::from_u128(1),
             units: 3,
             lasts: Micros::SECOND,
             previous: None,
@@ -149,7 +149,7 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
 fn numbers_that_no_state_has_are_refused() {
     let mut server = Server::start();
     let scope = Scope::new("numbers");
-    let (rate, lease) = (Rate::per_hour(5), LeaseId::from_u128(1));
+    let (rate, lease) = (Rate::per_hour(5), PermitId::from_u128(1));
     let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
     let slots = Limit::new(rate, Algorithm::SLIDING_WINDOW_SLOTS).unwrap();
     let permits = Limit::concurrent(5).unwrap();
@@ -240,7 +240,7 @@ fn a_wrong_count_of_permits_is_added_up_again() {
     let (scope, limit) = (Scope::new("held"), Limit::concurrent(9).unwrap());
     for lease in 1..=2 {
         let charges = [charging(&scope, &limit, "key", 3)];
-        let request = Request::new(&charges).under(LeaseId::from_u128(lease));
+        let request = Request::new(&charges).under(PermitId::from_u128(lease));
         outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
     }
     let companion = RedisKeys::companion(&keys().state(&scope, &limit, "key"));

@@ -18,7 +18,7 @@ fn leased(answer: Result<StepOutcome, StepError>) -> Leased {
 /// What one instance has in its hands.
 #[derive(Clone, Copy)]
 struct Hand {
-    id: LeaseId,
+    id: PermitId,
     units: u64,
     used: u64,
     ends_at: Timestamp,
@@ -119,7 +119,7 @@ fn a_leased_bucket_never_admits_more_than_it_promises() {
                 (_, hand) => {
                     ids += 1;
                     let want = LeaseRequest {
-                        id: LeaseId::from_u128(ids),
+                        id: PermitId::from_u128(ids),
                         units: random.below(12),
                         lasts: Micros::new(1 + random.below(1_000_000)),
                         previous: hand.map(|hand| (hand.id, hand.used)),
@@ -235,7 +235,7 @@ fn a_leased_window_never_admits_more_than_its_limit() {
                 }
                 _ => {
                     let want = LeaseRequest {
-                        id: LeaseId::from_u128(1),
+                        id: PermitId::from_u128(1),
                         units: random.below(10),
                         lasts: Micros::SECOND,
                         previous: None,

@@ -76,7 +76,7 @@ struct Turn {
 /// A request that was charged, to be given back or released.
 struct SlotCharges {
     charges: Vec<(usize, usize, u64)>,
-    lease: LeaseId,
+    lease: PermitId,
     outcomes: Vec<Outcome>,
 }
 
@@ -120,7 +120,7 @@ impl Timeline {
             })
             .collect();
         let charges = self.charges(&chosen);
-        let lease = LeaseId::from_u128(u128::from(self.random.0) << 64 | 1);
+        let lease = PermitId::from_u128(u128::from(self.random.0) << 64 | 1);
         let with_lease = !self.random.0.is_multiple_of(8);
         let mut request = Request::new(&charges).at(now);
         if with_lease {

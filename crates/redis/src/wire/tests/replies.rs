@@ -27,7 +27,7 @@ proptest! {
         let (scope, limit) = (Scope::new("s"), limit("1/minute"));
         let charges = [charging(&scope, &limit, "key", 1)];
         let request = Request::new(&charges);
-        let lease = LeaseId::from_u128(1);
+        let lease = PermitId::from_u128(1);
         let steps = [
             LuaStep::charge(&keys(), &plan(&request)),
             LuaStep::release(&keys(), lease),

@@ -53,7 +53,7 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
     let scope = Scope::new("ttl");
     for limit in limits_of(5) {
         let charges = [charging(&scope, &limit, "key", 1)];
-        let request = Request::new(&charges).under(LeaseId::from_u128(3));
+        let request = Request::new(&charges).under(PermitId::from_u128(3));
         let outcome = outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))))[0];
         let name = keys().state(&scope, &limit, "key");
         let expires: u64 = server.say(&["PEXPIRETIME", &name]);
@@ -63,7 +63,7 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
         let supplied = [charging(&scope, &limit, "supplied", 1)];
         let request = Request::new(&supplied)
             .at(START)
-            .under(LeaseId::from_u128(4));
+            .under(PermitId::from_u128(4));
         outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
         let left: u64 = server.say(&["PTTL", &keys().state(&scope, &limit, "supplied")]);
         assert!((86_000_000..=86_400_000).contains(&left));
@@ -77,7 +77,7 @@ fn what_is_not_used_is_not_kept() {
     for limit in limits_of(5) {
         for cost in [0, 6, 1] {
             let charges = [charging(&scope, &limit, "key", cost)];
-            let request = Request::new(&charges).under(LeaseId::from_u128(5));
+            let request = Request::new(&charges).under(PermitId::from_u128(5));
             let outcomes = outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&request))));
             server.ask(&LuaStep::peek(&plan(&request))).unwrap();
             if cost == 1 {
@@ -120,14 +120,14 @@ fn a_lease_is_released_once_by_its_name_alone() {
         charging(&one, &few, "user", 1),
         charging(&two, &many, "user", 2),
     ];
-    let lease = RedisKeys::lease_for(&keys().state(&one, &few, "user"));
+    let lease = RedisKeys::permit_for(&keys().state(&one, &few, "user"));
     let request = Request::new(&charges).under(lease);
     let step = LuaStep::charge(&keys(), &plan(&request));
     let slots: Vec<_> = step.keys().map(slot_of).collect();
     assert!(slots.iter().all(|slot| *slot == step.slot()), "{slots:?}");
     let taken = outcomes(server.ask(&step));
     assert!(taken.iter().all(|outcome| outcome.allowed));
-    let other = Request::new(&charges).under(LeaseId::from_u128(9));
+    let other = Request::new(&charges).under(PermitId::from_u128(9));
     assert!(!outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&other))))[0].allowed);
     let expires: u64 = server.say(&["PEXPIRETIME", &keys().register(lease)]);
     assert_eq!(expires, taken[0].reset_at.as_micros().div_ceil(1_000) + 1);
@@ -138,7 +138,7 @@ fn a_lease_is_released_once_by_its_name_alone() {
     assert!(!was_live(server.ask(&LuaStep::renew(&keys(), lease))));
     let free = outcomes(server.ask(&LuaStep::peek(&plan(&other))));
     assert_eq!((free[0].remaining, free[1].remaining), (1, 5));
-    let unknown = LeaseId::from_u128(u128::MAX);
+    let unknown = PermitId::from_u128(u128::MAX);
     assert!(!was_live(server.ask(&LuaStep::release(&keys(), unknown))));
 }
 
@@ -151,7 +151,7 @@ fn what_a_lease_holds_in_other_slots_is_named() {
         [charging(&scope, &limit, "here", 1)],
         [charging(&scope, &limit, "there", 1)],
     );
-    let lease = RedisKeys::lease_for(&keys().state(&scope, &limit, "here"));
+    let lease = RedisKeys::permit_for(&keys().state(&scope, &limit, "here"));
     let there = plan(&Request::new(&there).under(lease));
     let far = LuaStep::charge(&keys(), &there).registered_elsewhere();
     let held = there.permits();
@@ -162,7 +162,7 @@ fn what_a_lease_holds_in_other_slots_is_named() {
     for (first, second) in [
         (
             LuaStep::renew(&keys(), lease),
-            LuaStep::renew_there as fn(&str, LeaseId) -> LuaStep,
+            LuaStep::renew_there as fn(&str, PermitId) -> LuaStep,
         ),
         (LuaStep::release(&keys(), lease), LuaStep::release_there),
     ] {

@@ -13,7 +13,7 @@ use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Algorithm, Anchor, Attributes, Gate, Limit, MemoryStore, Micros, Outcome};
-use tidegate::{LeaseId, Rate, Reason, Timestamp, Window};
+use tidegate::{PermitId, Rate, Reason, Timestamp, Window};
 use tidegate_testkit::block_on;
 use tidegate_testkit::timeline::{OneKey, START, any_limit, steps_for};
 
@@ -95,7 +95,7 @@ fn play(client: &mut HttpClient, number: u32, case: &Case) -> Result<(), TestCas
         let lease = compare(&reply, &decision)?;
         alone.compare(step, now, &decision)?;
         if step.releases
-            && let (Some(theirs), Some(ours)) = (lease, decision.lease())
+            && let (Some(theirs), Some(ours)) = (lease, decision.permit())
         {
             let released = client.ask(&format!("DELETE /v1/leases/{theirs}"), "");
             let is_released = block_on(gate.release(ours)).unwrap();
@@ -117,11 +117,8 @@ fn question(step: &Step, now: Timestamp) -> String {
 
 fn gate(document: &Value) -> Gate<MemoryStore> {
     let node = Node::deserialize(document).unwrap();
-    let (rules, problems) = RuleSet::from_node(&node, &RuleSettings::default());
-    Gate::new(
-        MemoryStore::new(),
-        rules.unwrap_or_else(|| panic!("{problems:?}")),
-    )
+    let rules = RuleSet::from_node(&node, &RuleSettings::default());
+    Gate::new(MemoryStore::new(), rules.unwrap())
 }
 
 /// Every field of a reply against the decision. The lease that it names, whose id is its own.
@@ -131,20 +128,21 @@ fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, Tes
     let answered: Answered = serde_json::from_str(&reply.body)
         .map_err(|error| TestCaseError::fail(format!("{error}: {}", reply.body)))?;
     let lease = answered.lease.clone();
-    prop_assert_eq!(lease.is_some(), decision.lease().is_some());
+    prop_assert_eq!(lease.is_some(), decision.permit().is_some());
     let expected = Answered::of(decision, lease.clone());
     prop_assert_eq!(answered, expected, "{}", &reply.body);
 
-    let is_told =
+    let is_of_limits =
         |(name, _): &&(String, String)| name.contains("ratelimit") || name == "retry-after";
-    let mut told: Vec<(String, String)> = reply.headers.iter().filter(is_told).cloned().collect();
+    let mut shown: Vec<(String, String)> =
+        reply.headers.iter().filter(is_of_limits).cloned().collect();
     let headers = decision.headers(&HeaderSettings::default());
     let mut expected: Vec<(String, String)> = headers
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    told.sort();
+    shown.sort();
     expected.sort();
-    prop_assert_eq!(told, expected);
+    prop_assert_eq!(shown, expected);
     Ok(lease)
 }
 
@@ -309,7 +307,7 @@ impl Alone {
     fn release(&self) {
         if let Some(key) = self.keys.get(self.last) {
             key.store
-                .release(LeaseId::from_u128(self.charges[self.last]));
+                .release(PermitId::from_u128(self.charges[self.last]));
         }
     }
 }
@@ -433,7 +431,7 @@ fn any_written_limit() -> impl Strategy<Value = Limit> {
     prop_oneof![15 => written, 1 => calendar]
 }
 
-/// The limit and a second one beside it, where one is possible: half as much in a tenth of the time.
+/// The limit and a second one, where one is possible: half as much in a tenth of the time.
 fn with_another(limit: &Limit) -> Vec<Limit> {
     let rate = limit.rate();
     let Some(Window::Span(span)) = rate.window else {
@@ -454,13 +452,13 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
     let memory = OneKey::new(limit).memory().get();
     let back =
         prop_oneof![1 => Just(1), 2 => 1..=memory.max(1), 1 => 1..=memory.max(1).saturating_mul(3)];
-    let beside = (
+    let seconds = (
         prop::option::weighted(0.1, back.prop_map(Micros::new)),
         prop::sample::select(vec!["a", "a", "a", "b"]),
         prop::bool::weighted(0.3),
     );
-    let beside = prop::collection::vec(beside, MAX_STEPS);
-    (steps_for(limit), beside).prop_map(|(steps, beside)| {
+    let seconds = prop::collection::vec(seconds, MAX_STEPS);
+    (steps_for(limit), seconds).prop_map(|(steps, seconds)| {
         let step = |(step, (back, key, releases)): (
             tidegate_testkit::timeline::Step,
             (Option<Micros>, &'static str, bool),
@@ -471,6 +469,6 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
             key,
             releases,
         };
-        steps.into_iter().zip(beside).map(step).collect()
+        steps.into_iter().zip(seconds).map(step).collect()
     })
 }

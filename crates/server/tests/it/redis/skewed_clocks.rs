@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::document::Source;
-use tidegate::rules::{RuleSet, RuleSettings};
+use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Clock, Gate, SystemClock, Timestamp};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::redis::RedisServer;
@@ -54,10 +53,8 @@ async fn gates(redis: &RedisServer, rule: &str, is_leased: bool) -> Vec<Arc<Gate
         settings.deadline = Duration::from_secs(1);
         let store = RedisStore::open(settings);
         store.connected(Duration::from_secs(10)).await.unwrap();
-        let source = Source::new("rules.yaml", text.as_str());
-        let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-        assert!(rules.is_some(), "{problems:?}");
-        let gate = Gate::with_clock(store, rules.unwrap(), Skewed(skew));
+        let rules = RuleSet::from_yaml(&text).unwrap();
+        let gate = Gate::with_clock(store, rules, Skewed(skew));
         gates.push(Arc::new(gate));
     }
     gates

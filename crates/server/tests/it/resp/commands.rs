@@ -54,23 +54,26 @@ fn a_check_is_decided_by_the_rules() {
     let server = serve(&place, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);
     let check = "TG.CHECK path /v1/orders user_id u1";
-    let told = pairs(client.ask(check));
+    let reply = pairs(client.ask(check));
     #[rustfmt::skip]
     let names = [
         "allowed", "rule", "limit", "remaining", "reset_time", "retry_after", "delay", "degraded", "lease", "reason",
     ];
-    assert_eq!(told.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
-    let of = |told: &[(String, Value)], wanted: &str| {
-        let found = told.iter().find(|(name, _)| name == wanted);
+    assert_eq!(
+        reply.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        names
+    );
+    let of = |reply: &[(String, Value)], wanted: &str| {
+        let found = reply.iter().find(|(name, _)| name == wanted);
         found.unwrap().1.clone()
     };
-    assert_eq!(of(&told, "allowed"), Value::Integer(1));
-    assert_eq!(of(&told, "rule"), Value::text("per-user"));
-    assert_eq!(of(&told, "limit"), Value::Integer(2));
-    assert_eq!(of(&told, "remaining"), Value::Integer(1));
-    assert_eq!(of(&told, "retry_after"), Value::text("0"));
-    assert_eq!(of(&told, "lease"), Value::Null);
-    assert_eq!(of(&told, "reason"), Value::Null);
+    assert_eq!(of(&reply, "allowed"), Value::Integer(1));
+    assert_eq!(of(&reply, "rule"), Value::text("per-user"));
+    assert_eq!(of(&reply, "limit"), Value::Integer(2));
+    assert_eq!(of(&reply, "remaining"), Value::Integer(1));
+    assert_eq!(of(&reply, "retry_after"), Value::text("0"));
+    assert_eq!(of(&reply, "lease"), Value::Null);
+    assert_eq!(of(&reply, "reason"), Value::Null);
 
     // Two more do not fit, one does; the third version has maps, truth values and fractions.
     client.ask("HELLO 3");

@@ -80,8 +80,7 @@ impl Scenario {
 
     /// The rules, to be used in process.
     pub(super) fn rules(&self) -> RuleSet {
-        let (rules, problems) = RuleSet::from_node(&self.rules, &RuleSettings::default());
-        rules.unwrap_or_else(|| panic!("{problems:?}"))
+        RuleSet::from_node(&self.rules, &RuleSettings::default()).unwrap()
     }
 
     /// The rules as a file for a server.
@@ -91,7 +90,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// All that is known of the request, for doors that are told it.
+    /// All that is known of the request, for front ends that are given it.
     pub(super) fn known(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.attributes.iter();
         own.map(|(name, value)| (name.as_str(), value.as_str()))

@@ -17,7 +17,7 @@ use super::tree::{Branch, Descriptors, Level};
 use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
-use crate::rules::rule::{Grant, Mode, Rule, Sync};
+use crate::rules::rule::{Consistency, Grant, Mode, Rule};
 use crate::rules::{RuleSet, RuleSettings, write};
 use crate::value::{are_credentials, credentials};
 
@@ -257,7 +257,7 @@ impl Reader<'_> {
         } else {
             Mode::Enforce
         };
-        if own.sync == Sync::Leased && mode == Mode::Enforce {
+        if own.sync == Consistency::Leased && mode == Mode::Enforce {
             scope = scope.leased();
         }
         let has_limit = matches!(limit.grant, Grant::Limits(_));

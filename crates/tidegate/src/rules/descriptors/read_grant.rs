@@ -9,7 +9,7 @@ use crate::document::{Fields, Node, Problems, Spot};
 use crate::rules::keys::{OWN, RATE_LIMIT, REPLACED};
 use crate::rules::read_limit::{self, Counting};
 use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
-use crate::rules::rule::{Grant, OnStoreFailure, Sync};
+use crate::rules::rule::{Consistency, Grant, OnStoreFailure};
 
 /// The units of time that a limit may have.
 pub(in crate::rules) const UNITS: [(&str, Window); 7] = [
@@ -36,7 +36,7 @@ pub(super) struct Own {
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) on_store_failure: OnStoreFailure,
-    pub(super) sync: Sync,
+    pub(super) sync: Consistency,
 }
 
 /// Reads a `rate_limit`, and the block beside it that only we know.
@@ -194,7 +194,8 @@ fn read_own(
         on_store_failure: chosen(on_failure, &ON_STORE_FAILURE, problems),
         sync: chosen(sync_at.clone(), &SYNCS, problems),
     };
-    if let (Sync::Leased, Some((spot, node)), Some(algorithm)) = (own.sync, sync_at, own.algorithm)
+    if let (Consistency::Leased, Some((spot, node)), Some(algorithm)) =
+        (own.sync, sync_at, own.algorithm)
         && let Some(why_not) = read_limit::why_not(algorithm)
     {
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");

@@ -15,7 +15,7 @@ fn ten<S: Store>(gate: &Gate<S>, ended: Ended) {
     for decision in decisions {
         assert!(decision.is_allowed());
         decision.observe(ended);
-        block_on(gate.release(decision.lease().unwrap())).unwrap();
+        block_on(gate.release(decision.permit().unwrap())).unwrap();
     }
 }
 
@@ -66,7 +66,7 @@ fn holders_beyond_a_limit_that_has_fallen_keep_their_places() {
         "10 of 9 are held"
     );
     for decision in &held[..2] {
-        block_on(gate.release(decision.lease().unwrap())).unwrap();
+        block_on(gate.release(decision.permit().unwrap())).unwrap();
     }
     assert!(
         decide(&gate, &request("z=1")).is_allowed(),

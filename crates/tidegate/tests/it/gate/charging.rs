@@ -295,51 +295,55 @@ fn shadow_rules_pay_on_their_own_and_change_nothing() {
 }
 
 #[test]
-fn one_lease_holds_all_limits_on_holders() {
+fn one_permit_holds_all_limits_on_holders() {
     let gate = gate(
         "- {id: one, per: [user_id], limit: 2, algorithm: concurrency}
 - {id: two, per: [], limit: 3, algorithm: concurrency}
 - {id: rate, per: [], limit: 100/minute}",
     );
     let first = decide(&gate, &request("user_id=u"));
-    let lease = first.lease().unwrap();
+    let permit = first.permit().unwrap();
     assert_eq!(left(&gate, "user_id=u"), [1, 2, 99]);
     assert_eq!(
-        decide(&gate, &request("user_id=u").with_cost(0)).lease(),
+        decide(&gate, &request("user_id=u").with_cost(0)).permit(),
         None,
-        "asking takes no lease"
+        "asking takes no permit"
     );
-    let second = decide(&gate, &request("user_id=u")).lease().unwrap();
-    assert_ne!(second, lease);
+    let second = decide(&gate, &request("user_id=u")).permit().unwrap();
+    assert_ne!(second, permit);
     let denied = decide(&gate, &request("user_id=u"));
-    assert_eq!((denied.is_denied(), denied.lease()), (true, None));
+    assert_eq!((denied.is_denied(), denied.permit()), (true, None));
     assert_eq!(
         left(&gate, "user_id=v"),
         [2, 1, 98],
         "the other limits were not held"
     );
-    assert!(block_on(gate.release(lease)).unwrap());
-    assert!(!block_on(gate.release(lease)).unwrap(), "only once");
+    assert!(block_on(gate.release(permit)).unwrap());
+    assert!(!block_on(gate.release(permit)).unwrap(), "only once");
     assert_eq!(
         left(&gate, "user_id=u"),
         [1, 2, 98],
         "what was used of a rate stays used"
     );
-    assert!(block_on(gate.renew(second)).unwrap() && !block_on(gate.renew(lease)).unwrap());
-    assert!(decide(&gate, &request("path=/x").at(NOW)).lease().is_some());
+    assert!(block_on(gate.renew(second)).unwrap() && !block_on(gate.renew(permit)).unwrap());
+    assert!(
+        decide(&gate, &request("path=/x").at(NOW))
+            .permit()
+            .is_some()
+    );
 }
 
 #[test]
-fn a_lease_is_told_only_if_something_is_held_under_it() {
+fn a_permit_is_told_only_if_something_is_held_under_it() {
     let gate = gate(
         "- {id: counted, per: [], limit: 1, algorithm: concurrency, mode: shadow}
 - {id: rate, per: [], limit: 100/minute}",
     );
-    let lease = decide(&gate, &request("z=1")).lease().unwrap();
+    let permit = decide(&gate, &request("z=1")).permit().unwrap();
     let second = decide(&gate, &request("z=1"));
-    assert_eq!((second.is_allowed(), second.lease()), (true, None));
-    assert!(block_on(gate.release(lease)).unwrap());
-    assert!(decide(&gate, &request("z=1")).lease().is_some());
+    assert_eq!((second.is_allowed(), second.permit()), (true, None));
+    assert!(block_on(gate.release(permit)).unwrap());
+    assert!(decide(&gate, &request("z=1")).permit().is_some());
 }
 
 #[test]

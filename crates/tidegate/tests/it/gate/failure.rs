@@ -2,7 +2,7 @@
 
 use super::{NOW, decide, left, request, rules};
 use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Gate, LeaseId, Retry, StoreError};
+use tidegate::{Gate, PermitId, Retry, StoreError};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -134,20 +134,20 @@ fn a_shadow_rule_says_what_it_would_have_done_without_the_store() {
 }
 
 #[test]
-fn a_lease_of_this_instance_ends_here() {
+fn a_permit_of_this_instance_ends_here() {
     let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
     switch(&gate, true);
-    let lease = decide(&gate, &request("z=1")).lease().unwrap();
+    let permit = decide(&gate, &request("z=1")).permit().unwrap();
     assert!(decide(&gate, &request("z=1")).is_denied());
-    assert!(block_on(gate.renew(lease)).unwrap(), "without the store");
+    assert!(block_on(gate.renew(permit)).unwrap(), "without the store");
     switch(&gate, false);
-    assert!(block_on(gate.renew(lease)).unwrap(), "and beside it");
+    assert!(block_on(gate.renew(permit)).unwrap(), "and beside it");
     switch(&gate, true);
-    assert!(block_on(gate.release(lease)).unwrap(), "without the store");
+    assert!(block_on(gate.release(permit)).unwrap(), "without the store");
     assert!(decide(&gate, &request("z=1").at(NOW)).is_allowed());
     for asked in [
-        block_on(gate.release(lease)),
-        block_on(gate.renew(LeaseId::random())),
+        block_on(gate.release(permit)),
+        block_on(gate.renew(PermitId::random())),
     ] {
         assert!(
             matches!(asked, Err(StoreError::Unreachable(_))),
@@ -155,34 +155,34 @@ fn a_lease_of_this_instance_ends_here() {
         );
     }
     switch(&gate, false);
-    assert!(!block_on(gate.release(lease)).unwrap());
+    assert!(!block_on(gate.release(permit)).unwrap());
 }
 
 #[test]
-fn a_lease_of_the_store_is_not_released_without_it() {
+fn a_permit_of_the_store_is_not_released_without_it() {
     let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
-    let lease = decide(&gate, &request("z=1")).lease().unwrap();
+    let permit = decide(&gate, &request("z=1")).permit().unwrap();
     switch(&gate, true);
-    assert!(block_on(gate.release(lease)).is_err());
-    assert!(block_on(gate.renew(lease)).is_err());
+    assert!(block_on(gate.release(permit)).is_err());
+    assert!(block_on(gate.renew(permit)).is_err());
     switch(&gate, false);
-    assert!(block_on(gate.release(lease)).unwrap());
+    assert!(block_on(gate.release(permit)).unwrap());
 }
 
 #[test]
-fn a_lease_that_the_store_took_in_silence_is_released_there_too() {
+fn a_permit_that_the_store_took_in_silence_is_released_there_too() {
     let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
     gate.store().switch(StoreState::Silent);
     let decision = decide(&gate, &request("z=1"));
     assert!(decision.is_degraded());
     switch(&gate, false);
     assert!(decide(&gate, &request("z=1")).is_denied());
-    assert!(block_on(gate.release(decision.lease().unwrap())).unwrap());
+    assert!(block_on(gate.release(decision.permit().unwrap())).unwrap());
     assert!(decide(&gate, &request("z=1")).is_allowed());
 }
 
 #[test]
-fn the_store_names_leases_and_hears_of_other_rules() {
+fn the_store_names_permits_and_hears_of_other_rules() {
     let gate = gate(
         "- {id: a, per: [], limit: 9/minute}
 - {id: b, per: [], limit: 1, algorithm: concurrency}

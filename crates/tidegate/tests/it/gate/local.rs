@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{NOW, decide, request, rules};
 use tidegate::headers::HeaderSettings;
-use tidegate::{Gate, ManualClock, MemoryStore, Micros, Timestamp};
+use tidegate::{Gate, ManualClock, MemoryStore, Micros, Store, Timestamp};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -35,7 +35,7 @@ fn clocked(list: &str) -> (Gate<FailingStore>, ManualClock) {
 }
 
 /// How many of so many requests of one user are allowed.
-fn admitted(gate: &Gate<FailingStore>, asked: usize, at: Option<Timestamp>) -> u64 {
+fn admitted<S: Store>(gate: &Gate<S>, asked: usize, at: Option<Timestamp>) -> u64 {
     let allowed = (0..asked).filter(|_| {
         let mut attributes = tidegate::Attributes::new();
         attributes.insert("user_id", "u").unwrap();
@@ -121,6 +121,37 @@ fn another_number_of_instances_keeps_what_was_used() {
     gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(gate.store().settled(), [("u".to_owned(), 10)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn maintenance_reconciles_and_frees_the_memory_of_idle_counters() {
+    let clock = tidegate::TokioClock::start();
+    let store = MemoryStore::builder().clock(clock).build();
+    let store = FailingStore::over(Arc::new(store));
+    let shared = Gate::with_clock(store, rules(WINDOW), clock);
+    shared.store().switch(StoreState::Unreachable);
+    assert!(admitted(&shared, 20, None) > 0);
+    assert!(shared.unreconciled().waiting > 0);
+    shared.store().switch(StoreState::Up);
+    let second = std::time::Duration::from_secs(1);
+    assert!(
+        tokio::time::timeout(second, shared.maintain())
+            .await
+            .is_err()
+    );
+    assert_eq!(shared.unreconciled().waiting, 0);
+
+    let store = MemoryStore::builder().clock(clock).build();
+    let alone = Gate::with_clock(store, rules(WINDOW), clock);
+    assert!(admitted(&alone, 1, None) > 0);
+    assert_eq!(alone.store().stats().keys, 1);
+    let two_hours = 7_200 * second;
+    assert!(
+        tokio::time::timeout(two_hours, alone.maintain())
+            .await
+            .is_err()
+    );
+    assert_eq!(alone.store().stats().keys, 0);
 }
 
 #[test]

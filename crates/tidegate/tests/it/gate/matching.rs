@@ -77,7 +77,7 @@ fn a_request_that_no_rule_is_about_is_allowed() {
     ] {
         let decision = decide(&gate(&format!("{list}\n")), &request("path=/b"));
         assert!(decision.is_allowed() && !decision.is_degraded());
-        assert_eq!((decision.rule(), decision.lease()), (None, None));
+        assert_eq!((decision.rule(), decision.permit()), (None, None));
         assert_eq!(decision.delay(), Micros::ZERO);
         assert_eq!(decision.limits().len(), 0);
         assert_eq!(

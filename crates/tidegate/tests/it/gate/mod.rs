@@ -19,9 +19,8 @@ mod reasons;
 mod receipts;
 mod replacing;
 
-use tidegate::document::Source;
 use tidegate::gate::{Decision, Decisions, Part, Receipt};
-use tidegate::rules::{FrontEnd, RuleSet, RuleSettings};
+use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{Attributes, Gate, MemoryStore, Store, Timestamp};
 use tidegate_testkit::block_on;
 
@@ -30,10 +29,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
 
 /// The rules of a list in YAML.
 fn rules(list: &str) -> RuleSet {
-    let source = Source::new("rules.yaml", format!("rules:\n{list}"));
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    assert!(!problems.has_errors(), "{}", problems.render(&source));
-    rules.unwrap()
+    RuleSet::from_yaml(&format!("rules:\n{list}")).unwrap()
 }
 
 fn gate(list: &str) -> Gate<MemoryStore> {

@@ -1,10 +1,9 @@
 //! Requests of several parts, by rules and by descriptors.
 
 use super::{NOW, decide_parts, gate, left, request, rules};
-use tidegate::document::Source;
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{Grant, RuleSet, RuleSettings};
+use tidegate::rules::{Grant, RuleSet};
 use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Reason, Retry, Store};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
@@ -243,10 +242,7 @@ fn headers_tell_of_all_parts() {
 }
 
 pub(super) fn descriptors(text: &str) -> RuleSet {
-    let source = Source::new("ratelimit.yaml", text);
-    let (rules, problems) = RuleSet::read(&source, &RuleSettings::default());
-    assert!(!problems.has_errors(), "{}", problems.render(&source));
-    rules.unwrap()
+    RuleSet::from_yaml(text).unwrap()
 }
 
 const DESCRIPTORS: &str = "

@@ -89,7 +89,7 @@ fn of_a_denied_request_only_shadows_are_given_back() {
 }
 
 #[test]
-fn a_lease_is_given_back_and_not_settled() {
+fn a_permit_is_given_back_and_not_settled() {
     let gate = gate(
         "
 - {id: places, per: [], limit: 3, algorithm: concurrency, lease_ttl: 20s}

@@ -100,7 +100,7 @@ async fn a_place_is_freed_when_the_service_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_while_its_body_lasts() {
+async fn a_permit_is_renewed_while_its_body_lasts() {
     let gate = gate(PLACES);
     let (app, mut senders) = streaming(&gate);
     let answer = send(&app, request("/")).await;
@@ -120,17 +120,17 @@ async fn a_lease_is_renewed_while_its_body_lasts() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_left_is_named_and_stays_until_it_is_released_or_over() {
     let gate = gate(PLACES);
-    let app = super::app(RateLimitLayer::new(std::sync::Arc::clone(&gate)).leave_leases());
-    let lease = |answer: axum::response::Response| {
-        let lease = answer.headers().get("x-tidegate-lease").unwrap();
-        lease.to_str().unwrap().parse().unwrap()
+    let app = super::app(RateLimitLayer::new(std::sync::Arc::clone(&gate)).leave_permits());
+    let permit = |answer: axum::response::Response| {
+        let permit = answer.headers().get("x-tidegate-lease").unwrap();
+        permit.to_str().unwrap().parse().unwrap()
     };
-    let first = lease(send(&app, request("/")).await);
+    let first = permit(send(&app, request("/")).await);
     let denied = send(&app, request("/")).await;
     assert_eq!(denied.status(), 429);
     assert!(!denied.headers().contains_key("x-tidegate-lease"));
     assert!(gate.release(first).await.unwrap());
-    lease(send(&app, request("/")).await);
+    permit(send(&app, request("/")).await);
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(status(&app, request("/")).await, 200);
 }

@@ -3,7 +3,10 @@
 //! Bounded in size and depth before they are parsed, so that neither parsing nor evaluating one can
 //! exhaust a thread's stack or take long, whatever a rule says.
 
-use std::cell::OnceCell;
+mod names;
+mod regexes;
+mod work;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -11,9 +14,9 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::parser::Parser;
 use cel::{Context, Env, Value};
 
-use super::regexes::{self, Patterns};
+use super::facts::{ConditionFailed, Reading};
 use super::work::Work;
-use crate::attributes::Attributes;
+use regexes::Patterns;
 
 /// The longest condition, in bytes.
 const MAX_LENGTH: usize = 1_024;
@@ -53,85 +56,11 @@ impl PartialEq for Condition {
     }
 }
 
-/// That a condition could not be evaluated for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ConditionFailed;
+/// What conditions ask of a request.
+pub(in crate::rules) type Evaluation = Context<'static, 'static>;
 
-/// What is known of a request, as rules ask it: one reading for each path that a server may take its path
-/// for.
-pub(crate) struct Facts<'f, 'a> {
-    normal: Reading<'f, 'a>,
-    others: Vec<Reading<'f, 'a>>,
-}
-
-/// What is known of a request with one of the readings of its path.
-pub(super) struct Reading<'f, 'a> {
-    attributes: &'f Attributes<'a>,
-    /// In place of the attribute `path`.
-    path: Option<&'f str>,
-    /// The form that conditions ask; made once, when the first one does.
-    context: OnceCell<Context<'static, 'static>>,
-}
-
-impl<'f, 'a> Facts<'f, 'a> {
-    pub(crate) fn of(attributes: &'f Attributes<'a>) -> Self {
-        let reading = |path| Reading {
-            attributes,
-            path,
-            context: OnceCell::new(),
-        };
-        let others = attributes.other_paths().iter();
-        Self {
-            normal: reading(None),
-            others: others.map(|path| reading(Some(path))).collect(),
-        }
-    }
-
-    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply.
-    pub(super) fn any(
-        &self,
-        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
-    ) -> Result<bool, ConditionFailed> {
-        let mut answer = test(&self.normal);
-        for reading in &self.others {
-            if answer == Ok(true) {
-                break;
-            }
-            answer = match test(reading) {
-                Ok(false) => answer,
-                other => other,
-            };
-        }
-        answer
-    }
-
-    /// Whether `test` holds for all of the readings: for parts of a rule that exempt a request.
-    pub(super) fn all(
-        &self,
-        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
-    ) -> Result<bool, ConditionFailed> {
-        for reading in std::iter::once(&self.normal).chain(&self.others) {
-            if !test(reading)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl<'f, 'a> Reading<'f, 'a> {
-    pub(super) fn attributes(&self) -> &'f Attributes<'a> {
-        self.attributes
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&'f str> {
-        match self.path {
-            Some(path) if name == "path" => Some(path),
-            _ => self.attributes.get(name),
-        }
-    }
-
-    fn context(&self) -> &Context<'static, 'static> {
+impl Reading<'_, '_> {
+    fn context(&self) -> &Evaluation {
         self.context.get_or_init(|| {
             let mut context = Context::with_env(environment());
             let mut map: HashMap<String, String> = self
@@ -153,7 +82,7 @@ impl<'f, 'a> Reading<'f, 'a> {
 }
 
 impl Condition {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::rules) fn parse(text: &str) -> Result<Self, String> {
         check_text(text)?;
         // Made now, and not for the first request.
         environment();
@@ -185,13 +114,13 @@ impl Condition {
         })
     }
 
-    /// The condition as it was parsed.
-    pub(super) fn expression(&self) -> &IdedExpr {
-        &self.expression
+    /// The attributes that it reads; none if that cannot be said, and if it reads the cost.
+    pub(in crate::rules) fn names(&self) -> Option<Vec<&str>> {
+        names::names_in(&self.expression)
     }
 
     /// How much work it is.
-    pub(super) fn work(&self) -> Work {
+    pub(in crate::rules) fn work(&self) -> Work {
         self.work
     }
 
@@ -201,7 +130,7 @@ impl Condition {
     }
 
     /// Whether its text names this attribute: `attributes["host"]` or `attributes.host`.
-    pub(super) fn reads(&self, attribute: &str) -> bool {
+    pub(in crate::rules) fn reads(&self, attribute: &str) -> bool {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         self.text.match_indices(attribute).any(|(start, _)| {
             let (before, rest) = self.text.split_at(start);
@@ -212,7 +141,10 @@ impl Condition {
     }
 
     /// Whether it holds for a request in this reading.
-    pub(super) fn holds(&self, reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
+    pub(in crate::rules) fn holds(
+        &self,
+        reading: &Reading<'_, '_>,
+    ) -> Result<bool, ConditionFailed> {
         match Value::resolve(&self.expression, reading.context()) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(_) | Err(_) => Err(ConditionFailed),
@@ -403,6 +335,8 @@ fn pattern_of(argument: Option<&IdedExpr>) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attributes::Attributes;
+    use crate::rules::facts::Facts;
 
     fn holds(text: &str) -> Result<bool, ConditionFailed> {
         let mut attributes = Attributes::new();

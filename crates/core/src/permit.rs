@@ -1,4 +1,4 @@
-//! The name of a concurrency lease.
+//! The name of a concurrency permit.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 /// Names the places that one request holds under its concurrency limits.
 ///
-/// Whoever knows the name can release the lease, so names are unguessable: 128 bits from the
+/// Whoever knows the name can release the permit, so names are unguessable: 128 bits from the
 /// operating system. Written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LeaseId(u128);
+pub struct PermitId(u128);
 
-impl LeaseId {
+impl PermitId {
     /// A new name that nobody can guess.
     pub fn random() -> Self {
         Self(u128::from(random_word()) << 64 | u128::from(random_word()))
@@ -28,36 +28,36 @@ impl LeaseId {
     }
 }
 
-impl fmt::Display for LeaseId {
+impl fmt::Display for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
 }
 
-/// Shortened: a whole name in a log could be used to release the lease.
-impl fmt::Debug for LeaseId {
+/// Shortened: a whole name in a log could be used to release the permit.
+impl fmt::Debug for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LeaseId({:04x}…)", self.0 >> 112)
+        write!(f, "PermitId({:04x}…)", self.0 >> 112)
     }
 }
 
-impl FromStr for LeaseId {
-    type Err = BadLeaseId;
+impl FromStr for PermitId {
+    type Err = InvalidPermitId;
 
-    fn from_str(text: &str) -> Result<Self, BadLeaseId> {
+    fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(BadLeaseId);
+            return Err(InvalidPermitId);
         }
         u128::from_str_radix(text, 16)
             .map(Self)
-            .map_err(|_| BadLeaseId)
+            .map_err(|_| InvalidPermitId)
     }
 }
 
-/// The text is not the name of a lease.
+/// The text is not the name of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a lease is named by 32 hexadecimal digits")]
-pub struct BadLeaseId;
+#[error("a permit is named by 32 hexadecimal digits")]
+pub struct InvalidPermitId;
 
 /// A secret word from the operating system; where that has none to give, from what the standard
 /// library gathered when the process started.
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        let id = LeaseId::random();
+        let id = PermitId::random();
         assert_eq!(id.to_string().parse(), Ok(id));
         for bad in ["", "1", &"g".repeat(32), &"+".repeat(32), &"0".repeat(33)] {
-            assert_eq!(bad.parse::<LeaseId>(), Err(BadLeaseId), "{bad}");
+            assert_eq!(bad.parse::<PermitId>(), Err(InvalidPermitId), "{bad}");
         }
     }
 }

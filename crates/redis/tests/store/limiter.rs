@@ -1,0 +1,105 @@
+//! The limiter of an application over Redis: several processes wait for the same limit.
+
+use std::time::Duration;
+
+use tidegate::{AcquireError, Algorithm, Limiter, LimiterBuilder};
+use tidegate_redis::RedisStore;
+use tidegate_testkit::redis::RedisServer;
+
+use crate::store;
+
+async fn limiter(server: &RedisServer, builder: LimiterBuilder) -> Limiter<RedisStore> {
+    let store = store(&server.url()).await;
+    builder.build_over("api", store).unwrap()
+}
+
+#[tokio::test]
+async fn limiters_with_one_name_share_what_they_use() {
+    let server = RedisServer::start();
+    let one = limiter(&server, Limiter::builder("3/minute")).await;
+    let other = limiter(&server, Limiter::builder("3/minute")).await;
+    assert!(one.check_async("u").await.unwrap().is_allowed());
+    assert!(other.check_cost_async("u", 2).await.unwrap().is_allowed());
+    let denied = one.check_async("u").await.unwrap();
+    assert!(denied.is_denied());
+    assert!(denied.retry_after() > Some(Duration::ZERO));
+    assert!(one.check_async("v").await.unwrap().is_allowed());
+    one.reset_async("u").await.unwrap();
+    assert_eq!(other.peek_async("u", 1).await.unwrap().remaining(), 3);
+    assert_eq!(other.settle_async("u", 2).await.unwrap().remaining(), 1);
+
+    let store = store(&server.url()).await;
+    let elsewhere = Limiter::builder("3/minute").build_over("other", store);
+    let elsewhere = elsewhere.unwrap();
+    assert_eq!(elsewhere.peek_async("u", 1).await.unwrap().remaining(), 3);
+}
+
+#[tokio::test]
+async fn callers_in_two_processes_wait_for_one_bucket() {
+    let server = RedisServer::start();
+    let one = limiter(&server, Limiter::builder("20/second burst 1")).await;
+    let other = limiter(&server, Limiter::builder("20/second burst 1")).await;
+    let started = std::time::Instant::now();
+    for _ in 0..3 {
+        let (first, second) = tokio::join!(one.acquire("k"), other.acquire("k"));
+        assert!(first.is_ok() && second.is_ok());
+    }
+    // The first goes on immediately, five wait for 50 ms each.
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(245), "{waited:?}");
+
+    let never = one.acquire_cost("k", 2).await.unwrap_err();
+    assert!(matches!(never, AcquireError::Never(_)), "{never}");
+    let hour = limiter(&server, Limiter::builder("1/hour")).await;
+    drop(hour.acquire("k").await.unwrap());
+    let error = hour.acquire("k").await.unwrap_err();
+    assert!(matches!(error, AcquireError::TooLong { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_gives_back_its_turn() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server, Limiter::builder("1/second burst 1")).await;
+    drop(limiter.acquire("k").await.unwrap());
+    for _ in 0..20 {
+        let impatient = tokio::time::timeout(Duration::from_millis(5), limiter.acquire("k"));
+        assert!(impatient.await.is_err());
+    }
+    // Twenty turns would have pushed the next one twenty seconds away. They are given back in the background.
+    let is_soon = async {
+        loop {
+            let peeked = limiter.peek_async("k", 1).await.unwrap();
+            if peeked.retry_after() <= Some(Duration::from_secs(1)) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(5), is_soon).await;
+    assert!(waited.is_ok(), "the turns were not given back");
+}
+
+#[tokio::test]
+async fn a_permit_that_another_process_releases_is_noticed() {
+    let server = RedisServer::start();
+    let places = || Limiter::builder("1").algorithm(Algorithm::CONCURRENCY);
+    let one = limiter(&server, places()).await;
+    let other = limiter(&server, places()).await;
+    let permit = one.acquire("k").await.unwrap();
+    assert!(permit.renew_async().await.unwrap());
+    assert!(other.check_async("k").await.unwrap().is_denied());
+    let waiting = tokio::spawn(async move { other.acquire("k").await.map(drop) });
+    drop(permit);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_an_error() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server, Limiter::builder("1/second")).await;
+    server.stop();
+    assert!(limiter.check_async("k").await.is_err());
+    let error = limiter.acquire("k").await.unwrap_err();
+    assert!(matches!(error, AcquireError::Store(_)), "{error}");
+    assert!(error.decision().is_none());
+}

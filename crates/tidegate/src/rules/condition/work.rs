@@ -1,0 +1,46 @@
+//! How much work a condition is, by its expression.
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+
+use crate::rules::work::Work;
+
+impl Work {
+    /// Walks the expression without recursion.
+    pub(super) fn of(root: &IdedExpr) -> Self {
+        let (mut operations, mut has_loop) = (0, false);
+        let mut open = vec![root];
+        while let Some(node) = open.pop() {
+            operations += 1;
+            match &node.expr {
+                Expr::Call(call) => {
+                    open.extend(&call.args);
+                    open.extend(call.target.as_deref());
+                }
+                Expr::Comprehension(inner) => {
+                    has_loop = true;
+                    open.extend([
+                        &inner.iter_range,
+                        &inner.accu_init,
+                        &inner.loop_cond,
+                        &inner.loop_step,
+                        &inner.result,
+                    ]);
+                }
+                Expr::List(list) => open.extend(&list.elements),
+                Expr::Select(select) => open.push(&select.operand),
+                Expr::Map(map) => {
+                    for entry in &map.entries {
+                        if let EntryExpr::MapEntry(entry) = &entry.expr {
+                            open.extend([&entry.key, &entry.value]);
+                        }
+                    }
+                }
+                Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+            }
+        }
+        Self {
+            operations,
+            has_loop,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is known of a request, as rules ask it.
+
+use crate::attributes::Attributes;
+
+/// That a condition could not be evaluated for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConditionFailed;
+
+/// What is known of a request, as rules ask it: one reading for each path that a server may take its path
+/// for.
+pub(crate) struct Facts<'f, 'a> {
+    pub(super) normal: Reading<'f, 'a>,
+    others: Vec<Reading<'f, 'a>>,
+}
+
+/// What is known of a request with one of the readings of its path.
+pub(super) struct Reading<'f, 'a> {
+    pub(super) attributes: &'f Attributes<'a>,
+    /// In place of the attribute `path`.
+    pub(super) path: Option<&'f str>,
+    /// The form that conditions ask; made once, when the first one does.
+    #[cfg(feature = "cel")]
+    pub(super) context: std::cell::OnceCell<super::condition::Evaluation>,
+}
+
+impl<'f, 'a> Facts<'f, 'a> {
+    pub(crate) fn of(attributes: &'f Attributes<'a>) -> Self {
+        let reading = |path| Reading {
+            attributes,
+            path,
+            #[cfg(feature = "cel")]
+            context: std::cell::OnceCell::new(),
+        };
+        let others = attributes.other_paths().iter();
+        Self {
+            normal: reading(None),
+            others: others.map(|path| reading(Some(path))).collect(),
+        }
+    }
+
+    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply.
+    pub(super) fn any(
+        &self,
+        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
+    ) -> Result<bool, ConditionFailed> {
+        let mut answer = test(&self.normal);
+        for reading in &self.others {
+            if answer == Ok(true) {
+                break;
+            }
+            answer = match test(reading) {
+                Ok(false) => answer,
+                other => other,
+            };
+        }
+        answer
+    }
+
+    /// Whether `test` holds for all of the readings: for parts of a rule that exempt a request.
+    pub(super) fn all(
+        &self,
+        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
+    ) -> Result<bool, ConditionFailed> {
+        for reading in std::iter::once(&self.normal).chain(&self.others) {
+            if !test(reading)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<'f, 'a> Reading<'f, 'a> {
+    pub(super) fn attributes(&self) -> &'f Attributes<'a> {
+        self.attributes
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'f str> {
+        match self.path {
+            Some(path) if name == "path" => Some(path),
+            _ => self.attributes.get(name),
+        }
+    }
+}
