@@ -33,7 +33,7 @@ const MISTAKES: [Mistake; 12] = [
     ("no rules at all", no_rules, "every request is allowed"),
     ("a bad token", bad_token, "unknown token"),
     ("a wrong method", wrong_method, "use POST"),
-    ("malformed JSON", malformed_json, "not readable as JSON"),
+    ("malformed JSON", malformed_json, "not valid JSON"),
     (
         "an unknown attribute",
         unknown_attribute,

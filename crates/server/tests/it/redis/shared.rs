@@ -100,7 +100,7 @@ fn a_server_that_ends_returns_what_it_took_in_advance() {
         check(&ending, &json!({"user_id": "u"})).with_status(200);
     }
     let log = ending.log.text();
-    assert!(!log.contains("makes no difference"), "{log}");
+    assert!(!log.contains("`sync: leased` has no effect"), "{log}");
     ending.stop();
     let body = json!({"attributes": {"user_id": "u"}, "cost": 95}).to_string();
     staying.ask("POST /v1/check", &body).with_status(200);
