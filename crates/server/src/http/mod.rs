@@ -38,7 +38,7 @@ use route::ApiCall;
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
-    /// The OpenAPI description.
+    /// The description of the API, as JSON.
     openapi: Bytes,
 }
 

@@ -174,9 +174,7 @@ fn a_file_that_is_mended_to_what_it_was_is_good_again_and_said_to_be() {
     place.write("rules.yaml", "rules: 7\n");
     server.log.wait_for("the rules stay as they were");
     place.write("rules.yaml", &rules(10));
-    server
-        .log
-        .wait_for("the rule file is valid again");
+    server.log.wait_for("the rule file is valid again");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["rules"]["problem"], Value::Null);
     assert_eq!(ready["rules"]["version"], 1);
