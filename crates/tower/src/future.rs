@@ -132,7 +132,7 @@ impl<S: Store> Road<S> {
         Cancellable::new(&self.gate, deciding).await
     }
 
-    /// Holds a place under a concurrency limit, or leaves it to whoever gets its name.
+    /// Holds a permit of a concurrency limit, or leaves it to the client that gets its id.
     fn hold(&self, decision: &Decision) -> (Option<Hold>, Option<HeaderValue>) {
         if !self.settings.leaves_permits {
             return (Hold::of(&self.gate, decision), None);
@@ -144,7 +144,7 @@ impl<S: Store> Road<S> {
         )
     }
 
-    /// Settles what the answer's head tells, and leaves the rest to the end of its body.
+    /// Settles the cost that the head of the answer names; otherwise it is settled at the end of the body.
     async fn settle(
         &self,
         receipt: Receipt<'static>,
@@ -155,7 +155,7 @@ impl<S: Store> Road<S> {
         if let Some(cost) = cost {
             let gate = Arc::clone(&self.gate);
             let settling = async move { settled(gate.settle(receipt, cost).await) };
-            // In a task of its own, so that it is done whoever goes away meanwhile.
+            // In a task of its own, so that it is done even if the client goes away.
             if let Ok(runtime) = Handle::try_current() {
                 let _ = runtime.spawn(settling).await;
             }

@@ -1,4 +1,4 @@
-//! What a layer was told, shared by all services that it makes.
+//! The settings of a layer, shared by all services that it makes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) front_end: FrontEnd,
     /// How clients are spoken to, if not as each of them shows.
     pub(crate) protocol: Option<Protocol>,
-    /// Whether places under concurrency limits are left to whoever gets the answer.
+    /// Whether permits of concurrency limits are left to the client that gets the answer.
     pub(crate) leaves_permits: bool,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_a_reservation_that_nobody_shares() {
+    fn a_delay_is_a_reservation_of_one_request() {
         let limit = bucket(10, Micros::SECOND, 1, Hold::UpTo(millis(250)));
         let mut state = BucketState {
             changed_at: T0,

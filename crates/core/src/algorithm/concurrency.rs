@@ -261,7 +261,7 @@ mod tests {
             ("two places need both to end",    2,   120, false,  0,   after(50),    170),
             ("the first permit has ended",      1,   160, true,   0,   Retry::Now,   220),
             ("more than there are",            4,   120, false,  0,   Retry::Never, 170),
-            ("nobody holds anything",          0,   170, true,   3,   Retry::Now,   170),
+            ("no permit is held   ",          0,   170, true,   3,   Retry::Now,   170),
         ];
         for (name, cost, at, allowed, left, retry, reset) in table {
             let got = limit.decide(&permits, cost, seconds(at));

@@ -7,7 +7,7 @@
 //! All of them share two rules about time. A decision is made as of the later of the request's
 //! time and the state's last change, so a clock that goes back gives nothing. And a state that was
 //! changed further in the future than its limit can remember belongs to a clock that has been set
-//! back since: it is moved, whole, to the present, so that it freezes nobody.
+//! back since: it is moved, whole, to the present, so that it freezes no key.
 
 pub mod arithmetic;
 pub mod bucket;

@@ -26,7 +26,7 @@ const TOGETHER: u64 = 5_000;
 ///
 /// When the wall clock is set forward, this clock follows at once. When it is set back, this clock
 /// goes on at nine tenths of its speed until the wall clock has caught up, which takes ten times as
-/// long as the step was: limits refill a little slower for that while, and nobody is frozen or given
+/// long as the step was: limits refill a little slower for that while, and no key is frozen or given
 /// a window twice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -42,13 +42,13 @@ impl Clock for SystemClock {
             counted = 0;
         }
         // The thread's latest answer is the floor, whatever the truth says.
-        reading.told = reading.told.max(reading.after(counted));
+        reading.latest = reading.latest.max(reading.after(counted));
         READING.set(reading);
-        Timestamp::from_micros(reading.told / 1_000)
+        Timestamp::from_micros(reading.latest / 1_000)
     }
 }
 
-/// What a thread was told when it last asked the truth, and where its tick counter stood.
+/// What a thread last read from the system, and the tick counter at that time.
 #[derive(Clone, Copy)]
 struct Reading {
     ticks: u64,
@@ -58,12 +58,12 @@ struct Reading {
     /// How many ticks may be counted from then on: none before the truth was asked for once.
     trusted_ticks: u64,
     /// The latest answer given on this thread.
-    told: u64,
+    latest: u64,
 }
 
 thread_local! {
     static READING: Cell<Reading> =
-        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, told: 0 }) };
+        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, latest: 0 }) };
 }
 
 impl Reading {
@@ -97,7 +97,7 @@ impl Reading {
             nanos,
             rate,
             trusted_ticks,
-            told: self.told,
+            latest: self.latest,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One instance's part of a limit, for times when nobody can count for all of them.
+//! One instance's part of a limit, for times when the shared store is unavailable.
 
 use super::{Limit, Rate};
 

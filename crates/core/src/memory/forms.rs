@@ -162,7 +162,7 @@ pub(super) enum Spill {
 }
 
 impl SpilledForm<'_> {
-    /// The state of a key that nobody has charged. Allocates nothing.
+    /// The state of a key that was never charged. Allocates nothing.
     pub(super) fn fresh(self) -> Spill {
         match self {
             Self::Log(_) => Spill::Log(Log::default()),

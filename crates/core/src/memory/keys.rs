@@ -11,8 +11,8 @@ use crate::permit::random_word;
 use crate::store::{Charge, Scope};
 use crate::time::Micros;
 
-/// Hashes keys to 128 bits under a secret of its own, so that nobody outside can choose two keys
-/// that meet.
+/// Hashes keys to 128 bits under a secret of its own, so that no client can choose two keys
+/// that collide.
 pub(super) struct KeyHasher {
     halves: [(u64, SharedSeed); 2],
     secret: Secret,

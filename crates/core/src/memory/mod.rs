@@ -4,7 +4,7 @@
 //! Keys are spread over *stripes*, each under a lock of its own. A slot holds a keyed hash of the
 //! key instead of the key, and the state itself where that fits into two words, so a decision on a
 //! known key touches one stripe, one slot, and allocates nothing. Keys that have become like fresh
-//! ones are swept out a few at a time, by the charges themselves or by whoever calls
+//! ones are swept out a few at a time, by the charges themselves or by
 //! [`MemoryStore::sweep`].
 
 mod forms;

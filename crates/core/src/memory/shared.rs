@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// The time by which idle keys are told, if this store's clock can tell.
+    /// The time at which keys are compared to find idle ones; none if the clock is not to be used for that.
     pub(super) fn idle_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.expires.load(Ordering::Relaxed).then_some(now)
     }

@@ -150,7 +150,7 @@ impl Stripe {
         done
     }
 
-    /// Counts a charge, and tells when as many as `period` have come together.
+    /// Counts a charge. True for every one in `period`.
     #[inline]
     pub(super) fn count_charge(&mut self, period: u32) -> bool {
         self.charges = self.charges.saturating_add(1);

@@ -23,7 +23,7 @@ const KEYS_TO_CHOOSE_FROM: usize = 1_024;
 const STRIPES_FOR_THREADS: usize = 64;
 /// The hash has this many bits to choose a stripe by.
 const MAX_STRIPES: usize = 1 << 16;
-/// Threads that read the same clock tell times that differ by less than this.
+/// Threads that read the same clock at the same time get values that differ by less than this.
 const THREADS_DIFFER: Micros = Micros::from_millis(10);
 /// The latest time at which anything is decided: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
@@ -75,7 +75,7 @@ impl Stripes {
         self.clock.now()
     }
 
-    /// The time by which idle keys are told, if the clock can tell.
+    /// The time at which keys are compared to find idle ones; none if the clock is not to be used for that.
     pub(super) fn idle_at(&self) -> Option<Timestamp> {
         self.shared.0.idle_at(self.clock.now())
     }
@@ -139,8 +139,8 @@ impl Stripes {
         }
     }
 
-    /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
-    /// waits for him. Then tells the tasks the time.
+    /// Locks the stripes of all tasks, always in the same order, so that no two threads wait for each
+    /// other. Then sets the time of the tasks.
     pub(super) fn lock_all(
         &self,
         tasks: &mut [Task<'_>],

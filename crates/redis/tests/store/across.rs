@@ -10,7 +10,7 @@ use crate::{Asked, store};
 const USERS: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_more_than_each_of_their_limits_and_what_is_denied_is_given_back() {
+async fn no_limit_is_exceeded_across_slots_and_what_is_denied_is_given_back() {
     let cluster = Cluster::start();
     let stores = [store(&cluster.url()).await, store(&cluster.url()).await];
     for algorithm in [

@@ -20,7 +20,7 @@ async fn write(store: &RedisStore, after: u64, text: &str) -> Written {
     store.write_rules(new).await.unwrap()
 }
 
-async fn tells_versions_apart(url: &str) {
+async fn distinguishes_versions(url: &str) {
     let (first, second) = (store(url).await, store(url).await);
     assert_eq!(first.rules_version().await.unwrap(), 0);
     assert_eq!(write(&first, 0, "one").await, Written::Version(1));
@@ -41,19 +41,19 @@ async fn tells_versions_apart(url: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_faster_of_two_writers_wins() {
-    tells_versions_apart(&RedisServer::start().url()).await;
+    distinguishes_versions(&RedisServer::start().url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_with_a_replica_that_has_to_confirm() {
     let sentinel = Sentinel::start();
     sentinel.wait_for_replicas();
-    tells_versions_apart(&sentinel.url()).await;
+    distinguishes_versions(&sentinel.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_in_a_cluster() {
-    tells_versions_apart(&Cluster::start().url()).await;
+    distinguishes_versions(&Cluster::start().url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,7 +47,7 @@ impl Baseline {
     }
 
     /// Takes note of a window, and says how `latency` compares: the thousandths that the latency without a
-    /// queue is of it. None while a probe is on, when it tells nothing about the limit.
+    /// queue is of it. None during a probe, when it says nothing about the limit.
     pub(super) fn compare(&mut self, latency: Micros, is_used: bool) -> Option<u64> {
         let latency = latency.get().max(1).saturating_mul(1_000);
         match self.phase {

@@ -57,7 +57,7 @@ impl Estimator {
         }
     }
 
-    /// The limit of the moment, within its bounds.
+    /// The current limit, within its bounds.
     pub(super) fn limit(&self) -> u64 {
         let estimate = if self.baseline.is_probing() {
             within(&self.settings, self.estimate / PROBE)

@@ -184,7 +184,7 @@ fn the_bounds_hold_where_the_upstream_would_bear_more_or_less() {
         assert_eq!(simulation.run_for(SECOND).1, 30);
         let mut simulation = Simulation::new(bounds(100, 200, target), 150, WORKERS, STEADY);
         simulation.run_for(60 * SECOND);
-        // Without a target nobody can know that even the lowest limit is too high.
+        // Without a target it cannot be known that even the lowest limit is too high.
         let lowest = if target.is_some() { 100 } else { 200 };
         assert!(simulation.run_for(SECOND).0 <= lowest, "{target:?}");
         let mut simulation = Simulation::new(bounds(1, 1, target), 1, 1, STEADY);

@@ -1,4 +1,4 @@
-//! Reads YAML as a document. Values stay text as written; types are for whoever reads the tree.
+//! Reads YAML as a document. Values stay text as written; the reader of the tree gives them types.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

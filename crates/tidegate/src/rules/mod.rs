@@ -64,7 +64,7 @@ use crate::document::{self, Node, Place, Problems, Source, Spot};
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,
-    /// The attributes whose values must not be readable in a store, beside `api_key`.
+    /// The attributes whose values must not be readable in a store, in addition to `api_key`.
     pub secret_attributes: Vec<String>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,

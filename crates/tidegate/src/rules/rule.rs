@@ -53,9 +53,9 @@ pub struct Rule {
     pub(super) written: serde_json::Value,
     pub(super) scope: Scope,
     pub(super) counts: Arc<RuleCounts>,
-    /// The limit of the moment, if it moves by itself.
+    /// The current limit, if it is adaptive.
     pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
-    /// What a rule that is written as a descriptor says beside.
+    /// Options that only descriptors have.
     pub(super) descriptor: Option<Box<Descriptor>>,
     /// What should be looked at, if the rule was read or built alone.
     pub(super) warnings: Problems,
@@ -199,8 +199,8 @@ impl Rule {
         &self.counts
     }
 
-    /// Its limit of the moment, if that follows what the upstream can bear. [Grants](Self::grants) then say
-    /// where it began.
+    /// Its current limit, if it is adaptive. [Grants](Self::grants) then have the limit that it began
+    /// with.
     pub fn adaptive(&self) -> Option<&AdaptiveLimit> {
         self.adaptive.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What of each limit this instance may grant by itself, while nobody can count for all instances.
+//! The part of each limit that this instance may grant by itself while the shared store is unavailable.
 
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ const LONGEST: usize = 64;
 const MARK: usize = 9;
 
 /// An id for the limit at the end of these steps: `messaging.message_type_marketing.to_number`. Where
-/// the way cannot be told in the letters of an id, or could be mistaken for another, it ends with a
-/// mark that stands for the exact way.
+/// the steps cannot be written in the letters of an id, or could be mistaken for others, it ends with a
+/// hash of the exact steps.
 pub(super) fn id_of(domain: &str, steps: &[Step]) -> String {
     let mut names = vec![domain.to_owned()];
     let mut exact = length_and(domain);

@@ -39,7 +39,7 @@ pub(super) struct Own {
     pub(super) sync: Consistency,
 }
 
-/// Reads a `rate_limit`, and the block beside it that only we know.
+/// Reads a `rate_limit`, and the block `tidegate` next to it.
 pub(super) fn read_rate_limit(
     node: &Node,
     spot: &Spot,
@@ -123,7 +123,7 @@ pub(super) fn read_rate_limit(
     Some((limit, own))
 }
 
-/// How many requests are granted. More than can be counted is told, and cut: nobody sends as many.
+/// How many requests are granted. More than can be counted is a warning, and is cut.
 fn read_count(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<u64> {
     let count = spot.integer(node, 0, u64::from(u32::MAX), problems)?;
     if count > MAX_COUNT {
