@@ -61,7 +61,7 @@ impl Outcome {
     }
 
     /// This answer for a request that took nothing: its verdict, over the state as it still is.
-    pub(crate) fn over(self, untouched: Self) -> Self {
+    pub(crate) fn with_remaining_of(self, untouched: Self) -> Self {
         Self {
             remaining: untouched.remaining,
             reset_at: untouched.reset_at,

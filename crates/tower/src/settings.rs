@@ -15,8 +15,9 @@ use crate::question::peer_in_extensions;
 use crate::reply::Protocol;
 use crate::twins::{self, UnderscoreHeaders};
 
-type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
-type Client = dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> + Send + Sync;
+type PeerAddressFn = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
+type ClientAddressFn =
+    dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> + Send + Sync;
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
@@ -34,9 +35,9 @@ pub(crate) struct Settings {
     pub(crate) underscore_headers: UnderscoreHeaders,
     /// Headers that are read in addition to those of the rules.
     pub(crate) read_headers: Vec<HeaderName>,
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<PeerAddressFn>,
     /// Where the client's address is found, if not by the peer and the trusted proxies.
-    pub(crate) client: Option<Arc<Client>>,
+    pub(crate) client: Option<Arc<ClientAddressFn>>,
     /// Whether a request is described by the closures alone.
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,

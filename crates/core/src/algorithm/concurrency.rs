@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
 use crate::permit::PermitId;
@@ -65,12 +65,12 @@ impl Concurrency {
                 .sum::<u64>();
 
         let verdict = if cost == 0 || held.saturating_add(cost) <= self.holders {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.holders {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
             let excess = held - (self.holders - cost);
-            Verdict::denied_until(permits.frees(ended, excess) - by, now)
+            AlgorithmVerdict::denied_until(permits.frees(ended, excess) - by, now)
         };
         let taken = if verdict.allowed { cost } else { 0 };
         let last_end = permits

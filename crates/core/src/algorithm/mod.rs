@@ -54,12 +54,12 @@ fn set_back(changed_at: Timestamp, now: Timestamp, memory: Micros) -> Micros {
 }
 
 /// A limit's verdict on a cost, before anything is charged.
-struct Verdict {
+struct AlgorithmVerdict {
     allowed: bool,
     retry: Retry,
 }
 
-impl Verdict {
+impl AlgorithmVerdict {
     const ALLOWED: Self = Self {
         allowed: true,
         retry: Retry::Now,

@@ -190,7 +190,7 @@ impl Limit {
             }
             Algorithm::LeakyBucket { shape } => {
                 let hold = if shape {
-                    Hold::ForWhatIsBefore
+                    Hold::Queue
                 } else {
                     Hold::UpTo(Micros::ZERO)
                 };
@@ -219,12 +219,12 @@ impl Limit {
     /// ```
     /// use tidegate_core::{Limit, Micros};
     ///
-    /// let slow = Limit::cell(30, Micros::MINUTE, 16)?;
-    /// let fast = Limit::cell(5, Micros::SECOND, 5)?;
+    /// let slow = Limit::portable_bucket(30, Micros::MINUTE, 16)?;
+    /// let fast = Limit::portable_bucket(5, Micros::SECOND, 5)?;
     /// assert_eq!(slow.shape(), fast.shape());
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
-    pub fn cell(count: u64, window: Micros, burst: u64) -> Result<Self, LimitError> {
+    pub fn portable_bucket(count: u64, window: Micros, burst: u64) -> Result<Self, LimitError> {
         Self::with_common_parts(Rate::new(count, window).burst(burst))
     }
 

@@ -6,7 +6,7 @@ use super::permits::PermitRegister;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
     max_keys: usize,
     /// Whether this store's clock can tell which keys are idle.
@@ -33,7 +33,7 @@ pub struct MemoryStats {
     pub evicted: u64,
 }
 
-impl Shared {
+impl SharedCounts {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             permits: PermitRegister::new(),

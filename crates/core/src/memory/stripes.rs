@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use super::forms::{Spill, Step, Task};
+use super::forms::{HeapState, StateStep, Task};
 use super::lock::{Guard, Lock};
-use super::shared::Shared;
+use super::shared::SharedCounts;
 use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
 use crate::clock::Clock;
@@ -35,7 +35,7 @@ const PLACES_PER_SWEEP: usize = 32;
 pub(super) struct Stripes {
     all: Box<[Aligned<Lock<Stripe>>]>,
     clock: Arc<dyn Clock>,
-    shared: Aligned<Shared>,
+    shared: Aligned<SharedCounts>,
     next_tidied: Aligned<AtomicUsize>,
 }
 
@@ -61,13 +61,13 @@ impl Stripes {
                 .take(count)
                 .collect(),
             clock,
-            shared: Aligned(Shared::new(max_keys)),
+            shared: Aligned(SharedCounts::new(max_keys)),
             next_tidied: Aligned::default(),
         }
     }
 
     #[inline]
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedCounts {
         &self.shared.0
     }
 
@@ -221,7 +221,7 @@ impl Stripes {
     pub(super) fn restore(
         &self,
         slot: Slot,
-        spilled: Option<(KeyHash, Spill)>,
+        spilled: Option<(KeyHash, HeapState)>,
         idle_at: Option<Timestamp>,
     ) {
         let mut stripe = self.of(slot.hash()).lock();
@@ -262,7 +262,7 @@ impl LockedStripes<'_> {
         let position = self.position(task);
         self.locked[position]
             .1
-            .apply(Step::Charge, task, self.stripes.shared())
+            .apply(StateStep::Charge, task, self.stripes.shared())
     }
 
     fn position(&self, task: &Task<'_>) -> usize {

@@ -14,7 +14,7 @@
 use tidegate_core::Micros;
 
 use super::baseline::Baseline;
-use super::window::{Summary, Window};
+use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Sample};
 
 /// Parts of one place, so that steps of less than one add up.
@@ -38,7 +38,7 @@ pub(super) struct Estimator {
     settings: Adaptive,
     /// In parts of a place.
     estimate: u64,
-    window: Window,
+    window: SampleWindow,
     baseline: Baseline,
     latency: Option<Micros>,
     /// Whether the requests of this window began under an earlier limit.
@@ -50,7 +50,7 @@ impl Estimator {
         Self {
             settings,
             estimate: within(&settings, start.saturating_mul(PARTS)),
-            window: Window::default(),
+            window: SampleWindow::default(),
             baseline: Baseline::new(),
             latency: None,
             is_settling: false,

@@ -13,7 +13,7 @@ const DROPPED_OF: usize = 20;
 
 /// Requests that have ended since the last summary.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct SampleWindow {
     /// The first [`MOST`] of them.
     latencies: Vec<u64>,
     answered: usize,
@@ -35,7 +35,7 @@ pub(super) struct Summary {
     pub(super) count: usize,
 }
 
-impl Window {
+impl SampleWindow {
     /// Adds a request, and returns the summary once there are enough.
     pub(super) fn add(&mut self, sample: Sample) -> Option<Summary> {
         self.push(sample.ended);

@@ -19,7 +19,7 @@ pub(crate) use fields::suggestion;
 pub use fields::{Fields, Spot};
 pub use keys::{Key, Kind, Presence, value, words};
 pub use problems::{Problem, Problems, Severity};
-pub use schema::{Form, Schema};
+pub use schema::{Schema, SchemaForm};
 pub(crate) use yaml::only;
 
 /// A part of a document and where it stands.

@@ -33,7 +33,7 @@ pub(super) struct Index {
 
 /// One part of a rule under which it can be filed: all of these entries, or it would be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum IndexPart {
     Path,
     Method,
     Host,
@@ -53,7 +53,7 @@ impl Index {
         }
         let mut index = Self::default();
         for (place, rule) in (0_u32..).zip(rules) {
-            let crowd = |part: &Part| {
+            let crowd = |part: &IndexPart| {
                 let names = entries(rule, *part);
                 names.iter().map(|name| uses[name]).max().unwrap_or(0)
             };
@@ -65,16 +65,16 @@ impl Index {
         index
     }
 
-    fn file(&mut self, rule: &Rule, part: Part, place: u32) {
+    fn file(&mut self, rule: &Rule, part: IndexPart, place: u32) {
         let matches = &rule.matches;
         match part {
-            Part::Path => {
+            IndexPart::Path => {
                 for pattern in &matches.path {
                     self.paths.insert(pattern, place);
                 }
             }
-            Part::Method => self.file_values("method", &matches.method, place),
-            Part::Host => {
+            IndexPart::Method => self.file_values("method", &matches.method, place),
+            IndexPart::Host => {
                 for host in &matches.host {
                     let (is_suffix, name) = host.parts();
                     if is_suffix {
@@ -87,12 +87,12 @@ impl Index {
                     }
                 }
             }
-            Part::Ip => {
+            IndexPart::Ip => {
                 for network in matches.ip.iter() {
                     self.networks.value(*network).push(place);
                 }
             }
-            Part::Attribute(at) => {
+            IndexPart::Attribute(at) => {
                 let (name, values) = &matches.attributes[at];
                 self.file_values(name, values, place);
             }
@@ -143,46 +143,46 @@ impl Index {
 }
 
 /// The parts under which a rule can be filed.
-fn parts(rule: &Rule) -> SmallVec<[Part; 4]> {
+fn parts(rule: &Rule) -> SmallVec<[IndexPart; 4]> {
     let matches = &rule.matches;
     let mut parts = SmallVec::new();
     if !matches.path.is_empty() {
-        parts.push(Part::Path);
+        parts.push(IndexPart::Path);
     }
-    parts.extend((0..matches.attributes.len()).map(Part::Attribute));
+    parts.extend((0..matches.attributes.len()).map(IndexPart::Attribute));
     if !matches.host.is_empty() {
-        parts.push(Part::Host);
+        parts.push(IndexPart::Host);
     }
     if !matches.ip.is_empty() {
-        parts.push(Part::Ip);
+        parts.push(IndexPart::Ip);
     }
     if !matches.method.is_empty() {
-        parts.push(Part::Method);
+        parts.push(IndexPart::Method);
     }
     parts
 }
 
 /// Names for the entries that filing a rule under a part makes, alike only if they are the same.
-fn entries(rule: &Rule, part: Part) -> Vec<String> {
+fn entries(rule: &Rule, part: IndexPart) -> Vec<String> {
     let matches = &rule.matches;
     match part {
-        Part::Path => matches
+        IndexPart::Path => matches
             .path
             .iter()
             .map(|path| format!("path {path}"))
             .collect(),
-        Part::Method => matches
+        IndexPart::Method => matches
             .method
             .iter()
             .map(|method| format!("method {method}"))
             .collect(),
-        Part::Host => matches
+        IndexPart::Host => matches
             .host
             .iter()
             .map(|host| format!("host {host}"))
             .collect(),
-        Part::Ip => matches.ip.iter().map(|net| format!("ip {net}")).collect(),
-        Part::Attribute(at) => {
+        IndexPart::Ip => matches.ip.iter().map(|net| format!("ip {net}")).collect(),
+        IndexPart::Attribute(at) => {
             let (name, values) = &matches.attributes[at];
             let entry = |value: &String| format!("attribute {} {name} {value}", name.len());
             values.iter().map(entry).collect()

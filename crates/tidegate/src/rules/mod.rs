@@ -41,7 +41,7 @@ pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
 pub use rule::{Consistency, Cost, Grant, Missing, Mode, OnStoreFailure, Rule};
-pub(crate) use rule::{Key, MissingNames};
+pub(crate) use rule::{CounterKey, MissingNames};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
 

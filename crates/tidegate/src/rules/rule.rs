@@ -32,8 +32,8 @@ pub struct Rule {
     pub(super) missing: Missing,
     /// What the rule grants, first unless a tier or an override says otherwise.
     pub(super) grants: Vec<Grant>,
-    pub(super) tiers: Named,
-    pub(super) overrides: Named,
+    pub(super) tiers: GrantIndexes,
+    pub(super) overrides: GrantIndexes,
     /// Whether some of them name the hash of a value.
     pub(super) has_hashed_overrides: bool,
     /// Those of them that name a network of several keys.
@@ -62,7 +62,7 @@ pub struct Rule {
 }
 
 /// Places in a rule's grants, by the name of a tier or the value of an attribute.
-pub(super) type Named = HashMap<String, usize, RandomState>;
+pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,7 +136,7 @@ pub enum Consistency {
 
 /// Why a rule does or does not apply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key<'a> {
+pub(crate) enum CounterKey<'a> {
     /// It applies, on the state with this name.
     Known(Cow<'a, str>),
     /// It applies and denies, because the identity is missing.
@@ -271,8 +271,8 @@ impl Rule {
             per: Vec::new(),
             missing: Missing::default(),
             grants: vec![grant],
-            tiers: Named::default(),
-            overrides: Named::default(),
+            tiers: GrantIndexes::default(),
+            overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
             algorithm: None,
@@ -342,7 +342,7 @@ impl Rule {
     }
 
     /// Which state a request is charged on.
-    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> CounterKey<'a> {
         if let Some(descriptor) = &self.descriptor {
             return descriptor.key(attributes);
         }
@@ -350,18 +350,18 @@ impl Rule {
         for name in &self.per {
             let Some(value) = self.value_of(name, attributes) else {
                 return match self.missing {
-                    Missing::Skip => Key::Skipped,
+                    Missing::Skip => CounterKey::Skipped,
                     // No value is empty, so no client can name this counter.
-                    Missing::Share => Key::Known(Cow::Borrowed("")),
-                    Missing::Deny => Key::Denied,
+                    Missing::Share => CounterKey::Known(Cow::Borrowed("")),
+                    Missing::Deny => CounterKey::Denied,
                 };
             };
             values.push(value);
         }
         if values.len() > 1 {
-            return Key::Known(Cow::Owned(joined(&values)));
+            return CounterKey::Known(Cow::Owned(joined(&values)));
         }
-        Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+        CounterKey::Known(values.pop().unwrap_or(Cow::Borrowed("")))
     }
 
     /// Which attributes of `per` a request lacks.
@@ -389,8 +389,8 @@ impl Rule {
             return descriptor.open_key(attributes);
         }
         match self.key(attributes) {
-            Key::Known(key) => Some(key),
-            Key::Denied | Key::Skipped => None,
+            CounterKey::Known(key) => Some(key),
+            CounterKey::Denied | CounterKey::Skipped => None,
         }
     }
 

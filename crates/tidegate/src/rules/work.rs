@@ -9,13 +9,13 @@ const BYTES_PER_STEP: u64 = 16;
 
 /// How much work one condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct ConditionWork {
     pub(super) operations: u64,
     /// Whether it is done for every attribute.
     pub(super) has_loop: bool,
 }
 
-impl Work {
+impl ConditionWork {
     /// The most operations that it takes for so many attributes with so many bytes.
     fn steps(self, attributes: u64, bytes: u64) -> u64 {
         let rounds = if self.has_loop { attributes + 1 } else { 1 };

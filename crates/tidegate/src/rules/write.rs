@@ -11,7 +11,7 @@ use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use super::rule::{Cost, Grant, Named, Rule};
+use super::rule::{Cost, Grant, GrantIndexes, Rule};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
@@ -99,7 +99,7 @@ impl Rule {
     }
 
     /// Tiers or overrides, in the order in which they were written.
-    fn named(&self, named: &Named) -> Value {
+    fn named(&self, named: &GrantIndexes) -> Value {
         if named.is_empty() {
             return Value::Null;
         }

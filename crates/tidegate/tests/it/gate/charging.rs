@@ -194,7 +194,11 @@ fn a_denied_request_charges_no_rule() {
         [true, true, true, false],
         "each limit answers for itself"
     );
-    assert_eq!(left(&gate, "user_id=v"), [98, 2, 50], "no limit was charged");
+    assert_eq!(
+        left(&gate, "user_id=v"),
+        [98, 2, 50],
+        "no limit was charged"
+    );
     assert!(
         decide(&gate, &request("a=b")).is_denied(),
         "an identity is missing"
