@@ -1,8 +1,8 @@
-//! One way to ask each limiter about a key.
+//! A common interface to the limiters that are compared.
 //!
 //! All have the same limit: room for a hundred million requests that flow back at a thousand a day.
-//! So everything is admitted, which is the longer road, the one that writes; and no key becomes idle
-//! during a run, so nobody's clean-up of idle keys is measured.
+//! So everything is admitted, which is the longer path, the one that writes; and no key becomes idle
+//! during a run, so that the clean-up of idle keys is not measured.
 
 use std::num::NonZeroU32;
 use std::sync::Mutex;
@@ -117,7 +117,7 @@ impl Contender for Throttlecrab {
     }
 
     fn check(&self, key: &String) -> bool {
-        let mut limiter = self.0.lock().expect("nobody panics");
+        let mut limiter = self.0.lock().expect("no thread panics");
         limiter
             .rate_limit(
                 key,

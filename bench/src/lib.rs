@@ -1,4 +1,4 @@
-//! What the benchmarks share: the limiters side by side, streams of keys, the middle of many turns.
+//! Shared by the benchmarks: the limiters to compare, streams of keys, medians of many turns.
 
 pub mod contenders;
 pub mod keys;
@@ -8,33 +8,33 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The middle one.
+/// The median.
 pub fn median(mut turns: Vec<f64>) -> f64 {
     turns.sort_unstable_by(f64::total_cmp);
     turns[turns.len() / 2]
 }
 
-/// What two cost, beside each other: the middle of many turns, and of the ratios of each turn.
-pub struct Beside {
+/// The cost of two contenders: the medians over many turns, and the median of the ratios of each turn.
+pub struct Comparison {
     pub ours: f64,
     pub theirs: f64,
     pub ratio: f64,
 }
 
-/// Lets two take turns: `turn` tells what the one at place 0 or 1 has cost in one of them.
-pub fn beside(turns: usize, mut turn: impl FnMut(usize) -> f64) -> Beside {
+/// Runs two contenders in turns: `turn` returns the cost of the contender at index 0 or 1 in one turn.
+pub fn compare(turns: usize, mut turn: impl FnMut(usize) -> f64) -> Comparison {
     let (mut ratios, mut costs) = (Vec::new(), [Vec::new(), Vec::new()]);
     for number in 0..turns {
         let mut cost = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
-        for place in [number % 2, (number + 1) % 2] {
-            cost[place] = turn(place);
-            costs[place].push(cost[place]);
+        // The order alternates from turn to turn.
+        for index in [number % 2, (number + 1) % 2] {
+            cost[index] = turn(index);
+            costs[index].push(cost[index]);
         }
         ratios.push(cost[0] / cost[1]);
     }
     let [ours, theirs] = costs.map(median);
-    Beside {
+    Comparison {
         ours,
         theirs,
         ratio: median(ratios),

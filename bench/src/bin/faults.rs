@@ -25,7 +25,7 @@ struct Decision {
     is_answered: bool,
 }
 
-/// Asks again and again until told to stop.
+/// Sends requests until stopped.
 struct Load {
     is_over: Arc<AtomicU8>,
     tasks: Vec<tokio::task::JoinHandle<Vec<Decision>>>,
@@ -95,14 +95,14 @@ fn healed(decisions: &[Decision], since: Instant) -> Option<Duration> {
     after.get(first_good).map(|one| one.at - since)
 }
 
-fn print(name: &str, decisions: &[Decision], broken: Instant, mended: Instant) {
+fn print(name: &str, decisions: &[Decision], broken: Instant, repaired: Instant) {
     let during = decisions
         .iter()
-        .filter(|one| one.at >= broken && one.at < mended);
+        .filter(|one| one.at >= broken && one.at < repaired);
     let mut took: Vec<Duration> = during.map(|one| one.took).collect();
     took.sort();
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    let healed = healed(decisions, mended).map_or(f64::NAN, |after| after.as_secs_f64() * 1e3);
+    let healed = healed(decisions, repaired).map_or(f64::NAN, |after| after.as_secs_f64() * 1e3);
     println!(
         "{name:<26} {:>7} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {healed:>10.0}",
         took.len(),
@@ -113,48 +113,48 @@ fn print(name: &str, decisions: &[Decision], broken: Instant, mended: Instant) {
     );
 }
 
-/// Breaks Redis, mends it, and prints what decisions took.
+/// Breaks Redis, repairs it, and prints how long decisions took.
 async fn measure<B: Future<Output = ()>, M: Future<Output = Instant>>(
     (name, url, key): (&str, &str, &str),
     break_it: impl FnOnce() -> B,
-    mend_it: impl FnOnce() -> M,
+    repair: impl FnOnce() -> M,
 ) {
     let store = open(url).await;
     let load = Load::start(&store, key);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let broken = Instant::now();
     break_it().await;
-    let mended = mend_it().await;
+    let repaired = repair().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    print(name, &load.stop().await, broken, mended);
+    print(name, &load.stop().await, broken, repaired);
 }
 
 async fn fault(name: &str, mode: Mode) {
     let server = RedisServer::start();
     let proxy = FaultProxy::before(server.address());
     let url = format!("redis://{}", proxy.address());
-    let mend = async || {
+    let repair = async || {
         tokio::time::sleep(BROKEN_FOR).await;
         proxy.set(Mode::Pass);
         Instant::now()
     };
-    measure((name, &url, "key"), async || proxy.set(mode), mend).await;
+    measure((name, &url, "key"), async || proxy.set(mode), repair).await;
 }
 
 async fn stopped() {
     let server = RedisServer::start();
-    let mend = async || {
+    let repair = async || {
         tokio::time::sleep(BROKEN_FOR).await;
         server.resume();
         Instant::now()
     };
     let url = server.url();
-    measure(("stopped", &url, "key"), async || server.stop(), mend).await;
+    measure(("stopped", &url, "key"), async || server.stop(), repair).await;
 }
 
 async fn restarted() {
     let server = RedisServer::start();
-    let mend = async || {
+    let repair = async || {
         tokio::time::sleep(BROKEN_FOR).await;
         server.restart();
         Instant::now()
@@ -163,7 +163,7 @@ async fn restarted() {
     measure(
         ("killed and restarted", &url, "key"),
         async || server.kill(),
-        mend,
+        repair,
     )
     .await;
 }
@@ -173,11 +173,11 @@ async fn sentinel() {
     sentinel.wait_for_replicas();
     let url = sentinel.url();
     let old = sentinel.master();
-    let mend = async || tokio::task::block_in_place(|| sentinel.wait_for_new_master(old)).at;
+    let repair = async || tokio::task::block_in_place(|| sentinel.wait_for_new_master(old)).at;
     measure(
         ("sentinel, master killed", &url, "key"),
         async || old.kill(),
-        mend,
+        repair,
     )
     .await;
 }
@@ -188,11 +188,11 @@ async fn cluster() {
     let url = cluster.url();
     let slot = slot_of("{key}");
     let old = cluster.master_of(slot);
-    let mend = async || tokio::task::block_in_place(|| cluster.wait_for_promotion(slot, old)).at;
+    let repair = async || tokio::task::block_in_place(|| cluster.wait_for_promotion(slot, old)).at;
     measure(
         ("cluster, master killed", &url, "key"),
         async || old.kill(),
-        mend,
+        repair,
     )
     .await;
 }

@@ -1,4 +1,4 @@
-//! CPU time of the gateway for one small GET over keep-alive HTTP/1.1, beside nginx with `proxy_pass` and
+//! CPU time of the gateway for one small GET over keep-alive HTTP/1.1, compared with nginx with `proxy_pass` and
 //! `limit_req` before the same server; then a million requests, and what the memory does meanwhile.
 //!
 //! All servers are processes of their own, started and ended here; load comes from this process over 64
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::{Router, routing::get};
 use tidegate_bench::load::load;
-use tidegate_bench::{Beside, beside, cpu_micros};
+use tidegate_bench::{Comparison, compare, cpu_micros};
 
 const CONNECTIONS: usize = 64;
 /// Requests of one turn, over all connections.
@@ -48,11 +48,11 @@ fn compare(program: &str) {
     for proxy in &proxies {
         proxy.turn();
     }
-    let Beside {
+    let Comparison {
         ours,
         theirs,
         ratio,
-    } = beside(TURNS, |place| proxies[place].turn());
+    } = compare(TURNS, |index| proxies[index].turn());
     println!(
         "CPU time of the proxy per request, {CONNECTIONS} connections, median of {TURNS} turns of {REQUESTS}:"
     );

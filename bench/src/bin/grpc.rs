@@ -1,4 +1,4 @@
-//! CPU time of the server for one `ShouldRateLimit` with one descriptor, beside a bare tonic service that
+//! CPU time of the server for one `ShouldRateLimit` with one descriptor, compared with a bare tonic service that
 //! sends the same message back.
 //!
 //! Both servers are processes of their own, started and ended here; load comes from this process over
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::task::{Context, Poll};
 
 use prost::Message;
-use tidegate_bench::{Beside, beside, cpu_micros};
+use tidegate_bench::{Comparison, compare, cpu_micros};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -114,11 +114,11 @@ fn compare(program: &str) {
     for server in &servers {
         runtime.block_on(server.turn());
     }
-    let Beside {
+    let Comparison {
         ours: tidegate,
         theirs: tonic,
         ratio,
-    } = beside(TURNS, |place| runtime.block_on(servers[place].turn()));
+    } = compare(TURNS, |index| runtime.block_on(servers[index].turn()));
     println!(
         "CPU time of the server per call, {CONNECTIONS} connections, {IN_FLIGHT} in flight on each, median of {TURNS} turns of {CALLS}:"
     );

@@ -1,4 +1,4 @@
-//! CPU time of the server for one `POST /v1/check` over keep-alive HTTP/1.1, beside a bare axum
+//! CPU time of the server for one `POST /v1/check` over keep-alive HTTP/1.1, compared with a bare axum
 //! handler that reads and writes JSON of the same size.
 //!
 //! Both servers are processes of their own, started and ended here; load comes from this process
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use axum::{Json, Router, routing::post};
 use serde::{Deserialize, Serialize};
 use tidegate_bench::load::{Replies, load};
-use tidegate_bench::{Beside, beside, cpu_micros};
+use tidegate_bench::{Comparison, compare, cpu_micros};
 
 const CONNECTIONS: usize = 64;
 /// Requests of one turn, over all connections.
@@ -70,11 +70,11 @@ fn compare(program: &str) {
             server.answer_length()
         );
     }
-    let Beside {
+    let Comparison {
         ours: tidegate,
         theirs: axum,
         ratio,
-    } = beside(TURNS, |place| servers[place].turn());
+    } = compare(TURNS, |index| servers[index].turn());
     println!(
         "CPU time of the server per check, {CONNECTIONS} connections, median of {TURNS} turns of {REQUESTS}:"
     );

@@ -1,4 +1,4 @@
-//! CPU time of Redis for one decision with 64 in flight, beside an ordinary limiter that runs one
+//! CPU time of Redis for one decision with 64 in flight, compared with an ordinary limiter that runs one
 //! script call for each: 64 connections, each of which waits for its reply.
 //!
 //! Redis is a process of its own, started and ended here; the two go in turns. What counts is user
@@ -84,7 +84,7 @@ async fn compare(server: &RedisServer) -> bool {
     let (calls, steps) = ours.sent();
     for turn in 0..TURNS {
         let mut micros = [0.0; 2];
-        // Whoever goes first changes from turn to turn.
+        // The order alternates from turn to turn.
         for place in [turn % 2, (turn + 1) % 2] {
             let started = Instant::now();
             let (redis, own) = (cpu_micros(server.pid()), cpu_micros(std::process::id()));

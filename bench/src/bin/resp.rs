@@ -1,4 +1,4 @@
-//! CPU time of the server for one `CL.THROTTLE`, beside that of Redis for one `INCR` of the same keys.
+//! CPU time of the server for one `CL.THROTTLE`, compared with that of Redis for one `INCR` of the same keys.
 //!
 //! Both servers are processes of their own, started and ended here; `redis-benchmark` asks each over 50
 //! connections, 16 commands at a time, in turns. What counts is user and system time of the server's
@@ -7,7 +7,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use tidegate_bench::{Beside, beside, cpu_micros};
+use tidegate_bench::{Comparison, compare, cpu_micros};
 use tidegate_testkit::redis::RedisServer;
 
 const COMMANDS: usize = 400_000;
@@ -60,11 +60,11 @@ fn main() {
     for server in &servers {
         server.turn();
     }
-    let Beside {
+    let Comparison {
         ours: throttle,
         theirs: incr,
         ratio,
-    } = beside(TURNS, |place| servers[place].turn());
+    } = compare(TURNS, |index| servers[index].turn());
     println!(
         "CPU time of the server per command, 50 connections, 16 at a time, median of {TURNS} turns of {COMMANDS}:"
     );

@@ -50,6 +50,7 @@ impl HttpClient {
     }
 
     /// The same client, which sends this token to the admin API.
+    #[must_use]
     pub fn with_token(self, token: Option<String>) -> Self {
         Self { token, ..self }
     }
@@ -191,6 +192,10 @@ impl HttpReply {
 
     /// Asserts the status, and returns the reply.
     #[track_caller]
+    #[expect(
+        clippy::return_self_not_must_use,
+        reason = "some tests need no more than the status"
+    )]
     pub fn with_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
         self

@@ -96,7 +96,9 @@ impl InProcessServer {
     }
 
     /// Ends without a farewell.
-    pub fn kill(self) {}
+    pub fn kill(self) {
+        drop(self);
+    }
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {

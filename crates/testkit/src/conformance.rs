@@ -130,7 +130,7 @@ pub async fn charges_all_or_none<S: Store>(store: &S) {
     }
 }
 
-/// A peek tells what a charge would be told, over the state as it is.
+/// A peek returns what a charge would return, over the state as it is.
 pub async fn peeks_without_taking<S: Store>(store: &S) {
     let asker = Asker::new(store, "peek");
     for limit in limits_of(5) {
@@ -139,10 +139,10 @@ pub async fn peeks_without_taking<S: Store>(store: &S) {
                 asker.asking(&limit, "key", 5),
                 asker.asking(&limit, "other", 6),
             ];
-            let told = store.peek(&Request::new(&charges).at(START)).await.unwrap();
-            assert_eq!((told[0].allowed, told[0].remaining), (true, 5));
-            assert_eq!((told[1].allowed, told[1].remaining), (false, 5));
-            assert_eq!(told[0].reset_at, START, "an untouched key");
+            let peeked = store.peek(&Request::new(&charges).at(START)).await.unwrap();
+            assert_eq!((peeked[0].allowed, peeked[0].remaining), (true, 5));
+            assert_eq!((peeked[1].allowed, peeked[1].remaining), (false, 5));
+            assert_eq!(peeked[0].reset_at, START, "an untouched key");
         }
     }
 }
@@ -208,7 +208,7 @@ pub async fn forgets_one_key_of_one_limit<S: Store>(store: &S) {
     }
     for limit in &limits {
         store.forget(&asker.scope, limit, "key").await.unwrap();
-        store.forget(&asker.scope, limit, "nobody").await.unwrap();
+        store.forget(&asker.scope, limit, "unused").await.unwrap();
         assert_eq!(asker.remaining(limit, "key").await, 5);
         assert_eq!(asker.remaining(limit, "other").await, 0);
     }
@@ -292,7 +292,7 @@ pub async fn holds_permits_until_they_are_released<S: Store>(store: &S) {
     assert!(!store.renew(permit).await.unwrap());
     assert!(
         !store.release(PermitId::random()).await.unwrap(),
-        "nobody knows it"
+        "it is unknown"
     );
     assert_eq!(asker.remaining(&few, "user").await, 1);
     assert_eq!(asker.remaining(&many, "all").await, 5);

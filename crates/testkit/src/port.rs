@@ -1,8 +1,8 @@
-//! Ports for servers that are told which one to use, and keep it when they are restarted.
+//! Ports for servers that are given theirs, and keep it when they are restarted.
 //!
 //! They lie below the range that the system takes outgoing connections from, and each is reserved
 //! across processes for as long as the test holds it: by a UDP socket on the same number, which
-//! disturbs nobody and vanishes with the process. A cluster's bus, ten thousand above, is free too.
+//! disturbs no other program and vanishes with the process. A cluster's bus, ten thousand above, is free too.
 
 #![expect(
     clippy::panic,

@@ -96,7 +96,9 @@ impl ServerProcess {
     }
 
     /// Ends it as a crash would.
-    pub(crate) fn kill(self) {}
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
 }
 
 impl Drop for ServerProcess {

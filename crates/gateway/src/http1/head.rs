@@ -80,7 +80,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
         Err(_) => return Err(Broken::Malformed("invalid head")),
     };
     let status = found.code.and_then(|code| StatusCode::from_u16(code).ok());
-    let status = status.ok_or(Broken::Malformed("the status is none"))?;
+    let status = status.ok_or(Broken::Malformed("invalid status code"))?;
     let version = match found.version {
         Some(0) => Version::HTTP_10,
         _ => Version::HTTP_11,

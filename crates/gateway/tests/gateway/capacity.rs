@@ -24,7 +24,7 @@ async fn beyond_the_connections_of_one_client_is_503() {
         "upstream: http://{}\nmax_upstream_connections_per_client: 2\n",
         upstream.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let (mut first, mut server, _) = gateway.begin(&mut upstream, GET).await;
     let (_second, _other, _) = gateway.begin(&mut upstream, GET).await;
     assert_refused(&gateway.ask(GET).await);
@@ -52,7 +52,7 @@ async fn clients_behind_a_trusted_proxy_are_counted_by_their_own_addresses() {
         "upstream: http://{}\nmax_upstream_connections_per_client: 1\ntrusted_proxies: [127.0.0.1]\n",
         upstream.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let from = |ip: &str| format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {ip}\r\n\r\n");
     let (_first, _server, _) = gateway.begin(&mut upstream, &from("1.2.3.4")).await;
     assert_refused(&gateway.ask(&from("1.2.3.4")).await);
@@ -68,7 +68,7 @@ async fn beyond_all_connections_is_503_and_those_that_wait_make_room() {
         "routes:\n  - {{prefix: /other, upstreams: ['http://{}']}}\nupstream: http://{}\nmax_upstream_connections: 2\nmax_upstream_connections_per_client: 10\n",
         other.address, one.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let (mut first, mut server, _) = gateway.begin(&mut one, GET).await;
     let (_second, _busy, _) = gateway.begin(&mut one, GET).await;
     assert_refused(&gateway.ask(GET).await);

@@ -14,7 +14,7 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 #[tokio::test]
 async fn a_connection_is_used_again_after_an_answer_that_has_an_end() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let mut client = gateway.connect().await;
     let mut kept = None;
     for (method, answer, seen) in [
@@ -66,7 +66,7 @@ async fn a_connection_is_used_again_after_an_answer_that_has_an_end() {
 #[tokio::test]
 async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     for (answer, later) in [
         (
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
@@ -87,8 +87,6 @@ async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
         server.send(answer).await;
         assert!(client.answer().await.ends_with("ok"), "{answer:?}");
         server.send(later).await;
-        // So that it is there before the next request.
-        tokio::time::sleep(Duration::from_millis(20)).await;
         client.send(GET).await;
         let mut another = upstream.accept().await;
         another.head().await;
@@ -102,7 +100,7 @@ async fn a_connection_that_cannot_be_trusted_is_not_used_again() {
 #[tokio::test]
 async fn an_answer_without_a_length_ends_with_its_connection() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server.send("HTTP/1.1 200 OK\r\n\r\nall ").await;
     client.head().await;
@@ -116,7 +114,7 @@ async fn an_answer_without_a_length_ends_with_its_connection() {
 #[tokio::test]
 async fn an_answer_that_has_begun_is_not_asked_for_twice() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     for begun in [
         "H",
         "HTTP/1.1 200 OK\r\ncontent-",
@@ -135,7 +133,7 @@ async fn an_answer_that_has_begun_is_not_asked_for_twice() {
 async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
     const LENGTH: usize = 24 << 20;
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway
         .begin(
             &mut upstream,
@@ -152,6 +150,7 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
         let sent = writing.write_all(&vec![b'x'; LENGTH]).await;
         (sent, writing)
     });
+    // Nothing can be awaited: the sending does not end.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!sending.is_finished());
     assert_eq!(server.bytes(LENGTH).await.len(), LENGTH);
@@ -171,7 +170,7 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
 #[tokio::test]
 async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway
         .begin(
             &mut upstream,
@@ -194,7 +193,7 @@ async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
 #[tokio::test]
 async fn trailers_go_on_if_they_were_announced_and_may_be_trailers() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, head) = gateway.begin(&mut upstream, "POST / HTTP/1.1\r\nhost: a\r\ntrailer: x-sum, host\r\ntrailer: authorization\r\ntransfer-encoding: chunked\r\n\r\n\
              1\r\nx\r\n0\r\nx-sum: 7\r\nhost: b\r\nauthorization: c\r\nx-forwarded-for: 1.2.3.4\r\nx-other: d\r\ncontent-length: 9\r\n\r\n",).await;
     assert_eq!(header(&head, "trailer"), Some("x-sum, host"));
@@ -207,7 +206,7 @@ async fn trailers_go_on_if_they_were_announced_and_may_be_trailers() {
 #[tokio::test]
 async fn a_server_that_only_announces_is_given_up() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server
         .send(&"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(200))
@@ -219,7 +218,7 @@ async fn a_server_that_only_announces_is_given_up() {
 #[tokio::test]
 async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, "POST / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\ncontent-length: 5\r\n\r\nab").await;
     assert_eq!(server.bytes(2).await, b"ab");
     server
@@ -232,7 +231,7 @@ async fn the_protocol_does_not_change_in_the_middle_of_a_request() {
 #[tokio::test]
 async fn the_length_of_a_body_is_sent_once_and_in_one_way() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     for (request, length) in [
         ("POST / HTTP/1.1\r\nhost: a\r\n\r\n", Some("0")),
         ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", None),

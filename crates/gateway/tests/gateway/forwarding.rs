@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 #[tokio::test]
 async fn paths_go_on_as_they_were_matched() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     for (sent, seen) in [
         ("/", "/"),
         ("/a?b=/../c&d=%2f;x", "/a?b=/../c&d=%2f;x"),
@@ -30,7 +30,7 @@ async fn paths_go_on_as_they_were_matched() {
         "upstream: http://{}\nencoded_slashes: keep\n",
         recorder.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let answer = gateway.get("/a%2f..%2fb/../c%2Fd").await;
     assert!(answer.contains("GET /c%2Fd HTTP/1.1\r\n"), "{answer}");
 }
@@ -38,7 +38,7 @@ async fn paths_go_on_as_they_were_matched() {
 #[tokio::test]
 async fn headers_of_one_leg_stay_and_the_client_is_named() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     let request = "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: keep-alive, x-forwarded-for, x-hop, forwarded\r\n\
         X-Hop: 1\r\nKeep-Alive: 5\r\nTE: gzip, trailers\r\nProxy-Authorization: x\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\
         X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nForwarded: for=1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\n\
@@ -65,7 +65,7 @@ async fn headers_of_one_leg_stay_and_the_client_is_named() {
         "upstream: http://{}\ntrusted_proxies: [127.0.0.0/8]\n",
         recorder.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let answer = gateway.ask("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 1.2.3.4\r\nx-forwarded-proto: https\r\n\r\n").await;
     let (_, seen) = answer.split_once("\r\n\r\n").unwrap();
     assert_eq!(header(seen, "x-forwarded-for"), Some("1.2.3.4, 127.0.0.1"));
@@ -79,7 +79,7 @@ async fn headers_of_one_leg_stay_and_the_client_is_named() {
 #[tokio::test]
 async fn answers_come_without_what_is_for_one_leg_and_connections_are_used_again() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway
         .begin(&mut upstream, "HEAD /head HTTP/1.1\r\nhost: a\r\n\r\n")
         .await;
@@ -127,7 +127,7 @@ async fn answers_come_without_what_is_for_one_leg_and_connections_are_used_again
 #[tokio::test]
 async fn bodies_are_streamed_both_ways_while_they_come() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let mut client = gateway.connect().await;
     for method in ["POST", "GET"] {
         client
@@ -162,7 +162,7 @@ async fn bodies_are_streamed_both_ways_while_they_come() {
 #[tokio::test]
 async fn a_client_gets_100_continue_when_its_body_is_read() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let mut client = gateway.connect().await;
     client
         .send("PUT / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n")
@@ -179,7 +179,7 @@ async fn a_client_gets_100_continue_when_its_body_is_read() {
 #[tokio::test]
 async fn a_slow_reader_slows_the_server_down_and_fills_no_memory() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway
         .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .await;
@@ -213,7 +213,7 @@ async fn routes_choose_by_host_and_prefix() {
          - {{prefix: /static, upstreams: ['http://{}']}}\n",
         one.address, other.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let ask = async |host: &str, path: &str| {
         gateway
             .ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
@@ -261,7 +261,7 @@ async fn routes_choose_by_host_and_prefix() {
 #[tokio::test]
 async fn a_server_of_another_time_makes_no_difference_to_the_client() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let mut client = gateway.connect().await;
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;

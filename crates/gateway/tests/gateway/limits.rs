@@ -13,7 +13,7 @@ async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: admin, match: {path: /admin/**}, per: [ip], limit: 1/day}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     let (mut client, mut server, _) = gateway
         .begin(
             &mut upstream,
@@ -59,7 +59,7 @@ async fn a_client_cannot_choose_its_address() {
     let recorder = Recorder::start().await;
     let rules = "rules:\n  - {id: ip, per: [ip], limit: 1/day}\n";
     let settings = format!("upstream: http://{}\n", recorder.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     for (address, status) in [("1.1.1.1", "200"), ("2.2.2.2", "429")] {
         let answer = gateway
             .ask(&format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {address}\r\nforwarded: for={address}\r\n\r\n"))
@@ -76,7 +76,7 @@ async fn a_request_that_has_to_wait_does() {
     let recorder = Recorder::start().await;
     let rules = "rules:\n  - {id: shaped, per: [], limit: 5/second burst 1, max_delay: 2s}\n";
     let settings = format!("upstream: http://{}\n", recorder.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     let start = now();
     for _ in 0..3 {
         assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
@@ -93,7 +93,7 @@ async fn a_place_is_held_until_the_body_has_ended() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: jobs, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     let (mut client, mut server, _) = gateway
         .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .await;
@@ -117,7 +117,7 @@ async fn no_spelling_of_a_host_and_no_missing_one_escapes_a_rule_or_a_route() {
     let recorder = Recorder::start().await;
     let address = recorder.address;
     let settings = format!("upstream: http://{address}\n");
-    let gateway = Gateway::start(&settings, BY_HOST).await;
+    let gateway = Gateway::start(&settings, BY_HOST);
     let status = async |line: &str, host: &str| {
         let answer = gateway.ask(&format!("{line}\r\n{host}\r\n\r\n")).await;
         answer[9..12].parse::<u16>().unwrap()
@@ -154,11 +154,11 @@ async fn no_spelling_of_a_host_and_no_missing_one_escapes_a_rule_or_a_route() {
     let routes = format!(
         "routes: [{{host: api.example.com, upstreams: ['http://{address}']}}]\nupstream: http://{address}\n"
     );
-    let gateway = Gateway::start(&routes, NO_RULES).await;
+    let gateway = Gateway::start(&routes, NO_RULES);
     let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.0 400 "));
     // Where neither asks for a host, none is needed.
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
     assert!(answer[8..].starts_with(" 200 "), "{answer}");
 }

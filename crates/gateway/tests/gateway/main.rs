@@ -1,11 +1,6 @@
 //! The gateway on real sockets, with real servers behind it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test may"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod capacity;
 mod connections;

@@ -8,7 +8,7 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 /// What a client gets when the server sends this.
 async fn answer_to(request: &str, sent: &str) -> String {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, request).await;
     server.send(sent).await;
     client.head().await
@@ -44,7 +44,7 @@ async fn an_answer_whose_first_chunk_is_malformed_is_502() {
 #[tokio::test]
 async fn a_first_chunk_that_comes_in_pieces_is_waited_for() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     for (last, status) in [("\r\nhello\r\n0\r\n\r\n", "200"), ("x\r\nhello", "502")] {
         let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
         server
@@ -59,7 +59,7 @@ async fn a_first_chunk_that_comes_in_pieces_is_waited_for() {
 #[tokio::test]
 async fn an_answer_that_breaks_later_ends_after_what_came_before() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
     server
         .send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n")

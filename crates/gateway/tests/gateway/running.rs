@@ -20,20 +20,20 @@ pub(crate) const NO_RULES: &str = "rules: []\n";
 
 impl Gateway {
     /// One in front of a single server.
-    pub(crate) async fn before(upstream: SocketAddr) -> Self {
-        Self::start(&format!("upstream: http://{upstream}\n"), NO_RULES).await
+    pub(crate) fn before(upstream: SocketAddr) -> Self {
+        Self::start(&format!("upstream: http://{upstream}\n"), NO_RULES)
     }
 
-    pub(crate) async fn start(settings: &str, rules: &str) -> Self {
-        Self::start_in(TestFolder::new(), settings, rules).await
+    pub(crate) fn start(settings: &str, rules: &str) -> Self {
+        Self::start_in(TestFolder::new(), settings, rules)
     }
 
-    pub(crate) async fn start_in(folder: TestFolder, settings: &str, rules: &str) -> Self {
-        Self::start_with(folder, settings, rules, |_| {}).await
+    pub(crate) fn start_in(folder: TestFolder, settings: &str, rules: &str) -> Self {
+        Self::start_with(folder, settings, rules, |_| {})
     }
 
     /// With a change that no setting makes.
-    pub(crate) async fn start_with(
+    pub(crate) fn start_with(
         folder: TestFolder,
         settings: &str,
         rules: &str,

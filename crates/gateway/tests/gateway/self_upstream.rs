@@ -55,13 +55,13 @@ async fn a_gateway_before_its_own_server_is_refused() {
 #[tokio::test]
 async fn paths_of_the_api_are_like_any_other_and_who_comes_through_is_no_operator() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     for path in ["/v1/rules", "/metrics", "/healthz"] {
         let answer = gateway.get(path).await;
         assert!(answer.contains(&format!("GET {path} HTTP/1.1")), "{answer}");
     }
     // Another gateway before this API: what it passes on is not from this machine.
-    let outer = Gateway::before(gateway.api).await;
+    let outer = Gateway::before(gateway.api);
     let answer = outer
         .ask("GET /v1/rules HTTP/1.1\r\nhost: localhost\r\nconnection: x-forwarded-for, x-forwarded-proto, x-forwarded-host, forwarded\r\n\r\n")
         .await;

@@ -9,7 +9,7 @@ const EVIL: &str = "GET /evil HTTP/1.1\r\nhost: a\r\n\r\n";
 #[tokio::test]
 async fn what_can_be_read_in_two_ways_is_refused_and_the_connection_closed() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     #[rustfmt::skip]
     let table = [
         ("both lengths",            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
@@ -53,7 +53,7 @@ async fn what_can_be_read_in_two_ways_is_refused_and_the_connection_closed() {
 #[tokio::test]
 async fn what_is_refused_by_what_it_says_is_not_passed_on() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     #[rustfmt::skip]
     let table = [
         ("no host",                 "GET / HTTP/1.1\r\n\r\n"),
@@ -111,7 +111,7 @@ async fn a_malformed_chunk_ends_the_request_on_both_sides() {
         "-1\r\n",
     ] {
         let mut upstream = crate::upstream::Upstream::start().await;
-        let gateway = Gateway::before(upstream.address).await;
+        let gateway = Gateway::before(upstream.address);
         let mut client = gateway.connect().await;
         client
             .send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n")
@@ -132,7 +132,7 @@ async fn a_malformed_chunk_ends_the_request_on_both_sides() {
 #[tokio::test]
 async fn pipelined_requests_are_each_looked_at() {
     let recorder = Recorder::start().await;
-    let gateway = Gateway::before(recorder.address).await;
+    let gateway = Gateway::before(recorder.address);
     let mut client = gateway.connect().await;
     client
         .send("POST /1 HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET /2 HTTP/1.1\r\nhost: a\r\n\r\nPOST /3 HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n")

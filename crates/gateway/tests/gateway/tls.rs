@@ -74,7 +74,7 @@ async fn http2_over_tls_on_both_sides() {
         path("gateway.crt"),
         path("gateway.key")
     );
-    let gateway = Gateway::start_in(folder, &settings, NO_RULES).await;
+    let gateway = Gateway::start_in(folder, &settings, NO_RULES);
 
     let mut roots = RootCertStore::empty();
     roots.add(trusted).unwrap();
@@ -118,6 +118,6 @@ async fn a_server_with_an_untrusted_certificate_is_not_asked() {
     issue(&folder.path("."), "server");
     let server = tls_server(&folder.path(".")).await;
     let settings = format!("upstream: https://localhost:{}\n", server.port());
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 502 "));
 }

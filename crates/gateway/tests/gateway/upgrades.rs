@@ -11,7 +11,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     let (mut client, mut server, head) = gateway.begin(&mut upstream, ASKS).await;
     assert_eq!(header(&head, "upgrade"), Some("websocket"));
     assert_eq!(header(&head, "connection"), Some("upgrade"));
@@ -43,7 +43,7 @@ async fn bytes_go_both_ways_after_an_upgrade_and_a_place_is_held_meanwhile() {
 #[tokio::test]
 async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
     server.send_ok("no").await;
     assert!(client.answer().await.ends_with("no"));
@@ -56,7 +56,7 @@ async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
 #[tokio::test]
 async fn a_client_that_asked_for_no_tunnel_gets_none() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     for request in [
         "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n",
@@ -82,7 +82,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
         "routes: [{{upstreams: ['http://{}'], idle_timeout: 50ms}}]\n",
         upstream.address
     );
-    let gateway = Gateway::start(&settings, NO_RULES).await;
+    let gateway = Gateway::start(&settings, NO_RULES);
     let accepts =
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
     let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
@@ -93,7 +93,7 @@ async fn a_silent_tunnel_is_closed_and_so_is_one_at_the_end_of_the_server() {
         ("", "")
     );
 
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, ASKS).await;
     server.send(accepts).await;
     client.head().await;
@@ -112,7 +112,7 @@ async fn bytes_that_arrive_before_the_upgrade_are_bounded() {
     let mut upstream = Upstream::start().await;
     let rules = "rules:\n  - {id: sockets, per: [], limit: 1, algorithm: concurrency}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
-    let gateway = Gateway::start(&settings, rules).await;
+    let gateway = Gateway::start(&settings, rules);
     let (mut client, mut server, _) = gateway.begin(&mut upstream, &format!("{ASKS}x\n")).await;
     server
         .send(

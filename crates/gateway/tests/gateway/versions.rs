@@ -50,7 +50,7 @@ async fn grpc_server() -> SocketAddr {
 #[tokio::test]
 async fn trailers_come_through() {
     let server = grpc_server().await;
-    let gateway = Gateway::start(&format!("upstream: h2c://{server}\n"), NO_RULES).await;
+    let gateway = Gateway::start(&format!("upstream: h2c://{server}\n"), NO_RULES);
     let mut client = http2_client(gateway.address).await;
     let request = || {
         Request::post("http://a/package.Service/Method")
@@ -74,7 +74,7 @@ async fn trailers_come_through() {
 #[tokio::test]
 async fn http2_becomes_http1_with_one_host_and_one_length() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let mut client = http2_client(gateway.address).await;
     let request = Request::post("http://api.example.com/a//b?c")
         .header("cookie", "a=1")
@@ -122,7 +122,7 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
 #[tokio::test]
 async fn a_client_of_http_1_0_is_answered_without_chunks() {
     let mut upstream = Upstream::start().await;
-    let gateway = Gateway::before(upstream.address).await;
+    let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, head) = gateway
         .begin(&mut upstream, "GET /old HTTP/1.0\r\n\r\n")
         .await;

@@ -178,6 +178,7 @@ async fn an_unknown_kid_fetches_at_most_once_in_30_seconds() {
         tokio::task::yield_now().await;
     }
     pass(Duration::from_secs(29)).await;
+    // Nothing can be awaited: it is not fetched.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(issuer.asked().len(), 2);
     pass(Duration::from_secs(2)).await;
@@ -185,6 +186,7 @@ async fn an_unknown_kid_fetches_at_most_once_in_30_seconds() {
     // A known key that did not sign a token is no unknown one.
     pass(Duration::from_secs(31)).await;
     assert!(!is_believed(&identity, &Signer::new("a")));
+    // Nothing can be awaited: it is not fetched.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(issuer.asked().len(), 3);
     following.abort();

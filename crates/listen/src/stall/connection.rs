@@ -216,7 +216,7 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let seconds = |seconds| TimeoutAction::Wait(Duration::from_secs(seconds));
         let mut timeouts = timeouts();
-        // One request, answered at once.
+        // One request, answered immediately.
         assert_eq!(timeouts.paused(ConnectionPhase::Idle(1), || start), None);
         assert_eq!(timeouts.paused(ConnectionPhase::Idle(1), never), None);
         assert_eq!(

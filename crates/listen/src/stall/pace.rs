@@ -97,7 +97,7 @@ mod tests {
         start.elapsed()
     }
 
-    /// Waits for so long. Whether the client is too slow by then.
+    /// Waits for `seconds`. Returns whether the client is too slow by then.
     async fn is_slow(pace: &mut BodyPace, seconds: u64) -> bool {
         timeout(Duration::from_secs(seconds), slow_after(pace))
             .await

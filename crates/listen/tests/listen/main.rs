@@ -1,6 +1,6 @@
 //! The accept loop on real sockets.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]
+#![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod drain;
 mod floods;

@@ -1,11 +1,10 @@
 //! Denials that are remembered, and what is forgotten with them.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
 use tidegate_core::SharedStore as _;
 use tidegate_core::{Limit, Request, Retry, Scope, Store as _};
 use tidegate_redis::RedisStore;
+use tidegate_testkit::eventually;
 use tidegate_testkit::redis::RedisServer;
 
 use crate::{Asked, store};
@@ -97,7 +96,7 @@ async fn what_was_last_used_is_known_when_redis_goes_away() {
     let asked = asked("10/day");
     asked.ask(&store, 7).await.unwrap();
     server.kill();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    eventually("the store knows", async || !store.is_up()).await;
     assert_eq!(store.last_used(&asked.charge(1)), Some(7));
     assert_eq!(store.last_used(&asked.charge(1)), None, "returned once");
 }

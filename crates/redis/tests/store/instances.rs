@@ -36,7 +36,7 @@ async fn a_new_one_is_counted_and_one_that_leaves_is_not() {
     wait_for(&first, 2).await;
     third.leave().await;
     wait_for(&first, 1).await;
-    // It goes on working, and does not announce itself again.
+    // It goes on working, and does not announce itself again: nothing can be awaited.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(first.instances(), Some(1));
     assert_eq!(present(&server), 1);
@@ -91,6 +91,7 @@ async fn when_redis_forgets_them_they_count_as_before() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     server.kill();
+    // Nothing can be awaited: the number does not change.
     tokio::time::sleep(Duration::from_millis(500)).await;
     for store in &stores {
         assert_eq!(store.instances(), Some(3));
@@ -140,6 +141,7 @@ async fn one_that_is_restarted_knows_the_others_and_is_the_same_one() {
     drop(fourth);
     server.kill();
     let fifth = restarted();
+    // Nothing can be awaited: the number does not change.
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert_eq!(fifth.instances(), Some(3), "without Redis");
 }

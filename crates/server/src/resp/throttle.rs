@@ -41,8 +41,8 @@ pub(super) fn read<'a>(
 ) -> Result<Throttle<'a>, String> {
     if !(5..=6).contains(&command.len()) {
         return Err(
-            "CL.THROTTLE wants `key max_burst count period [quantity]`: the burst beyond the first \
-             request, and so many requests per period in seconds"
+            "CL.THROTTLE takes `key max_burst count period [quantity]`: the burst beyond the first \
+             request, and `count` requests per `period` seconds"
                 .to_owned(),
         );
     }

@@ -62,7 +62,7 @@ pub enum OpenError {
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The data directory holds versions, all of them damaged.
-    #[error("every version of the rules in `{}` is damaged: {damage}; put a good one back, or move the folder away to begin without rules", path.display())]
+    #[error("every version of the rules in `{}` is damaged: {damage}; restore a good one, or move the directory away to start without rules", path.display())]
     AllDamaged {
         /// The data directory.
         path: PathBuf,

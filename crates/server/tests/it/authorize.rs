@@ -8,7 +8,7 @@ use crate::Server;
 use tidegate_testkit_server::HttpClient;
 use tidegate_testkit_server::TestFolder;
 
-/// A server that trusts this machine, with these settings and rules beside.
+/// A server that trusts this machine, with these settings and rules.
 fn serve(place: &TestFolder, settings: &str, rules: &str) -> Server {
     let settings = settings.replace("clients.yaml", &place.file("clients.yaml"));
     place.write("tidegate.yaml", &settings);
@@ -182,9 +182,9 @@ fn a_path_that_goes_on_as_it_came_loses_no_rule() {
         let allowed = client
             .ask_with(call, &about(path, &address), "")
             .with_status(200);
-        let told = allowed.header("ratelimit").unwrap();
-        assert!(told.contains("\"v1\";r=0"), "{path}: {told}");
-        assert_eq!(told.matches("\"v1\"").count(), 1, "{path}: {told}");
+        let limits = allowed.header("ratelimit").unwrap();
+        assert!(limits.contains("\"v1\";r=0"), "{path}: {limits}");
+        assert_eq!(limits.matches("\"v1\"").count(), 1, "{path}: {limits}");
         client
             .ask_with(call, &about(path, &address), "")
             .with_status(429);
@@ -434,7 +434,7 @@ fn remaining(client: &mut HttpClient) -> u64 {
 }
 
 #[test]
-fn whoever_hangs_up_while_waiting_gets_back_what_it_took() -> io::Result<()> {
+fn a_client_that_hangs_up_while_waiting_gets_back_what_it_took() -> io::Result<()> {
     let place = TestFolder::new();
     let rules = "- {id: slow, per: [], limit: 1/hour burst 5, max_delay: 3h}\n";
     let server = serve(&place, "", rules);

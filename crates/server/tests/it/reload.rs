@@ -53,7 +53,7 @@ fn a_reload_every_tenth_of_a_second_fails_no_request_and_forgets_nothing() {
     for (limit, seen) in LIMITS.iter().zip(&seen) {
         assert!(
             seen.load(Ordering::Relaxed) > 0,
-            "nobody was asked by {limit}"
+            "no answer has the limit {limit}"
         );
     }
     let ready = server.ask("GET /readyz", "").with_status(200).json();
@@ -81,7 +81,7 @@ fn ask_on(address: SocketAddr, user: &str, is_over: &AtomicBool, seen: &[AtomicU
     assert!(count > 0);
 }
 
-/// Tells the clients to end, also when this thread fails.
+/// Makes the clients end, also when this thread fails.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -105,7 +105,7 @@ fn change_file(place: &TestFolder, change: usize) {
 }
 
 #[test]
-fn a_changed_file_is_noticed_without_being_told() {
+fn a_changed_file_is_noticed_without_a_signal() {
     let place = TestFolder::new();
     place.write("rules.yaml", &rules(10));
     let server = place.serve(&["--rules", "rules.yaml"]);
@@ -126,7 +126,7 @@ fn a_changed_file_is_noticed_without_being_told() {
 }
 
 #[test]
-fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_mended() {
+fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
     let place = TestFolder::new();
     place.write("rules.yaml", &rules(10));
     let server = place.serve(&["--rules", "rules.yaml"]);

@@ -145,7 +145,7 @@ fn read(
         let bytes = buffer[..length].to_vec();
         let _ = chunks.send(Some(Chunk { due, bytes }));
     };
-    // The server's end is lost like its bytes. The client's is passed on: nobody is left to notice.
+    // The server's end is lost like its bytes. The client's is passed on: no client is left to notice.
     if !lossy || direction == Direction::Requests {
         let _ = chunks.send(None);
     }

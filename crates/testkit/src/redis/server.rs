@@ -93,7 +93,7 @@ impl RedisServer {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it answers a PING, or tells what it said before it ended.
+    /// Waits until it answers a PING, or returns what it printed before it ended.
     fn wait_until_ready(&self) -> Result<(), String> {
         wait_until("the server answers a PING", PATIENCE, || {
             if self.try_query::<String>(&["PING"]).is_ok() {

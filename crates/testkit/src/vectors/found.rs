@@ -73,7 +73,7 @@ impl<S: Store> Player<'_, S> {
             "reset_in" | "reset_in_approx"
                 if self.is_sliding() && outcome.remaining < outcome.limit =>
             {
-                // `limits` tells when one more comes back, and not when all has.
+                // `limits` reports when one more comes back, and not when all has.
                 let one_more = self.asking(limit, &step.key, outcome.remaining + 1);
                 let wait = wait(self.peek(one_more, at).await?)?;
                 match self.algorithm {

@@ -60,7 +60,7 @@ pub const NOT_REPLAYED: &[NotReplayed] = &[
     ),
     NotReplayed::lines(
         &["envoy-shadow"],
-        "shadow mode belongs to the rule; a store tells what the limit itself says",
+        "shadow mode belongs to the rule; a store reports what the limit itself says",
     ),
     NotReplayed::lines(
         &["erl-draft6", "erl-draft7", "erl-draft8"],

@@ -208,7 +208,7 @@ pub(super) fn instant(seconds: f64) -> Result<Timestamp, Problem> {
     Ok(Timestamp::EPOCH + since)
 }
 
-/// How long a denied request was told to wait.
+/// How long a denied request has to wait.
 pub(super) fn wait(outcome: Outcome) -> Result<Micros, Problem> {
     match outcome.retry {
         Retry::After(wait) => Ok(wait),

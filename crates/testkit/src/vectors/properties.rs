@@ -15,7 +15,7 @@ impl<S: Store> Player<'_, S> {
         }
     }
 
-    /// After each denial, waits exactly as long as it was told: all of twenty charges conform.
+    /// After each denial, waits exactly as long as the denial says: all of twenty charges conform.
     /// Held for every limit that denies some of them, the known one included.
     async fn waiting_as_told_is_enough(&self) -> Result<(), Problem> {
         for count in 1..20 {
@@ -26,8 +26,8 @@ impl<S: Store> Player<'_, S> {
                 let first = self.charge(charge, now).await?;
                 if !first.allowed {
                     now = now + wait(first)?;
-                    let told = self.charge(charge, now).await?;
-                    hold(told.allowed, || {
+                    let outcome = self.charge(charge, now).await?;
+                    hold(outcome.allowed, || {
                         format!("{limit}: charge {number} waited in vain")
                     })?;
                 }
@@ -53,15 +53,16 @@ impl<S: Store> Player<'_, S> {
                 let now = Timestamp::from_micros((number * self.window.get()).div_ceil(count));
                 let back = self.charge(one, now).await?;
                 hold(back.allowed, || format!("{limit}: {number} had come back"))?;
-                let told = wait(self.charge(one, now).await?)?.get();
+                let wait_for = wait(self.charge(one, now).await?)?.get();
                 let before = (0..8)
-                    .map(|part| told * part / 8)
-                    .chain([told.saturating_sub(1)]);
-                for (waited, allowed) in before.map(|wait| (wait, false)).chain([(told, true)]) {
+                    .map(|part| wait_for * part / 8)
+                    .chain([wait_for.saturating_sub(1)]);
+                for (waited, allowed) in before.map(|wait| (wait, false)).chain([(wait_for, true)])
+                {
                     let asked = self.peek(one, now + Micros::new(waited)).await?;
                     hold(asked.allowed == allowed, || {
                         format!(
-                            "{limit}: told to wait {told} µs, and after {waited} µs allowed: {}",
+                            "{limit}: the wait is {wait_for} µs, and after {waited} µs allowed: {}",
                             asked.allowed
                         )
                     })?;

@@ -39,7 +39,7 @@ pub async fn replay_all<S: Store>(store: &S) -> Result<Replayed, serde_json::Err
 
 /// Plays one line, up to the first mismatch.
 ///
-/// `race` makes a request so many times at once, and tells how many of them were allowed.
+/// `race` makes a request so many times at once, and returns how many of them were allowed.
 pub async fn replay<S: Store>(
     store: &S,
     vector: &Vector,
@@ -65,7 +65,7 @@ pub async fn replay<S: Store>(
     Ok(())
 }
 
-/// Makes a request so many times without waiting for an answer in between, and tells how many were
+/// Makes a request so many times without waiting for an answer in between, and returns how many were
 /// allowed.
 pub async fn in_flight_together<S: Store>(
     store: &S,

@@ -1,6 +1,5 @@
-//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the limiter
-//! alone needs few crates; the modules of the server do not depend on each other in circles; no two types
-//! share a name.
+//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the modules
+//! of the server do not depend on each other in circles; no two types share a name.
 
 #![expect(clippy::expect_used, reason = "a test may")]
 
@@ -93,44 +92,6 @@ fn the_crates_depend_on_each_other_as_drawn() {
     }
     for from in drawn.keys() {
         assert!(built.contains_key(from), "`{from}` is drawn and not there");
-    }
-}
-
-/// The packages that `tidegate` is built with, by its features.
-fn compiled_with(features: &str) -> BTreeSet<String> {
-    let tree = ["tree", "-p", "tidegate", "-e", "normal", "--prefix", "none"];
-    let output = Command::new(env!("CARGO"))
-        .args(tree)
-        .args(["--locked", "--offline", "--no-default-features"])
-        .args(["--features", features])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let tree = String::from_utf8(output.stdout).expect("names are text");
-    let names = tree.lines().filter_map(|line| line.split(' ').next());
-    names.map(str::to_owned).collect()
-}
-
-#[test]
-fn a_user_of_the_limiter_compiles_neither_conditions_nor_yaml() {
-    let conditions = ["cel", "regex"];
-    let rules = ["saphyr-parser", "serde_json", "jiff", "ipnet", "sha2"];
-    let has = |packages: &BTreeSet<String>, name: &str| packages.contains(name);
-
-    let limiter = compiled_with("");
-    assert!(has(&limiter, "tidegate-core"), "{limiter:?}");
-    for name in conditions.iter().chain(&rules) {
-        assert!(!has(&limiter, name), "the limiter alone needs `{name}`");
-    }
-    let without_conditions = compiled_with("rules");
-    for name in rules {
-        assert!(has(&without_conditions, name), "rules need `{name}`");
-    }
-    for name in conditions {
-        assert!(!has(&without_conditions, name), "rules need `{name}`");
-        assert!(has(&compiled_with("cel"), name), "conditions need `{name}`");
     }
 }
 
@@ -350,4 +311,46 @@ fn declared_types_are_found() {
     let code = "pub struct One<'a> {\npub(crate) enum Two {\ntrait Three: Four {}\ntype Five<T> = Six<T>;\nunion!();\n    struct Inside;\nstruct Seven;\nimpl One {";
     let found: Vec<&str> = declared(code).collect();
     assert_eq!(found, ["One", "Two", "Three", "Five", "Seven"]);
+}
+
+/// The files that the tables of a section name, each with the functions and types after it.
+fn mapped(section: &str) -> Vec<(PathBuf, Vec<String>)> {
+    let mut files: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next());
+    for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        if name.contains('.') {
+            // A bare name is next to the file before it.
+            let folder = files.last().and_then(|(file, _)| file.parent());
+            let is_bare = !name.contains('/');
+            let folder = folder.filter(|_| is_bare).unwrap_or(Path::new(""));
+            files.push((folder.join(name), Vec::new()));
+        } else if let Some((_, names)) = files.last_mut() {
+            names.push(name.to_owned());
+        }
+    }
+    files
+}
+
+#[test]
+fn the_life_of_a_request_leads_to_code() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("The life"));
+    let files = mapped(section.expect("the section is there"));
+    assert!(files.len() > 20, "only {} files were found", files.len());
+    for (file, names) in files {
+        let text = std::fs::read_to_string(root().join("crates").join(&file));
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for name in names {
+            let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+            let is_there = ["fn", "struct"].iter().any(|keyword| {
+                let declaration = format!("{keyword} {name}");
+                let mut found = text.split(&declaration).skip(1);
+                found.any(|rest| !rest.starts_with(is_part))
+            });
+            assert!(is_there, "`{name}` is not in {}", file.display());
+        }
+    }
 }

@@ -25,7 +25,7 @@ struct Model {
     versions: BTreeMap<u64, Vec<Value>>,
     /// What the write under way will make of it.
     under_way: Option<Version>,
-    /// How many writes there were, which is how versions are told apart.
+    /// How many writes there were, which distinguishes versions.
     serial: u64,
     random: Random,
 }
@@ -63,7 +63,7 @@ fn a_server_that_is_killed_while_it_writes_comes_back_with_one_whole_version() {
     model.compare(&mut place.serve(&[]).client());
 }
 
-/// Writes until nobody answers any more. The server is killed at some moment in or between writes.
+/// Writes until the server does not answer any more. The server is killed at some moment in or between writes.
 fn write_until_killed(server: Server, model: &mut Model) -> u64 {
     let first = 10 + model.random.below(70);
     let pause = Duration::from_micros(model.random.below(8_000));
@@ -71,7 +71,7 @@ fn write_until_killed(server: Server, model: &mut Model) -> u64 {
     let pid = server.pid();
     let killer = thread::spawn(move || {
         beginning.recv().unwrap();
-        // Not for a result: to be at a moment that nobody chose.
+        // Not for a result: to be at a random moment.
         thread::sleep(pause);
         kill_process(pid, Signal::KILL).unwrap();
     });

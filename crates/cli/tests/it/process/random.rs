@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// A row of numbers that nobody can foresee. Its seed is printed, and shown if the test fails.
+/// A row of numbers that differ from run to run. Its seed is printed, and shown if the test fails.
 pub(crate) struct Random {
     state: u64,
 }

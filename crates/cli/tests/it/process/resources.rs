@@ -15,20 +15,10 @@ use crate::server::{ProgramFolder, Server};
 use tidegate_testkit_server::HttpClient;
 use tidegate_testkit_server::PATIENCE;
 
-/// How often something is looked at that is waited for.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// Waits until something holds.
 #[track_caller]
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let looks = PATIENCE.as_millis() / LOOK.as_millis();
-    for _ in 0..looks {
-        if holds() {
-            return;
-        }
-        thread::sleep(LOOK);
-    }
-    panic!("not in time: {what}");
+    tidegate_testkit::wait_until(what, PATIENCE, || holds().then_some(()));
 }
 
 /// The resident memory of a server, in KiB.
@@ -216,7 +206,7 @@ fn requests_of_one_client_cannot_take_the_connections_of_all() {
     honest.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
 
-    // Nobody is to blame behind the gateway.
+    // No server behind the gateway is to blame.
     let up = format!("tidegate_upstream_up{{upstream=\"{url}\"}}");
     assert_eq!(metric(&server, &up), 1);
     server.log.wait_for("max_upstream_connections_per_client");

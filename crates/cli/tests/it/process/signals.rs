@@ -1,4 +1,4 @@
-//! What the server does when it is told to end, and when it is told to read its files again.
+//! What the server does on the signals that end it, and on the one that makes it read its files again.
 
 use rustix::process::Signal;
 

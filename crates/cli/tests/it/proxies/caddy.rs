@@ -6,7 +6,7 @@ use super::from::ask;
 use super::guide::Guide;
 use super::headers::{Passing, a_response_is_streamed, each_header_arrives_once};
 use super::proxy::{Proxy, program};
-use super::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
+use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
 
 /// Caddy with a site of the guide.
 pub(crate) fn start(setup: &Setup, site: &str) -> Proxy {
@@ -30,10 +30,10 @@ fn caddy_asks_before_it_forwards() {
     let setup = Setup::of(&guide);
     let proxy = start(&setup, &guide.blocks("caddyfile")[0]);
     let manners = Manners {
-        tells_when_allowed: true,
+        shows_when_allowed: true,
         passes_problem: true,
     };
-    tell(&setup, &proxy, &manners);
+    play(&setup, &proxy, &manners);
     assert_eq!(status_without_server(setup, &proxy), 502);
 }
 

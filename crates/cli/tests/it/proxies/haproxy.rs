@@ -8,7 +8,7 @@ use super::from::ask;
 use super::guide::Guide;
 use super::headers::{Passing, a_response_is_streamed, each_header_arrives_once};
 use super::proxy::{Proxy, program};
-use super::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
+use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
 
 const PAGE: &str = "other-gateways.md";
 
@@ -39,10 +39,10 @@ fn haproxy_asks_before_it_forwards() {
     let asking = ReservedPort::new();
     let proxy = start(&setup, &configuration(), &asking);
     let manners = Manners {
-        tells_when_allowed: true,
+        shows_when_allowed: true,
         passes_problem: true,
     };
-    tell(&setup, &proxy, &manners);
+    play(&setup, &proxy, &manners);
     assert_eq!(status_with_stopped_server(&setup, &proxy), 503);
     assert_eq!(status_without_server(setup, &proxy), 503);
 }

@@ -6,7 +6,7 @@ use super::from::ask;
 use super::guide::Guide;
 use super::headers::{Passing, each_header_arrives_once};
 use super::proxy::{Proxy, program};
-use super::story::{Manners, Setup, status_with_stopped_server, status_without_server, tell};
+use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
 
 /// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
 pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
@@ -37,10 +37,10 @@ fn nginx_asks_before_it_forwards() {
     let setup = Setup::of(&guide);
     let proxy = start(&setup, &guide.blocks("nginx")[0]);
     let manners = Manners {
-        tells_when_allowed: true,
+        shows_when_allowed: true,
         passes_problem: false,
     };
-    tell(&setup, &proxy, &manners);
+    play(&setup, &proxy, &manners);
     // From a proxy that is trusted too, whose word about its own client counts.
     let behind = |client: &str| {
         ask(
@@ -74,11 +74,11 @@ fn nginx_can_go_on_without_a_server() {
     let guide = Guide::open("nginx.md");
     let setup = Setup::of(&guide);
     let blocks = guide.blocks("nginx");
-    let [server, inside, beside] = blocks.as_slice() else {
+    let [server, inside, next_to] = blocks.as_slice() else {
         panic!("the guide has other blocks");
     };
     let server = server.replace("internal;", &format!("internal;\n{inside}"));
-    let server = server.replace("location @denied", &format!("{beside}\nlocation @denied"));
+    let server = server.replace("location @denied", &format!("{next_to}\nlocation @denied"));
     let proxy = start(&setup, &server);
     let ask = || ask(2, proxy.address, "GET /v1/items", &[("x-api-key", "k1")]).status;
     assert_eq!([ask(), ask(), ask(), ask()], [200, 200, 200, 429]);

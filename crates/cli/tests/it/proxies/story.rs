@@ -1,4 +1,4 @@
-//! One story, told through every proxy.
+//! One story through every proxy.
 
 use std::net::SocketAddr;
 
@@ -60,10 +60,10 @@ impl Setup {
     }
 }
 
-/// How a proxy passes on what it is told.
+/// What a proxy passes on of the answers that it gets.
 pub(crate) struct Manners {
-    /// Whether clients are told of limits on allowed answers.
-    pub(crate) tells_when_allowed: bool,
+    /// Whether allowed answers have the headers of limits.
+    pub(crate) shows_when_allowed: bool,
     /// Whether denied clients get the document that the server wrote.
     pub(crate) passes_problem: bool,
 }
@@ -73,17 +73,20 @@ fn key(key: &str) -> [(&str, &str); 1] {
 }
 
 /// Keys have limits of their own, and so have addresses, whatever clients write into headers.
-pub(crate) fn tell(setup: &Setup, proxy: &Proxy, manners: &Manners) {
+pub(crate) fn play(setup: &Setup, proxy: &Proxy, manners: &Manners) {
     let get = |last, path: &str, headers: &[(&str, &str)]| {
         ask(last, proxy.address, &format!("GET {path}"), headers)
     };
     for left in [2, 1, 0] {
         let allowed = get(2, "/v1/items?page=1", &key("k1")).with_status(200);
         assert_eq!(allowed.body, "served");
-        let told = allowed.header("ratelimit");
-        assert_eq!(told.is_some(), manners.tells_when_allowed, "{allowed:?}");
-        if let Some(told) = told {
-            assert!(told.contains(&format!("\"per-key\";r={left}")), "{told}");
+        let limits = allowed.header("ratelimit");
+        assert_eq!(limits.is_some(), manners.shows_when_allowed, "{allowed:?}");
+        if let Some(limits) = limits {
+            assert!(
+                limits.contains(&format!("\"per-key\";r={left}")),
+                "{limits}"
+            );
             let policies = allowed.header("ratelimit-policy").unwrap();
             assert!(policies.contains("\"per-key\";q=3;w=60"), "{policies}");
         }
@@ -157,10 +160,10 @@ fn is_denied(reply: &HttpReply, limit: &str, manners: &Manners) {
     assert_eq!(reply.status, 429, "{reply:?}");
     let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=20).contains(&wait), "{reply:?}");
-    let told = reply.header("ratelimit").unwrap();
+    let limits = reply.header("ratelimit").unwrap();
     assert!(
-        told.contains(&format!("\"{limit}\";r=0;t={wait}")),
-        "{told}"
+        limits.contains(&format!("\"{limit}\";r=0;t={wait}")),
+        "{limits}"
     );
     assert!(reply.header("ratelimit-policy").is_some(), "{reply:?}");
     let media_type = reply.header("content-type").unwrap();
@@ -188,7 +191,7 @@ pub(crate) fn status_with_stopped_server(setup: &Setup, proxy: &Proxy) -> u16 {
     status
 }
 
-/// The status that clients get when there is nobody who could decide.
+/// The status that clients get when no server can decide.
 pub(crate) fn status_without_server(setup: Setup, proxy: &Proxy) -> u16 {
     let Setup {
         server, upstream, ..

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::guide::Guide;
 use super::headers::{Passing, each_header_arrives_once};
 use super::proxy::{Proxy, program};
-use super::story::{Manners, Setup, status_without_server, tell};
+use super::story::{Manners, Setup, play, status_without_server};
 
 /// Traefik with both files of the guide.
 pub(crate) fn start(setup: &Setup, guide: &Guide) -> Proxy {
@@ -27,10 +27,10 @@ fn traefik_asks_before_it_forwards() {
     let setup = Setup::of(&guide);
     let proxy = start(&setup, &guide);
     let manners = Manners {
-        tells_when_allowed: false,
+        shows_when_allowed: false,
         passes_problem: true,
     };
-    tell(&setup, &proxy, &manners);
+    play(&setup, &proxy, &manners);
     assert_eq!(status_without_server(setup, &proxy), 500);
 }
 

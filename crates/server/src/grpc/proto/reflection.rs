@@ -45,10 +45,6 @@ pub struct ServerReflectionResponse {
 
 /// A response.
 #[derive(Clone, PartialEq, Oneof)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "these are the names of the fields"
-)]
 pub enum MessageResponse {
     #[prost(message, tag = "4")]
     FileDescriptorResponse(FileDescriptorResponse),

@@ -2,6 +2,7 @@
 
 use super::{adding, calling, header, request, start};
 use tidegate_server::grpc_messages::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
+use tidegate_testkit::eventually;
 
 const RULES: &str = "
 domain: web
@@ -88,15 +89,11 @@ async fn a_changed_file_is_in_force_at_once() {
     );
     server.folder.write("rules.yaml", &changed);
     server.server.reload();
-    for _ in 0..200 {
-        if client.decide(request(&["user=guest"])).await == (true, vec![(true, 0)])
+    let is_in_force = async || {
+        client.decide(request(&["user=guest"])).await == (true, vec![(true, 0)])
             && client.decide(request(&["user=guest"])).await.0
-        {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("the change is not in force");
+    };
+    eventually("the change is in force", is_in_force).await;
 }
 
 #[tokio::test]

@@ -102,11 +102,11 @@ async fn bytes_that_are_no_call_are_refused() {
             .unwrap();
         let reply = sender.send_request(request).await.unwrap();
         assert_eq!(reply.status(), status, "{body:?}");
-        let decided = reply
+        let status = reply
             .headers()
             .get("grpc-status")
             .map(|value| value.to_str().unwrap().to_owned());
-        assert_eq!(decided.as_deref(), grpc_status, "{body:?}");
+        assert_eq!(status.as_deref(), grpc_status, "{body:?}");
         reply.into_body().collect().await.unwrap();
     }
     drop(sender);

@@ -38,7 +38,7 @@ fn a_batch_is_decided_in_order_and_each_on_its_own() {
         .with_status(200)
         .json();
     let decisions = decisions["decisions"].as_array().unwrap();
-    let told: Vec<(bool, u64)> = decisions
+    let found: Vec<(bool, u64)> = decisions
         .iter()
         .map(|one| {
             (
@@ -55,7 +55,7 @@ fn a_batch_is_decided_in_order_and_each_on_its_own() {
         (true, 0),
         (true, 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     let empty = server
         .ask("POST /v1/check/batch", r#"{"checks": []}"#)
         .with_status(200);
@@ -63,7 +63,7 @@ fn a_batch_is_decided_in_order_and_each_on_its_own() {
 }
 
 #[test]
-fn a_batch_with_one_bad_check_charges_nobody() {
+fn a_batch_with_one_bad_check_charges_no_client() {
     let (_place, server) = serve(&per_user("5/hour"));
     let good = json!({"attributes": {"user_id": "a"}, "timestamp": 1_794_770_000});
     for bad in [
@@ -81,7 +81,7 @@ fn a_batch_with_one_bad_check_charges_nobody() {
 }
 
 #[test]
-fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_nobody() {
+fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_no_client() {
     let place = TestFolder::new();
     let looping = |index| {
         format!(
@@ -206,17 +206,17 @@ fn a_reset_forgets_what_one_client_has_used() {
     assert_eq!(done, json!({"reset": [entry("all", 100, json!({}), 3)]}));
     assert_eq!(used(&mut client, "b"), (5, 100));
 
-    let unknown = json!({"attributes": {"user_id": "a"}, "rule": "nobody"}).to_string();
+    let unknown = json!({"attributes": {"user_id": "a"}, "rule": "unknown"}).to_string();
     let refused = client.ask("POST /v1/reset", &unknown).with_status(404);
-    assert!(refused.detail().contains("`nobody`"), "{refused:?}");
+    assert!(refused.detail().contains("`unknown`"), "{refused:?}");
     // A misspelt attribute resets nothing, least of all what all clients share.
     remaining(&mut client, "a", 1);
     let misspelt = json!({"attributes": {"userid": "a"}}).to_string();
     let refused = client.ask("POST /v1/reset", &misspelt).with_status(422);
     assert!(refused.detail().contains("`user_id`"), "{refused:?}");
     assert_eq!(used(&mut client, "a"), (4, 99));
-    let nobody = json!({"attributes": {}, "rule": "per-user"}).to_string();
-    let refused = client.ask("POST /v1/reset", &nobody).with_status(422);
+    let anonymous = json!({"attributes": {}, "rule": "per-user"}).to_string();
+    let refused = client.ask("POST /v1/reset", &anonymous).with_status(422);
     assert!(refused.detail().contains("user_id"), "{refused:?}");
     let log = server.log.wait_for_times("a counter was reset", 3);
     let lines: Vec<&str> = log

@@ -74,7 +74,7 @@ fn with_redis_there_are_metrics_of_redis() {
 fn names(server: &Server) -> String {
     let reply = server.ask("GET /metrics", "").with_status(200);
     assert!(!reply.body.contains(CLIENT), "{}", reply.body);
-    // Within a metric the order of the lines is nobody's business.
+    // Within a metric the order of the lines does not matter.
     let mut lines = BTreeSet::new();
     let mut page = String::new();
     for line in reply.body.lines() {

@@ -26,7 +26,7 @@ fn ask(server: &Server, path: &str, user: Option<&str>, cost: u64) -> HttpReply 
     server.ask("POST /v1/check", &body)
 }
 
-fn each_reason_is_told(server: &Server) {
+fn each_reason_is_given(server: &Server) {
     ask(server, "/over", None, 1).with_status(200);
     #[rustfmt::skip]
     let table = [
@@ -62,22 +62,22 @@ fn each_reason_is_told(server: &Server) {
 }
 
 #[test]
-fn each_reason_is_told_in_memory() {
+fn each_reason_is_given_in_memory() {
     let place = TestFolder::new();
     place.write("rules.yaml", RULES);
     let server = place.serve(&["--rules", "rules.yaml"]);
-    each_reason_is_told(&server);
+    each_reason_is_given(&server);
     let log = server.log.wait_for_times(" denied ", 6);
     let said = r#"denied rule="missing" reason="missing_attribute" missing="user_id,a\"b""#;
     assert!(log.contains(said), "{log}");
 }
 
 #[test]
-fn each_reason_is_told_with_redis() {
+fn each_reason_is_given_with_redis() {
     let (redis, place) = (RedisServer::start(), TestFolder::new());
     place.write("rules.yaml", RULES);
     let server = shared::serve(&place, &redis, &["--rules", "rules.yaml"]);
-    each_reason_is_told(&server);
+    each_reason_is_given(&server);
 }
 
 #[test]

@@ -266,7 +266,7 @@ fn the_history_tells_each_change_and_a_rollback_is_one_of_them() {
         .with_status(200)
         .json();
     let rows = history["history"].as_array().unwrap();
-    let told: Vec<(u64, Value)> = rows
+    let found: Vec<(u64, Value)> = rows
         .iter()
         .inspect(|row| assert_eq!(row["by"], "admin-token"))
         .inspect(|row| assert!(row["at"].as_str().unwrap().ends_with('Z'), "{row}"))
@@ -282,7 +282,7 @@ fn the_history_tells_each_change_and_a_rollback_is_one_of_them() {
         (2, json!(["changed a"])),
         (1, json!(["added a"])),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]

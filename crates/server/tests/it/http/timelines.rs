@@ -132,16 +132,17 @@ fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, Tes
     let expected = Answered::of(decision, lease.clone());
     prop_assert_eq!(answered, expected, "{}", &reply.body);
 
-    let is_told =
+    let is_of_limits =
         |(name, _): &&(String, String)| name.contains("ratelimit") || name == "retry-after";
-    let mut told: Vec<(String, String)> = reply.headers.iter().filter(is_told).cloned().collect();
+    let mut shown: Vec<(String, String)> =
+        reply.headers.iter().filter(is_of_limits).cloned().collect();
     let headers = decision.headers(&HeaderSettings::default());
     let mut expected: Vec<(String, String)> = headers
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    told.sort();
+    shown.sort();
     expected.sort();
-    prop_assert_eq!(told, expected);
+    prop_assert_eq!(shown, expected);
     Ok(lease)
 }
 
@@ -430,7 +431,7 @@ fn any_written_limit() -> impl Strategy<Value = Limit> {
     prop_oneof![15 => written, 1 => calendar]
 }
 
-/// The limit and a second one beside it, where one is possible: half as much in a tenth of the time.
+/// The limit and a second one, where one is possible: half as much in a tenth of the time.
 fn with_another(limit: &Limit) -> Vec<Limit> {
     let rate = limit.rate();
     let Some(Window::Span(span)) = rate.window else {
@@ -451,13 +452,13 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
     let memory = OneKey::new(limit).memory().get();
     let back =
         prop_oneof![1 => Just(1), 2 => 1..=memory.max(1), 1 => 1..=memory.max(1).saturating_mul(3)];
-    let beside = (
+    let seconds = (
         prop::option::weighted(0.1, back.prop_map(Micros::new)),
         prop::sample::select(vec!["a", "a", "a", "b"]),
         prop::bool::weighted(0.3),
     );
-    let beside = prop::collection::vec(beside, MAX_STEPS);
-    (steps_for(limit), beside).prop_map(|(steps, beside)| {
+    let seconds = prop::collection::vec(seconds, MAX_STEPS);
+    (steps_for(limit), seconds).prop_map(|(steps, seconds)| {
         let step = |(step, (back, key, releases)): (
             tidegate_testkit::timeline::Step,
             (Option<Micros>, &'static str, bool),
@@ -468,6 +469,6 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
             key,
             releases,
         };
-        steps.into_iter().zip(beside).map(step).collect()
+        steps.into_iter().zip(seconds).map(step).collect()
     })
 }

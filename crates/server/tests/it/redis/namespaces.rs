@@ -61,7 +61,7 @@ fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
     let mut throttled =
         servers.iter().map(
             |server| match Client::to(server).ask("CL.THROTTLE k 9 1 86400") {
-                Value::Array(told) => told[2].clone(),
+                Value::Array(reply) => reply[2].clone(),
                 other => panic!("{other:?}"),
             },
         );

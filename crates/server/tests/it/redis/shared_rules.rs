@@ -11,7 +11,7 @@ use crate::redis::shared::{check, serve, wait_for_status};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
 const ONE: &str = r#"{"rules": [{"id": "one", "per": [], "limit": "1/day"}]}"#;
-/// Within this time a change is everywhere. Two machines' worth of tests run beside this one.
+/// Within this time a change is everywhere. Many tests run at the same time.
 const SOON: Duration = Duration::from_secs(1);
 
 fn version(server: &Server) -> Value {
@@ -203,8 +203,8 @@ fn redis_is_followed_back_but_not_into_nothing() {
         .ask("DELETE /v1/rules/one", "")
         .with_status(409)
         .detail();
-    let mended = third.ask("PUT /v1/rules", ONE).with_status(200);
-    assert_eq!(mended.json()["version"], 2);
+    let repaired = third.ask("PUT /v1/rules", ONE).with_status(200);
+    assert_eq!(repaired.json()["version"], 2);
     let ready = wait_for_status(&third, 200, "ready");
     assert_eq!(ready["rules"]["problem"], Value::Null);
     wait_for_version(&first, 2, SOON);

@@ -76,7 +76,7 @@ fn kill(redis: &RedisServer, servers: &[Server]) {
     redis.kill();
     for server in servers {
         wait_until("it is degraded", PATIENCE, || {
-            let reply = check(server, &json!({"user_id": "nobody"}));
+            let reply = check(server, &json!({"user_id": "probe"}));
             (reply.json()["degraded"] == true).then_some(())
         });
     }

@@ -24,8 +24,8 @@ fn what_is_no_command_is_answered_and_ends_the_connection() {
     for (sent, wanted) in table {
         let mut client = Client::to(&server);
         client.send(sent.as_bytes());
-        let told = client.rest();
-        assert!(told.starts_with(wanted), "{sent:.40}: {told}");
+        let reply = client.rest();
+        assert!(reply.starts_with(wanted), "{sent:.40}: {reply}");
     }
     assert_eq!(Client::to(&server).ask("PING"), Value::text("PONG"));
 }
@@ -46,10 +46,10 @@ fn commands_come_in_pieces_and_many_at_once() {
     client.send(&command("HELLO 3"));
     client.send(b"CLIENT GETNAME\r\n\r\nping\n");
     for remaining in (100..200).rev() {
-        let Value::Array(told) = client.reply() else {
+        let Value::Array(reply) = client.reply() else {
             panic!("an array");
         };
-        assert_eq!(told[2], Value::Integer(remaining));
+        assert_eq!(reply[2], Value::Integer(remaining));
         assert_eq!(client.reply(), Value::text("x"));
     }
     assert!(matches!(client.reply(), Value::Map(_)));
@@ -67,7 +67,7 @@ fn keys_are_bytes() {
         let tail = b"\r\n$1\r\n9\r\n$1\r\n1\r\n$5\r\n86400\r\n";
         client.send(&[head.as_bytes(), key, tail].concat());
         match client.reply() {
-            Value::Array(told) => told[2].clone(),
+            Value::Array(reply) => reply[2].clone(),
             other => panic!("{other:?}"),
         }
     };
@@ -87,7 +87,7 @@ fn values_of_attributes_are_bytes_and_do_not_collide() {
     let server = serve(&place, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);
     let mut check = |key: &[u8]| match client.ask_words(&[&b"TG.CHECK"[..], b"api_key", key]) {
-        Value::Array(told) => told[1].clone(),
+        Value::Array(reply) => reply[1].clone(),
         other => panic!("{other:?}"),
     };
     let replaced = "k\u{fffd}".as_bytes();

@@ -34,11 +34,11 @@ fn throttle_answers_as_redis_cell_does() {
     }
     #[rustfmt::skip]
     let refused = [
-        ("CL.THROTTLE a 15 30",             "ERR CL.THROTTLE wants `key max_burst count period [quantity]`"),
-        ("CL.THROTTLE a 15 30 60 1 1",      "ERR CL.THROTTLE wants"),
+        ("CL.THROTTLE a 15 30",             "ERR CL.THROTTLE takes `key max_burst count period [quantity]`"),
+        ("CL.THROTTLE a 15 30 60 1 1",      "ERR CL.THROTTLE takes"),
         ("CL.THROTTLE a 15 30 60 -1",       "ERR quantity must not be negative, and is -1"),
         ("CL.THROTTLE a 15 0 60",           "ERR count must not be 0"),
-        ("CL.THROTTLE a x 30 60",           "ERR max_burst must be a whole number, and is `x`"),
+        ("CL.THROTTLE a x 30 60",           "ERR max_burst must be a whole number, not `x`"),
         ("CL.THROTTLE a 15 30 99999999999", "ERR "),
     ];
     for (line, wanted) in refused {
@@ -54,23 +54,26 @@ fn a_check_is_decided_by_the_rules() {
     let server = serve(&place, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);
     let check = "TG.CHECK path /v1/orders user_id u1";
-    let told = pairs(client.ask(check));
+    let reply = pairs(client.ask(check));
     #[rustfmt::skip]
     let names = [
         "allowed", "rule", "limit", "remaining", "reset_time", "retry_after", "delay", "degraded", "lease", "reason",
     ];
-    assert_eq!(told.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
-    let of = |told: &[(String, Value)], wanted: &str| {
-        let found = told.iter().find(|(name, _)| name == wanted);
+    assert_eq!(
+        reply.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        names
+    );
+    let of = |reply: &[(String, Value)], wanted: &str| {
+        let found = reply.iter().find(|(name, _)| name == wanted);
         found.unwrap().1.clone()
     };
-    assert_eq!(of(&told, "allowed"), Value::Integer(1));
-    assert_eq!(of(&told, "rule"), Value::text("per-user"));
-    assert_eq!(of(&told, "limit"), Value::Integer(2));
-    assert_eq!(of(&told, "remaining"), Value::Integer(1));
-    assert_eq!(of(&told, "retry_after"), Value::text("0"));
-    assert_eq!(of(&told, "lease"), Value::Null);
-    assert_eq!(of(&told, "reason"), Value::Null);
+    assert_eq!(of(&reply, "allowed"), Value::Integer(1));
+    assert_eq!(of(&reply, "rule"), Value::text("per-user"));
+    assert_eq!(of(&reply, "limit"), Value::Integer(2));
+    assert_eq!(of(&reply, "remaining"), Value::Integer(1));
+    assert_eq!(of(&reply, "retry_after"), Value::text("0"));
+    assert_eq!(of(&reply, "lease"), Value::Null);
+    assert_eq!(of(&reply, "reason"), Value::Null);
 
     // Two more do not fit, one does; the third version has maps, truth values and fractions.
     client.ask("HELLO 3");
@@ -87,7 +90,7 @@ fn a_check_is_decided_by_the_rules() {
     for (line, wanted) in [
         (
             "TG.CHECK path",
-            "ERR TG.CHECK wants `attribute value ... [COST n]`",
+            "ERR TG.CHECK takes `attribute value ... [COST n]`",
         ),
         (
             "TG.CHECK ip here",
@@ -99,7 +102,7 @@ fn a_check_is_decided_by_the_rules() {
         ),
         (
             "TG.CHECK a 1 COST -1",
-            "ERR COST must be a whole number from 0, and is `-1`",
+            "ERR COST must be a whole number from 0, not `-1`",
         ),
     ] {
         let error = client.ask(line).error();

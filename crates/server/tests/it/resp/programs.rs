@@ -14,37 +14,40 @@ fn run(program: &str, server: &Server, arguments: &[&str]) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("{program}: {error}; install Redis's own programs"));
-    let told = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}{errors}");
-    told
+    assert!(output.status.success(), "{printed}{errors}");
+    printed
 }
 
 #[test]
 fn redis_cli_is_answered_in_both_versions() {
     let place = TestFolder::new();
     let server = serve(&place, &[]);
-    let told = run(
+    let printed = run(
         "redis-cli",
         &server,
         &["--no-raw", "CL.THROTTLE", "user123", "15", "30", "60"],
     );
     let wanted =
         "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2\n";
-    assert_eq!(told, wanted);
-    let told = run(
+    assert_eq!(printed, wanted);
+    let printed = run(
         "redis-cli",
         &server,
         &["-3", "--json", "TG.CHECK", "ip", "203.0.113.7"],
     );
     assert!(
-        told.starts_with(r#"{"allowed":true,"rule":null,"#),
-        "{told}"
+        printed.starts_with(r#"{"allowed":true,"rule":null,"#),
+        "{printed}"
     );
-    let told = run("redis-cli", &server, &["INFO"]);
-    assert!(told.contains("server_name:tidegate"), "{told}");
-    let told = run("redis-cli", &server, &["GET", "a"]);
-    assert!(told.starts_with("ERR unknown command 'GET'"), "{told}");
+    let printed = run("redis-cli", &server, &["INFO"]);
+    assert!(printed.contains("server_name:tidegate"), "{printed}");
+    let printed = run("redis-cli", &server, &["GET", "a"]);
+    assert!(
+        printed.starts_with("ERR unknown command 'GET'"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -38,9 +38,9 @@ fn servers_share_a_key_and_answer_in_order() {
         for _ in 0..50 {
             for place in 0..5 {
                 match (place, client.reply()) {
-                    (0 | 3, Value::Array(told)) => remaining.push(told[2].clone()),
+                    (0 | 3, Value::Array(reply)) => remaining.push(reply[2].clone()),
                     (1, Value::Error(error)) => assert!(error.starts_with("ERR period"), "{error}"),
-                    (2, Value::Array(told)) => assert_eq!(told[1], Value::Integer(1)),
+                    (2, Value::Array(reply)) => assert_eq!(reply[1], Value::Integer(1)),
                     (4, reply) => assert_eq!(reply, Value::text("PONG")),
                     (place, reply) => panic!("{place}: {reply:?}"),
                 }
@@ -61,7 +61,7 @@ fn without_redis_it_does_what_it_is_set_to() {
         let mut client = Client::to(&server);
         let throttle = format!("CL.THROTTLE {on_failure} 1 1 86400");
         let of = |reply: Value| match reply {
-            Value::Array(told) => Ok(told[0] == Value::Integer(0)),
+            Value::Array(reply) => Ok(reply[0] == Value::Integer(0)),
             Value::Error(error) => Err(error),
             other => panic!("{other:?}"),
         };

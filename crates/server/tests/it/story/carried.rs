@@ -1,5 +1,5 @@
 //! Doors that carry the request itself, or what a proxy says of it: the program's gateway and its
-//! forward-auth. They tell by status, headers and the problem of one that is denied.
+//! forward-auth. They answer by status, headers and the problem of one that is denied.
 
 use serde_json::Value as Json;
 

@@ -1,4 +1,4 @@
-//! The layer before a service that says yes to everything. It tells by status and headers, as all doors do that
+//! The layer in front of a service that accepts everything. It answers by status and headers, as all front ends do that
 //! carry the request itself.
 
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! One story through every door: whoever asks, and however, the decision is the same.
+//! One story through every front end: the decision is the same for all of them.
 //!
 //! `story.yaml` is the story, `scenario.rs` reads it, each door has a file of its own. To add a door:
 //!
@@ -52,7 +52,7 @@ trait Ask {
     /// Whether the decision is made at the time that the scenario says, so that waits are exact.
     fn times(&self) -> Times;
 
-    /// Asks, and tells what it was told.
+    /// Asks, and returns what came back.
     fn ask(&mut self, step: &Step) -> Seen;
 }
 
@@ -71,10 +71,10 @@ impl Door {
 }
 
 #[track_caller]
-fn tell(door: Door) {
+fn play(door: Door) {
     let scenario = Scenario::read();
     let mut asking = door.open(&scenario);
-    let mut told = 0;
+    let mut played = 0;
     for step in &scenario.story {
         if step.cost.is_some() && !asking.says_cost() {
             continue;
@@ -87,42 +87,42 @@ fn tell(door: Door) {
             step.name,
             differs.join("; ")
         );
-        told += 1;
+        played += 1;
     }
-    assert!(told > 20, "only {told} steps");
+    assert!(played > 20, "only {played} steps");
 }
 
 #[test]
 fn the_story_through_the_library() {
-    tell(Door::Library);
+    play(Door::Library);
 }
 
 #[test]
 fn the_story_through_the_middleware() {
-    tell(Door::Middleware);
+    play(Door::Middleware);
 }
 
 #[test]
 fn the_story_through_http() {
-    tell(Door::Http);
+    play(Door::Http);
 }
 
 #[test]
 fn the_story_through_the_protocol_of_redis() {
-    tell(Door::Resp);
+    play(Door::Resp);
 }
 
 #[test]
 fn the_story_through_grpc() {
-    tell(Door::Grpc);
+    play(Door::Grpc);
 }
 
 #[test]
 fn the_story_through_forward_auth() {
-    tell(Door::Authorize);
+    play(Door::Authorize);
 }
 
 #[test]
 fn the_story_through_the_gateway() {
-    tell(Door::Gateway);
+    play(Door::Gateway);
 }

@@ -41,27 +41,27 @@ impl Ask for Resp {
         if let Some(cost) = step.cost {
             words.extend(["COST".to_owned(), cost.to_string()]);
         }
-        let told = match self.client.ask_words(&words) {
-            Value::Array(told) => told,
+        let reply = match self.client.ask_words(&words) {
+            Value::Array(reply) => reply,
             Value::Error(_) => return Seen::refused(),
             other => panic!("`{}` is answered by {other:?}", words.join(" ")),
         };
-        let told = |key: &str| {
-            let place = told.iter().position(|value| *value == Value::text(key));
-            Some(plain(&told[place.unwrap() + 1]))
+        let reply = |key: &str| {
+            let place = reply.iter().position(|value| *value == Value::text(key));
+            Some(plain(&reply[place.unwrap() + 1]))
         };
         Seen {
-            allowed: told("allowed") == Some(json!(1)),
+            allowed: reply("allowed") == Some(json!(1)),
             is_refused: false,
-            rule: told("rule"),
-            limit: told("limit"),
-            remaining: told("remaining"),
+            rule: reply("rule"),
+            limit: reply("limit"),
+            remaining: reply("remaining"),
             // Seconds are text, because the second version has whole numbers only.
-            retry_after: told("retry_after").map(|wait| match wait.as_str() {
+            retry_after: reply("retry_after").map(|wait| match wait.as_str() {
                 Some(text) => json!(text.parse::<f64>().unwrap()),
                 None => wait,
             }),
-            reason: told("reason"),
+            reason: reply("reason"),
             missing: None,
             headers: None,
         }

@@ -90,7 +90,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// All that is known of the request, for doors that are told it.
+    /// All that is known of the request, for front ends that are given it.
     pub(super) fn known(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.attributes.iter();
         own.map(|(name, value)| (name.as_str(), value.as_str()))

@@ -1,4 +1,4 @@
-//! What a door told, and whether that is what the story says.
+//! What a front end answered, and whether that is what the story says.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) enum Times {
     Flowing,
 }
 
-/// What a door told. Where it does not tell something, that is none.
+/// What a front end answered. What it leaves out is `None`.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) allowed: bool,
@@ -140,12 +140,12 @@ impl Seen {
                 differs.push(format!("{name} is `{seen}` and not `{wanted}`"));
             }
         }
-        let tells_wait = headers.contains_key("retry-after");
+        let has_wait = headers.contains_key("retry-after");
         let is_wait = expected
             .retry_after
             .as_ref()
             .is_some_and(|wait| *wait != never);
-        if tells_wait != (!expected.allowed && is_wait) {
+        if has_wait != (!expected.allowed && is_wait) {
             differs.push(format!("the headers are {headers:?}"));
         }
         differs

@@ -1,6 +1,6 @@
 //! Paths and hosts that servers could take for others than the rules do, through every door. What goes on in
 //! the form in which it was matched may be resolved; what goes on as it came must be limited by every
-//! reading; what nobody can be sure about is refused.
+//! reading; what is ambiguous is refused.
 
 use super::Door;
 use super::scenario::Scenario;
@@ -30,7 +30,7 @@ use Ends::{Counted, Other, Refused};
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// The caller says what the path is.
-    Told,
+    Named,
     /// The path goes on as it came.
     Raw,
     /// As it came, but paths with encoded slashes are refused.
@@ -42,7 +42,7 @@ enum Kind {
 impl Door {
     fn kind(self) -> Kind {
         match self {
-            Self::Library | Self::Http | Self::Resp => Kind::Told,
+            Self::Library | Self::Http | Self::Resp => Kind::Named,
             Self::Middleware | Self::Grpc => Kind::Raw,
             Self::Authorize => Kind::Proxied,
             Self::Gateway => Kind::Resolved,
@@ -52,7 +52,7 @@ impl Door {
 
 #[rustfmt::skip]
 const PATHS: [(&str, [Ends; 4]); 16] = [
-    // path                                  told     raw      proxied  resolved
+    // path                                  named    raw      proxied  resolved
     ("/v1/search/foo",                      [Counted, Counted, Counted, Counted]),
     ("//v1//search/f%6fo?x=/../..",         [Counted, Counted, Counted, Counted]),
     ("/x/../v1/search",                     [Counted, Counted, Counted, Counted]),

@@ -87,7 +87,7 @@ impl Cluster {
     /// The replicas that follow a node.
     pub fn replicas_of(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id: String = master.query(&["CLUSTER", "MYID"]);
-        let seen = seen_by(master).expect("a node tells of the others");
+        let seen = seen_by(master).expect("a node lists the others");
         let followers = seen
             .iter()
             .filter(|node| node.follows.as_ref() == Some(&id));

@@ -21,7 +21,7 @@ impl Seen {
         self.is_master && slots.any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
-    /// Whether the node that told it can reach this one and knows what it is.
+    /// Whether the node that reports it can reach this one and knows what it is.
     pub(super) fn is_connected(&self) -> bool {
         self.is_myself || self.is_linked
     }

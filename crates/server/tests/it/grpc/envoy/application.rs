@@ -1,4 +1,4 @@
-//! What Envoy stands before: an application that answers every request with the same page.
+//! The application behind Envoy, which answers every request with the same page.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! A real Envoy before a real application, set up as the guide says, asking the program itself.
+//! A real Envoy in front of an application, set up as the guide says.
 
 mod addends;
 mod application;

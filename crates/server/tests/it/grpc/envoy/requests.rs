@@ -1,4 +1,4 @@
-//! Requests that pass, that are over a limit, and that nobody can decide.
+//! Requests that pass, that are over a limit, and that cannot be decided.
 
 use super::{Front, printed};
 
@@ -31,7 +31,7 @@ fn the_guide_works_as_it_is_printed() {
         .filter(|(name, _)| name == "retry-after");
     let waits: Vec<u64> = waits.map(|(_, value)| value.parse().unwrap()).collect();
     assert!(matches!(waits.as_slice(), [1..=12]), "{waits:?}");
-    // Whoever is denied by one descriptor is not charged by the other.
+    // A request that one descriptor denies is not charged by the other.
     assert_eq!(front.left(r#"{"remote_address": "127.0.0.1"}"#), 15);
     assert_eq!(front.envoy.get("/", &[("x-user", "u2")]).status, 200);
 }
