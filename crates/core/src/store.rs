@@ -17,7 +17,7 @@ pub type Outcomes = SmallVec<[Outcome; 4]>;
 
 /// Holds the state of every limit, and is the only place where that state changes.
 ///
-/// A store reads its own clock unless a request brings its time, so that all who share a store
+/// A store reads its own clock unless a request brings its time, so that all instances that share a store
 /// share its time. Being denied is an outcome; an error means that the store could not decide.
 pub trait Store: Send + Sync + 'static {
     /// Charges every limit of the request or none, in one atomic step.

@@ -1,4 +1,4 @@
-//! A place under a concurrency limit, held as long as its request lasts.
+//! A permit of a concurrency limit, held as long as its request lasts.
 
 use std::sync::Arc;
 use std::time::Duration;

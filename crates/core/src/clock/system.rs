@@ -24,7 +24,7 @@ const TOGETHER: u64 = 5_000;
 
 /// The wall clock in UTC, never going back.
 ///
-/// When the wall clock is set forward, this clock follows at once. When it is set back, this clock
+/// When the wall clock is set forward, this clock follows immediately. When it is set back, this clock
 /// goes on at nine tenths of its speed until the wall clock has caught up, which takes ten times as
 /// long as the step was: limits refill a little slower for that while, and no key is frozen or given
 /// a window twice.
@@ -190,7 +190,7 @@ mod tests {
         let table = [
             // name                                 last         elapsed  wall          reading
             ("in step",                             10 * SECOND, 1,       11 * SECOND,  (11 * SECOND, ClockPace::Full)),
-            ("a step forward is taken at once",     10 * SECOND, 1,       90 * SECOND,  (90 * SECOND, ClockPace::Full)),
+            ("a step forward is taken immediately", 10 * SECOND, 1,       90 * SECOND,  (90 * SECOND, ClockPace::Full)),
             ("a step back slows down, never back",  10 * SECOND, 1,       5 * SECOND,   (10 * SECOND + 900_000_000, ClockPace::NineTenths)),
             ("no time, no change",                  10 * SECOND, 0,       5 * SECOND,   (10 * SECOND, ClockPace::NineTenths)),
             ("caught up after ten times the step",  10 * SECOND, 50,      55 * SECOND,  (55 * SECOND, ClockPace::Full)),

@@ -33,7 +33,7 @@ pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
 pub const MAX_WINDOW: Micros = Micros::DAY.times(366);
 /// The largest number of slots that a window may be cut into.
 pub const MAX_SLOTS: u32 = 3_600;
-/// How long a concurrency permit lasts when nothing else is said.
+/// How long a concurrency permit lasts by default.
 pub const DEFAULT_LEASE_TTL: Micros = Micros::MINUTE;
 
 /// How a limit counts.

@@ -37,7 +37,7 @@ use forms::{StateStep, Task};
 use keys::KeyHasher;
 use stripes::Stripes;
 
-/// How many keys a store holds when nothing else is said: ten million, in about 450 MB.
+/// How many keys a store holds by default: ten million, in about 450 MB.
 pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 
 /// Holds the state of every limit in this process's memory.
@@ -121,7 +121,7 @@ impl MemoryStore {
         self.stripes.now()
     }
 
-    /// Charges one limit, at once, at the store's own time and without a permit.
+    /// Charges one limit without waiting, at the store's own time and without a permit.
     #[inline]
     pub fn charge_one(&self, charge: &Charge<'_>) -> Outcome {
         self.apply(StateStep::Charge, charge, None, None)
@@ -151,7 +151,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// Charges every limit of the request or none, at once: [`Store::charge`] without the future.
+    /// Charges every limit of the request or none: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
             let outcome = self.apply(StateStep::Charge, charge, request.at, request.permit);

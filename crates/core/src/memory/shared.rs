@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
     max_keys: usize,
-    /// Whether this store's clock can tell which keys are idle.
+    /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
     keys: AtomicUsize,
     expired: AtomicU64,
@@ -24,7 +24,7 @@ pub struct MemoryStats {
     pub keys: usize,
     /// The most keys it may hold.
     pub max_keys: usize,
-    /// Permits that are held, or have ended without anyone having looked since.
+    /// Permits that are held, or have ended since they were last looked at.
     pub permits: usize,
     /// Idle keys that were removed so far.
     pub expired: u64,
@@ -45,7 +45,7 @@ impl SharedCounts {
         }
     }
 
-    /// The time at which keys are compared to find idle ones; none if the clock is not to be used for that.
+    /// The current time, for expiry; none once requests bring their own time.
     pub(super) fn idle_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.expires.load(Ordering::Relaxed).then_some(now)
     }

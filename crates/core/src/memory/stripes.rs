@@ -75,7 +75,7 @@ impl Stripes {
         self.clock.now()
     }
 
-    /// The time at which keys are compared to find idle ones; none if the clock is not to be used for that.
+    /// The current time, for expiry; none once requests bring their own time.
     pub(super) fn idle_at(&self) -> Option<Timestamp> {
         self.shared.0.idle_at(self.clock.now())
     }
@@ -123,12 +123,12 @@ impl Stripes {
         (stripe, now)
     }
 
-    /// The time for one who comes to a stripe with an earlier time than it was `used_at`.
+    /// The time for a thread that comes to a stripe with an earlier time than it was `used_at`.
     ///
-    /// He had to wait, for the lock or for the processor, and the time that he brought is old; so he
-    /// reads the clock again. What is still missing is the difference between the clocks of two
-    /// threads, and is made up: to a small bucket it would look like a clock that was set back. A
-    /// clock that really was is further behind.
+    /// The thread had to wait for the lock or for the processor, so its time is old and the clock is read
+    /// again. A small difference that remains is that of the clocks of two threads, and is made up: to a
+    /// small bucket it would look like a clock that was set back. A clock that really was set back is
+    /// further behind.
     #[cold]
     fn catch_up(&self, used_at: Timestamp) -> Timestamp {
         let now = self.clock.now();

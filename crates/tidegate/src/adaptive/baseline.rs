@@ -1,6 +1,6 @@
 //! The latency of an upstream that is not overloaded, as far as that can be known.
 //!
-//! It falls at once and rises slowly, for what is slower than usual is usually a queue. Because under
+//! It falls immediately and rises slowly, for what is slower than usual is usually a queue. Because under
 //! steady overload every latency has the queue in it, there are *probes*: now and then the limit is
 //! lowered for two windows, one to drain the queue and one to measure without it. A lowered rate takes
 //! longer to drain the queue, so a [`RateBaseline`] waits until the latency no longer falls.

@@ -17,7 +17,7 @@ use super::baseline::Baseline;
 use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Sample};
 
-/// Parts of one place, so that steps of less than one add up.
+/// Parts of one permit, so that steps of less than one add up.
 pub(super) const PARTS: u64 = 1_000;
 /// The least that a limit above the target keeps in one window, in thousandths.
 const KEPT_ABOVE_TARGET: u64 = 800;
@@ -36,7 +36,7 @@ pub(super) const PROBE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Estimator {
     settings: Adaptive,
-    /// In parts of a place.
+    /// In parts of a permit.
     estimate: u64,
     window: SampleWindow,
     baseline: Baseline,

@@ -23,7 +23,7 @@ pub(super) struct Local {
     /// Locked while a request is charged here: a key that was never charged is first raised to what
     /// the store said, and no other request may come between.
     owed: Mutex<Owed>,
-    /// How many keys owe something, for those who only want to know whether any does.
+    /// How many keys owe something, to see without the lock whether any does.
     waiting: AtomicUsize,
 }
 

@@ -103,11 +103,11 @@ pub(super) fn networks_of(
     }
     let mut networks = Networks::default();
     let mut is_empty = true;
-    for (name, place) in overrides {
+    for (name, index) in overrides {
         let network = name.parse::<IpNet>().ok();
         let network = network.filter(|network| !is_one_key(*network, ipv6_prefix));
         if let Some(network) = network {
-            *networks.value(network) = *place;
+            *networks.value(network) = *index;
             is_empty = false;
         }
     }

@@ -61,7 +61,7 @@ pub struct Rule {
     pub(super) warnings: Problems,
 }
 
-/// Places in a rule's grants, by the name of a tier or the value of an attribute.
+/// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
 pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
@@ -215,7 +215,7 @@ impl Rule {
         !self.tiers.is_empty()
     }
 
-    /// What its limits are called by those who ask with descriptors: the rule's id, but for rules that
+    /// What its limits are called in answers to descriptors: the rule's id, but for rules that
     /// are written as such, which have a name only if they are given one.
     pub fn limit_name(&self) -> &str {
         let descriptor = self.descriptor.as_ref();
@@ -394,7 +394,7 @@ impl Rule {
         }
     }
 
-    /// What the rule grants to a request: its override, else its tier's, else the limit. The place in
+    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
     /// [`grants`](Self::grants).
     pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> usize {
         if !self.overrides.is_empty() {
@@ -402,19 +402,19 @@ impl Rule {
                 .per
                 .first()
                 .and_then(|name| self.value_of(name, attributes));
-            if let Some(place) = first.and_then(|value| self.override_of(&value)) {
-                return place;
+            if let Some(index) = first.and_then(|value| self.override_of(&value)) {
+                return index;
             }
             if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
-                && let Some(place) = networks.covering(ip).next()
+                && let Some(index) = networks.covering(ip).next()
             {
-                return *place;
+                return *index;
             }
         }
         if !self.tiers.is_empty() {
             let tier = attributes.get("tier");
-            if let Some(place) = tier.and_then(|tier| self.tiers.get(tier)) {
-                return *place;
+            if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
+                return *index;
             }
         }
         0

@@ -38,7 +38,7 @@ impl RuleSet {
             bytes += value.len() as u64;
         }
         let candidates = self.candidates(attributes).into_iter();
-        let conditions = candidates.flat_map(|place| self.at(place as usize).conditions());
+        let conditions = candidates.flat_map(|index| self.at(index as usize).conditions());
         let steps = conditions.map(|condition| condition.work().steps(count, bytes));
         steps.fold(0, u64::saturating_add)
     }

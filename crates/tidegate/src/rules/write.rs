@@ -103,11 +103,11 @@ impl Rule {
         if named.is_empty() {
             return Value::Null;
         }
-        let mut places: Vec<(&String, &usize)> = named.iter().collect();
-        places.sort_by_key(|(_, place)| **place);
+        let mut indexes: Vec<(&String, &usize)> = named.iter().collect();
+        indexes.sort_by_key(|(_, index)| **index);
         let entry =
-            |(name, place): (&String, &usize)| (text_of_form(name), grant(&self.grants[*place]));
-        Value::Object(places.into_iter().map(entry).collect())
+            |(name, index): (&String, &usize)| (text_of_form(name), grant(&self.grants[*index]));
+        Value::Object(indexes.into_iter().map(entry).collect())
     }
 }
 
@@ -142,7 +142,7 @@ impl Match {
     }
 }
 
-/// A part of a rule as it was written. YAML does not tell numbers from text; the rule's keys do.
+/// A part of a rule as it was written. YAML does not distinguish numbers from text; the rule's keys do.
 pub(super) fn as_written(node: &Node) -> Value {
     written_under("", node)
 }

@@ -48,7 +48,7 @@ pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &HeapState, words: &mut V
     words.extend([home, rest_and_tag, fresh_at, second, count as u64]);
     match spill {
         HeapState::Log(log) => {
-            words.extend(log.iter().flat_map(|(at, cost)| [at.as_micros(), cost]))
+            words.extend(log.iter().flat_map(|(at, cost)| [at.as_micros(), cost]));
         }
         HeapState::Slots(slots) => {
             words.push(slots.changed_at().as_micros());

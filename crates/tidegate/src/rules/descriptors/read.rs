@@ -231,7 +231,7 @@ impl DescriptorReader<'_> {
         })
     }
 
-    /// Makes a rule of a limit. Its place.
+    /// Makes a rule of a limit. Its index.
     fn rule(
         &mut self,
         (spot, node): &(Spot, &Node),
@@ -316,7 +316,7 @@ fn rate_limit_of(node: &Node) -> Option<&Node> {
     entry.map(|entry| &entry.value)
 }
 
-/// The rule as JSON, for those who look at the rules: like any other, and where it stands in the file.
+/// The rule as JSON, as the API shows it: like any other, with its position in the file.
 fn written(
     rule: &Rule,
     domain: &str,

@@ -41,7 +41,7 @@ struct Choices {
 
 #[derive(Debug, Default)]
 pub(super) struct Branch {
-    /// The place of its rule, if it has a limit.
+    /// The index of its rule, if it has a limit.
     pub(super) rule: Option<u32>,
     pub(super) below: DescriptorLevel,
 }
@@ -81,7 +81,7 @@ impl Descriptors {
         counter_of_entries(domain.unwrap_or_default(), attributes, &self.settings)
     }
 
-    /// The place of the rule for these entries, all of them.
+    /// The index of the rule for these entries, all of them.
     pub(in crate::rules) fn find(&self, attributes: &Attributes<'_>) -> Option<u32> {
         let mut level = self.level(attributes)?;
         let mut rule = None;
