@@ -10,7 +10,7 @@ pub use system::SystemClock;
 
 use crate::time::Timestamp;
 
-/// Tells the time.
+/// A source of time.
 ///
 /// Successive calls on one thread never go back. Threads may see each other's readings out of order
 /// by a few microseconds; a store makes up for that.

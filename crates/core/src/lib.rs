@@ -18,8 +18,8 @@
 //! # Ok::<(), tidegate_core::LimitError>(())
 //! ```
 //!
-//! An algorithm is a pure function of a limit, a state, a cost and the time: [`algorithm`] has them for those
-//! who keep the state themselves.
+//! An algorithm is a pure function of a limit, a state, a cost and the time: [`algorithm`] has them for programs
+//! that keep the state themselves.
 //!
 //! | | |
 //! | --- | --- |

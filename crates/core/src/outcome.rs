@@ -11,9 +11,9 @@ pub struct Outcome {
     pub limit: u64,
     /// The largest cost that would be allowed at this instant, after this request.
     pub remaining: u64,
-    /// When this same request would be allowed, if nobody else came.
+    /// When this same request would be allowed, if no other request came.
     pub retry: Retry,
-    /// The first instant at which `remaining` is whole again, if nobody else came.
+    /// The first instant at which `remaining` is whole again, if no other request came.
     pub reset_at: Timestamp,
     /// How long the caller should hold the request before it goes on.
     pub delay: Micros,
@@ -61,7 +61,7 @@ impl Outcome {
     }
 
     /// This answer for a request that took nothing: its verdict, over the state as it still is.
-    pub(crate) fn over(self, untouched: Self) -> Self {
+    pub(crate) fn with_remaining_of(self, untouched: Self) -> Self {
         Self {
             remaining: untouched.remaining,
             reset_at: untouched.reset_at,

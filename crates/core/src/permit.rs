@@ -1,28 +1,28 @@
-//! The name of a concurrency permit.
+//! The ids of permits.
 
 use std::fmt;
 use std::hash::BuildHasher;
 use std::str::FromStr;
 
-/// Names the places that one request holds under its concurrency limits.
+/// The id of the permits that one request holds under its concurrency limits.
 ///
-/// Whoever knows the name can release the permit, so names are unguessable: 128 bits from the
+/// A caller that knows the id can release the permits, so ids cannot be guessed: 128 bits from the
 /// operating system. Written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(u128);
 
 impl PermitId {
-    /// A new name that nobody can guess.
+    /// A new id that cannot be guessed.
     pub fn random() -> Self {
         Self(u128::from(random_word()) << 64 | u128::from(random_word()))
     }
 
-    /// The name with this number.
+    /// The id with this number.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
 
-    /// The number of this name.
+    /// The number of this id.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
@@ -34,7 +34,7 @@ impl fmt::Display for PermitId {
     }
 }
 
-/// Shortened: a whole name in a log could be used to release the permit.
+/// Shortened: a whole id in a log could be used to release the permit.
 impl fmt::Debug for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PermitId({:04x}…)", self.0 >> 112)
@@ -54,9 +54,9 @@ impl FromStr for PermitId {
     }
 }
 
-/// The text is not the name of a permit.
+/// The text is not the id of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a permit is named by 32 hexadecimal digits")]
+#[error("the id of a permit is 32 hexadecimal digits")]
 pub struct InvalidPermitId;
 
 /// A secret word from the operating system; where that has none to give, from what the standard
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written() {
+    fn an_id_is_read_as_it_is_written() {
         let id = PermitId::random();
         assert_eq!(id.to_string().parse(), Ok(id));
         for bad in ["", "1", &"g".repeat(32), &"+".repeat(32), &"0".repeat(33)] {

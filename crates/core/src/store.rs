@@ -17,13 +17,13 @@ pub type Outcomes = SmallVec<[Outcome; 4]>;
 
 /// Holds the state of every limit, and is the only place where that state changes.
 ///
-/// A store reads its own clock unless a request brings its time, so that all who share a store
+/// A store reads its own clock unless a request brings its time, so that all instances that share a store
 /// share its time. Being denied is an outcome; an error means that the store could not decide.
 pub trait Store: Send + Sync + 'static {
     /// Charges every limit of the request or none, in one atomic step.
     ///
     /// Outcomes come back in the order of the charges. If one limit denies, none is charged, and
-    /// the outcomes of the others tell what they would have said, over their untouched state.
+    /// the outcomes of the others say what they would have answered, over their untouched state.
     fn charge(
         &self,
         request: &Request<'_>,
@@ -45,7 +45,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
-    /// full quota. `allowed` in an outcome tells whether all of it did. Concurrency has nothing to
+    /// full quota. `allowed` in an outcome says whether all of it did. Concurrency has nothing to
     /// settle and only answers.
     fn settle(
         &self,
@@ -236,7 +236,7 @@ pub enum StoreError {
     /// The connection was lost on the way. The charge may have happened.
     #[error("the connection to the store was lost")]
     Lost(#[source] Box<dyn Error + Send + Sync>),
-    /// What the store has in the place of a limit's state is none, so nothing was charged.
+    /// The stored value is not the state of this limit, so nothing was charged.
     #[error("the store has a value that is not the state of this limit")]
     BadState(#[source] Box<dyn Error + Send + Sync>),
     /// The answer was not of the agreed form.

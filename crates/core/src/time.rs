@@ -128,7 +128,7 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// 1970-01-01 00:00:00 UTC.
     pub const EPOCH: Self = Self(0);
-    /// The last instant that can be told, in the year 2255.
+    /// The last instant that can be represented, in the year 2255.
     pub const MAX: Self = Self(MAX);
 
     /// The instant `micros` microseconds after the epoch; later ones become [`Timestamp::MAX`].

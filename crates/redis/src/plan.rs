@@ -10,7 +10,7 @@ use tidegate_core::{Charge, Limit, Micros, PermitId, Request, Scope, Timestamp};
 use crate::keys::{RedisKeys, StateKey};
 
 /// Indexes of charges whose states share a slot.
-pub(crate) type Group = SmallVec<[usize; 4]>;
+pub(crate) type SlotGroup = SmallVec<[usize; 4]>;
 
 /// A request, or a part of one, with the keys of its charges.
 #[derive(Debug)]
@@ -87,14 +87,14 @@ impl<'a> Plan<'a> {
     }
 
     /// Its charges by slot.
-    pub(crate) fn by_slot(&self) -> SmallVec<[Group; 2]> {
-        let mut groups: SmallVec<[Group; 2]> = SmallVec::new();
+    pub(crate) fn by_slot(&self) -> SmallVec<[SlotGroup; 2]> {
+        let mut groups: SmallVec<[SlotGroup; 2]> = SmallVec::new();
         for (index, charge) in self.charges.iter().enumerate() {
             let is_same =
-                |group: &&mut Group| self.charges[group[0]].state.slot == charge.state.slot;
+                |group: &&mut SlotGroup| self.charges[group[0]].state.slot == charge.state.slot;
             match groups.iter_mut().find(is_same) {
                 Some(group) => group.push(index),
-                None => groups.push(Group::from_slice(&[index])),
+                None => groups.push(SlotGroup::from_slice(&[index])),
             }
         }
         groups

@@ -8,7 +8,7 @@ use tidegate::Limiter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A burst of 1 spaces the calls evenly. Nobody waits for more than two seconds.
+    // A burst of 1 spaces the calls evenly. No call waits for more than two seconds.
     let limiter = Limiter::builder("20/second burst 1")
         .max_wait(Duration::from_secs(2))
         .build()?;

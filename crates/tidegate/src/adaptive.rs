@@ -56,7 +56,7 @@ pub enum Ended {
 pub(crate) struct Sample {
     /// How it ended.
     pub(crate) ended: Ended,
-    /// How many places were held when it began, its own among them.
+    /// How many permits were held when it began, its own among them.
     pub(crate) in_flight: u64,
 }
 
@@ -79,7 +79,7 @@ enum Estimate {
     /// Of requests at once.
     Places {
         estimator: Mutex<Estimator>,
-        /// How many places were held after the last decision.
+        /// How many permits were held after the last decision.
         in_flight: AtomicU64,
     },
     /// Of requests per window.
@@ -249,7 +249,7 @@ impl std::fmt::Debug for AdaptiveLimit {
     }
 }
 
-/// How many places of the whole limit were held. A share of it that was used as far stands for the whole.
+/// How many permits of the whole limit were held. A share of it that was used as far stands for the whole.
 fn places_held(limit: &Limit, outcome: &Outcome) -> u64 {
     let held = outcome.limit.saturating_sub(outcome.remaining);
     estimator::of(held, limit.capacity(), outcome.limit.max(1))

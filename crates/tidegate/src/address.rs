@@ -1,6 +1,6 @@
 //! Whose address a request counts for, and the key that it counts on.
 //!
-//! IPv4-mapped IPv6 addresses are IPv4 addresses everywhere, so that nobody has two. What is read
+//! IPv4-mapped IPv6 addresses are IPv4 addresses everywhere, so that no client has two. What is read
 //! from a header is believed no further than the trusted proxies reach.
 
 use std::fmt::{self, Write as _};

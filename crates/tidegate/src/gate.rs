@@ -216,7 +216,7 @@ impl<S: Store> Gate<S> {
         RulesInForce(self.rules.load_full())
     }
 
-    /// Puts other rules in force, at once and whole. What was used stays used, and what was counted by
+    /// Puts other rules in force, all of them in one step. What was used stays used, and what was counted by
     /// rules that stay goes on being counted.
     pub fn replace_rules(&self, rules: RuleSet) {
         let rules = rules.inherit_counters(&self.rules.load());

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::limiter_decision::LimiterDecision;
 
-/// How long [`Limiter::acquire`] waits at the most when nothing else is said.
+/// How long [`Limiter::acquire`] waits by default.
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The charges of one request, one for each limit.

@@ -47,13 +47,13 @@ impl LimiterDecision {
         self.outcome().remaining
     }
 
-    /// How long to wait before this same request would be allowed, if nobody else came: zero if it
+    /// How long to wait before this same request would be allowed, if no other request came: zero if it
     /// was, and nothing if its cost is above what the limit can ever grant.
     pub fn retry_after(&self) -> Option<Duration> {
         self.outcome().retry.wait().map(Duration::from)
     }
 
-    /// When `remaining` is whole again, if nobody else came.
+    /// When `remaining` is whole again, if no other request came.
     pub fn reset_at(&self) -> Timestamp {
         self.outcome().reset_at
     }

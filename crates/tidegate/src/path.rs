@@ -25,7 +25,7 @@ pub enum EncodedSlashes {
     #[default]
     Decode,
     /// Data within its segment: it stays, as `%2F`. An encoded percent sign stays too, as `%25`, so
-    /// that the two can be told apart.
+    /// that the two stay different.
     Keep,
 }
 

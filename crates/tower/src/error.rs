@@ -9,7 +9,7 @@ pub enum RequestError {
     /// What is known of it cannot be an attribute: a path that cannot be decoded, a value too long.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
-    /// Several `Host` headers, of which nobody knows which one counts.
+    /// Several `Host` headers: it is not known which one counts.
     #[error("the request has more than one `Host` header; send one")]
     SeveralHosts,
     /// A header by which clients are counted, several times with different values: servers do not agree

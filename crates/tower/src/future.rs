@@ -1,4 +1,4 @@
-//! The road of a request: decided, held if it must wait, answered, settled.
+//! The path of a request through the middleware: decided, held if it must wait, answered, settled.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::body::{ResponseBody, Tail};
 use crate::error::RequestError;
-use crate::hold::Hold;
+use crate::hold::PermitGuard;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
@@ -30,9 +30,9 @@ pub struct ResponseFuture<R, E>(Boxed<Result<Response<ResponseBody<R>>, E>>);
 
 impl<R, E> ResponseFuture<R, E> {
     pub(crate) fn new(
-        road: impl Future<Output = Result<Response<ResponseBody<R>>, E>> + Send + 'static,
+        handler: impl Future<Output = Result<Response<ResponseBody<R>>, E>> + Send + 'static,
     ) -> Self {
-        Self(Box::pin(road))
+        Self(Box::pin(handler))
     }
 }
 
@@ -50,14 +50,14 @@ impl<R, E> std::fmt::Debug for ResponseFuture<R, E> {
     }
 }
 
-/// What a request meets on its way.
-pub(crate) struct Road<S> {
+/// Handles the requests of all services that one layer made.
+pub(crate) struct RequestHandler<S> {
     pub(crate) gate: Arc<Gate<S>>,
     pub(crate) settings: Arc<Settings>,
 }
 
-impl<S: Store> Road<S> {
-    pub(crate) async fn walk<Inner, B, R>(
+impl<S: Store> RequestHandler<S> {
+    pub(crate) async fn handle<Inner, B, R>(
         self: Arc<Self>,
         mut inner: Inner,
         request: Request<B>,
@@ -132,10 +132,10 @@ impl<S: Store> Road<S> {
         Cancellable::new(&self.gate, deciding).await
     }
 
-    /// Holds a place under a concurrency limit, or leaves it to whoever gets its name.
-    fn hold(&self, decision: &Decision) -> (Option<Hold>, Option<HeaderValue>) {
+    /// Holds a permit of a concurrency limit, or leaves it to the client that gets its id.
+    fn hold(&self, decision: &Decision) -> (Option<PermitGuard>, Option<HeaderValue>) {
         if !self.settings.leaves_permits {
-            return (Hold::of(&self.gate, decision), None);
+            return (PermitGuard::of(&self.gate, decision), None);
         }
         let permit = decision.permit().map(|permit| permit.to_string());
         (
@@ -144,18 +144,18 @@ impl<S: Store> Road<S> {
         )
     }
 
-    /// Settles what the answer's head tells, and leaves the rest to the end of its body.
+    /// Settles the cost that the head of the answer names; otherwise it is settled at the end of the body.
     async fn settle(
         &self,
         receipt: Receipt<'static>,
         head: &response::Parts,
-        hold: Option<Hold>,
+        hold: Option<PermitGuard>,
     ) -> Tail {
         let cost = self.settings.settle.as_ref().and_then(|cost| cost(head));
         if let Some(cost) = cost {
             let gate = Arc::clone(&self.gate);
             let settling = async move { settled(gate.settle(receipt, cost).await) };
-            // In a task of its own, so that it is done whoever goes away meanwhile.
+            // In a task of its own, so that it is done even if the client goes away.
             if let Ok(runtime) = Handle::try_current() {
                 let _ = runtime.spawn(settling).await;
             }

@@ -1,4 +1,4 @@
-//! A place under a concurrency limit, held as long as its request lasts.
+//! A permit of a concurrency limit, held as long as its request lasts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 /// Holds a permit: renewed while this is there, released when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct PermitGuard {
     /// Its task hears when this goes.
     _end: oneshot::Sender<()>,
 }
 
-impl Hold {
+impl PermitGuard {
     /// Holds what was taken by a decision, if there is anything to hold.
     pub(crate) fn of<S: Store>(gate: &Arc<Gate<S>>, decision: &Decision) -> Option<Self> {
         let (permit, lasts) = (decision.permit()?, decision.lease_ttl()?);

@@ -17,9 +17,9 @@ use crate::service::RateLimit;
 use crate::settings::Settings;
 use crate::twins::UnderscoreHeaders;
 
-/// Puts a [`Gate`] before a service: decided first, and called only if it may go on.
+/// Puts a [`Gate`] in front of a service: a request is decided first, and goes on only if it is allowed.
 ///
-/// What a request is known by, unless told otherwise: its `method`, `path`, `host`, `ip`, and the
+/// What a request is known by, unless set otherwise: its `method`, `path`, `host`, `ip`, and the
 /// attributes `header.*` that the rules ask about. Cheap to clone. Needs a Tokio runtime with time.
 pub struct RateLimitLayer<S> {
     gate: Arc<Gate<S>>,
@@ -175,7 +175,7 @@ impl<S> RateLimitLayer<S> {
     }
 
     /// The same by the bytes of the answer's body that were sent, once it has ended or was given up;
-    /// unless the head has told already.
+    /// unless the head named the cost already.
     #[must_use]
     pub fn settle_bytes(self, cost: impl Fn(u64) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.settle_bytes = Some(Arc::new(cost)))
@@ -193,8 +193,8 @@ impl<S> RateLimitLayer<S> {
         self.with(|settings| settings.protocol = Some(protocol))
     }
 
-    /// Leaves a place under a concurrency limit to whoever gets the answer, instead of holding it as long
-    /// as the answer's body lasts: the answer names its permit in `X-Tidegate-Lease`. It ends by
+    /// Leaves the permit of a concurrency limit to the client that gets the answer, instead of holding it as
+    /// long as the body of the answer lasts: the answer names the permit in `X-Tidegate-Lease`. It ends by
     /// [`Gate::release`], or when its time is over.
     #[must_use]
     pub fn leave_permits(self) -> Self {

@@ -1,5 +1,5 @@
-//! What a client is told in place of the service's answer, and on it: the one place that turns
-//! decisions and errors into replies.
+//! The answers in place of the service's, and the headers on its own: the one place that turns decisions and
+//! errors into replies.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -15,7 +15,7 @@ use crate::error::RequestError;
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// Names the permit of a place that is left to whoever gets the answer.
+/// Names the permit that is left to the client.
 pub(crate) const PERMIT: HeaderName = HeaderName::from_static("x-tidegate-lease");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -47,7 +47,7 @@ impl Protocol {
     }
 }
 
-/// What a client is told that is not let through.
+/// The answer to a request that is not let through.
 struct Refusal {
     status: StatusCode,
     grpc_status: HeaderValue,

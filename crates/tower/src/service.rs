@@ -11,20 +11,20 @@ use tidegate::{Gate, Store};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::future::{ResponseFuture, Road};
+use crate::future::{RequestHandler, ResponseFuture};
 use crate::settings::Settings;
 
 /// A service that is called only for requests that may go on. Made by
 /// [`RateLimitLayer`](crate::RateLimitLayer).
 pub struct RateLimit<S, Inner> {
-    road: Arc<Road<S>>,
+    handler: Arc<RequestHandler<S>>,
     inner: Inner,
 }
 
 impl<S, Inner> RateLimit<S, Inner> {
     pub(crate) fn new(gate: Arc<Gate<S>>, settings: Arc<Settings>, inner: Inner) -> Self {
-        let road = Arc::new(Road { gate, settings });
-        Self { road, inner }
+        let handler = Arc::new(RequestHandler { gate, settings });
+        Self { handler, inner }
     }
 
     /// The service behind it.
@@ -54,14 +54,14 @@ where
         // The one that was polled is ready; its clone waits for the next call.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::new(Arc::clone(&self.road).walk(inner, request))
+        ResponseFuture::new(Arc::clone(&self.handler).handle(inner, request))
     }
 }
 
 impl<S, Inner: Clone> Clone for RateLimit<S, Inner> {
     fn clone(&self) -> Self {
         Self {
-            road: Arc::clone(&self.road),
+            handler: Arc::clone(&self.handler),
             inner: self.inner.clone(),
         }
     }

@@ -1,4 +1,4 @@
-//! What a layer was told, shared by all services that it makes.
+//! The settings of a layer, shared by all services that it makes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use crate::question::peer_in_extensions;
 use crate::reply::Protocol;
 use crate::twins::{self, UnderscoreHeaders};
 
-type Peer = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
-type Client = dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> + Send + Sync;
+type PeerAddressFn = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
+type ClientAddressFn =
+    dyn Fn(&request::Parts) -> Result<Option<IpAddr>, AttributeError> + Send + Sync;
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
@@ -34,16 +35,16 @@ pub(crate) struct Settings {
     pub(crate) underscore_headers: UnderscoreHeaders,
     /// Headers that are read in addition to those of the rules.
     pub(crate) read_headers: Vec<HeaderName>,
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Arc<PeerAddressFn>,
     /// Where the client's address is found, if not by the peer and the trusted proxies.
-    pub(crate) client: Option<Arc<Client>>,
+    pub(crate) client: Option<Arc<ClientAddressFn>>,
     /// Whether a request is described by the closures alone.
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,
     pub(crate) front_end: FrontEnd,
     /// How clients are spoken to, if not as each of them shows.
     pub(crate) protocol: Option<Protocol>,
-    /// Whether places under concurrency limits are left to whoever gets the answer.
+    /// Whether permits of concurrency limits are left to the client that gets the answer.
     pub(crate) leaves_permits: bool,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,

@@ -34,7 +34,7 @@ impl Decided {
 pub(crate) type DecidedRequest = (Parts, Result<Decided, RequestError>);
 
 /// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
-/// store may have charged it already, and only its answer tells what.
+/// store may have charged it already, and only its answer says what.
 pub(crate) struct Cancellable<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until it is made.

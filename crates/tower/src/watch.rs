@@ -1,7 +1,7 @@
-//! How long a service takes for a request, told to rules whose limits follow it.
+//! Reports how long a service takes for a request to rules with adaptive limits.
 //!
 //! The time goes from the call of the service to the head of its answer: a body lasts as long as its reader
-//! likes. A request that is given up tells nothing.
+//! likes. A request that is given up is not measured.
 
 use http::{HeaderMap, Response, StatusCode};
 use tidegate::gate::Decision;
@@ -34,7 +34,7 @@ impl Watch {
         Self { began }
     }
 
-    /// Tells what came of it, and passes it on.
+    /// Reports how it ended, and passes it on.
     pub(crate) fn end<B, E>(
         self,
         decision: &Decision,

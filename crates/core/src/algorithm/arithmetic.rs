@@ -13,7 +13,7 @@ pub struct Divisor {
 }
 
 impl Divisor {
-    /// Divides by `divisor`, which is not zero: limits are validated before anyone divides by their
+    /// Divides by `divisor`, which is not zero: limits are validated before anything is divided by their
     /// numbers.
     pub(crate) fn new(divisor: u64) -> Self {
         debug_assert!(divisor != 0, "limits have no zero count and no zero window");

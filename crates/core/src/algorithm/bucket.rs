@@ -9,7 +9,7 @@
 
 use super::arithmetic::Divisor;
 use super::common_parts::CommonParts;
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::outcome::{Outcome, Retry};
 use crate::time::{Micros, Timestamp};
 
@@ -31,7 +31,7 @@ pub enum Hold {
     /// A request that would be allowed within this time is admitted now, and waits for it.
     UpTo(Micros),
     /// Every request waits until what is before it in the bucket has leaked.
-    ForWhatIsBefore,
+    Queue,
 }
 
 /// What a key owes: `whole + part / window` requests, as of `changed_at`.
@@ -168,19 +168,24 @@ impl Bucket {
 
     /// The verdict on `cost`, and how long the request is to be held.
     #[inline]
-    fn verdict(&self, before: BucketState, cost: u64, now: Timestamp) -> (Verdict, Micros) {
+    fn verdict(
+        &self,
+        before: BucketState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (AlgorithmVerdict, Micros) {
         if cost == 0 {
-            return (Verdict::ALLOWED, Micros::ZERO);
+            return (AlgorithmVerdict::ALLOWED, Micros::ZERO);
         }
         if cost > self.burst {
-            return (Verdict::NEVER, Micros::ZERO);
+            return (AlgorithmVerdict::NEVER, Micros::ZERO);
         }
         if before.ceil().saturating_add(cost) <= self.burst {
             let delay = match self.hold {
-                Hold::ForWhatIsBefore => self.time_to_repay(before),
+                Hold::Queue => self.time_to_repay(before),
                 Hold::UpTo(_) => Micros::ZERO,
             };
-            return (Verdict::ALLOWED, delay);
+            return (AlgorithmVerdict::ALLOWED, delay);
         }
         self.wait_for(before, cost, now)
     }
@@ -188,23 +193,28 @@ impl Bucket {
     /// The verdict on a `cost` that does not fit yet. Apart, to keep it out of the way of those that
     /// do.
     #[inline(never)]
-    fn wait_for(&self, before: BucketState, cost: u64, now: Timestamp) -> (Verdict, Micros) {
+    fn wait_for(
+        &self,
+        before: BucketState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (AlgorithmVerdict, Micros) {
         let excess = BucketState {
             whole: before.whole.saturating_add(cost) - self.burst,
             ..before
         };
         let wait = before.changed_at.since(now) + self.time_to_repay(excess);
         match self.hold {
-            Hold::UpTo(max_delay) if wait <= max_delay => (Verdict::ALLOWED, wait),
+            Hold::UpTo(max_delay) if wait <= max_delay => (AlgorithmVerdict::ALLOWED, wait),
             Hold::UpTo(max_delay) => (
-                Verdict {
+                AlgorithmVerdict {
                     allowed: false,
                     retry: Retry::After(wait - max_delay),
                 },
                 Micros::ZERO,
             ),
-            Hold::ForWhatIsBefore => (
-                Verdict {
+            Hold::Queue => (
+                AlgorithmVerdict {
                     allowed: false,
                     retry: Retry::After(wait),
                 },
@@ -368,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_a_reservation_that_nobody_shares() {
+    fn a_delay_is_a_reservation_of_one_request() {
         let limit = bucket(10, Micros::SECOND, 1, Hold::UpTo(millis(250)));
         let mut state = BucketState {
             changed_at: T0,
@@ -392,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_shaped_leaky_bucket_spaces_requests_evenly() {
-        let limit = bucket(10, Micros::SECOND, 3, Hold::ForWhatIsBefore);
+        let limit = bucket(10, Micros::SECOND, 3, Hold::Queue);
         let mut state = BucketState {
             changed_at: T0,
             ..BucketState::default()

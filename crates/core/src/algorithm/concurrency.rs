@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
 use crate::permit::PermitId;
@@ -20,16 +20,16 @@ pub struct Concurrency {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeldPermits {
     changed_at: Timestamp,
-    places: VecDeque<HeldPermit>,
+    permits: VecDeque<HeldPermit>,
     held: u64,
 }
 
-/// A place that one request holds.
+/// The permits that one request holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPermit {
     /// Its name.
     pub id: PermitId,
-    /// How many places it takes.
+    /// How many permits it takes.
     pub cost: u64,
     /// When it ends by itself.
     pub ends_at: Timestamp,
@@ -42,7 +42,7 @@ impl Concurrency {
         Self { holders, lease_ttl }
     }
 
-    /// How many may hold a place at once.
+    /// How many permits may be held at the same time.
     pub fn holders(&self) -> u64 {
         self.holders
     }
@@ -59,22 +59,22 @@ impl Concurrency {
         let ended = permits.ended(at, by);
         let held = permits.held
             - permits
-                .places
+                .permits
                 .range(..ended)
                 .map(|permit| permit.cost)
                 .sum::<u64>();
 
         let verdict = if cost == 0 || held.saturating_add(cost) <= self.holders {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.holders {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
             let excess = held - (self.holders - cost);
-            Verdict::denied_until(permits.frees(ended, excess) - by, now)
+            AlgorithmVerdict::denied_until(permits.frees(ended, excess) - by, now)
         };
         let taken = if verdict.allowed { cost } else { 0 };
         let last_end = permits
-            .places
+            .permits
             .back()
             .map_or(Timestamp::EPOCH, |permit| permit.ends_at - by);
         let reset_at = match (held, taken) {
@@ -127,7 +127,7 @@ impl HeldPermits {
     /// time, as of the last change.
     pub fn renew(&mut self, id: PermitId, now: Option<Timestamp>) -> bool {
         let now = now.unwrap_or(self.changed_at);
-        let Some(permit) = self.places.iter().find(|permit| permit.id == id) else {
+        let Some(permit) = self.permits.iter().find(|permit| permit.id == id) else {
             return false;
         };
         self.rebase(now, permit.ttl);
@@ -160,7 +160,7 @@ impl HeldPermits {
 
     /// How many permits there are.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.permits.len()
     }
 
     /// Adds a permit after the others. False if it ends before them, or takes what no permit can.
@@ -175,21 +175,21 @@ impl HeldPermits {
 
     /// When the last permit ends; the epoch if there is none.
     pub fn last_end(&self) -> Timestamp {
-        self.places
+        self.permits
             .back()
             .map_or(Timestamp::EPOCH, |permit| permit.ends_at)
     }
 
     /// The permits, in the order in which they end.
     pub fn iter(&self) -> impl Iterator<Item = &HeldPermit> {
-        self.places.iter()
+        self.permits.iter()
     }
 
     fn rebase(&mut self, now: Timestamp, ttl: Micros) {
         let by = set_back(self.changed_at, now, ttl);
         if !by.is_zero() {
             self.changed_at = self.changed_at - by;
-            for permit in &mut self.places {
+            for permit in &mut self.permits {
                 permit.ends_at = permit.ends_at - by;
             }
         }
@@ -197,14 +197,14 @@ impl HeldPermits {
 
     /// How many permits have ended by `at`, with every end moved back `by`.
     fn ended(&self, at: Timestamp, by: Micros) -> usize {
-        self.places
+        self.permits
             .partition_point(|permit| permit.ends_at - by <= at)
     }
 
-    /// The end of the permit with which `excess` places will have become free.
+    /// The end of the permit with which `excess` permits will have become free.
     fn frees(&self, ended: usize, excess: u64) -> Timestamp {
         let mut freed: u64 = 0;
-        for permit in self.places.range(ended..) {
+        for permit in self.permits.range(ended..) {
             freed = freed.saturating_add(permit.cost);
             if freed >= excess {
                 return permit.ends_at;
@@ -215,7 +215,7 @@ impl HeldPermits {
 
     fn drop_ended(&mut self, at: Timestamp, mut on_end: impl FnMut(PermitId)) {
         let ended = self.ended(at, Micros::ZERO);
-        for permit in self.places.drain(..ended) {
+        for permit in self.permits.drain(..ended) {
             self.held -= permit.cost;
             on_end(permit.id);
         }
@@ -223,15 +223,15 @@ impl HeldPermits {
 
     fn insert(&mut self, permit: HeldPermit) {
         let index = self
-            .places
+            .permits
             .partition_point(|other| other.ends_at <= permit.ends_at);
-        self.places.insert(index, permit);
+        self.permits.insert(index, permit);
         self.held += permit.cost;
     }
 
     fn take(&mut self, id: PermitId) -> Option<HeldPermit> {
-        let index = self.places.iter().position(|permit| permit.id == id)?;
-        let permit = self.places.remove(index)?;
+        let index = self.permits.iter().position(|permit| permit.id == id)?;
+        let permit = self.permits.remove(index)?;
         self.held -= permit.cost;
         Some(permit)
     }
@@ -257,11 +257,11 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // name                            cost at   allowed left retry         reset
-            ("all places held",                1,   120, false,  0,   after(40),    170),
-            ("two places need both to end",    2,   120, false,  0,   after(50),    170),
+            ("all permits held",                1,   120, false,  0,   after(40),    170),
+            ("two permits need both to end",    2,   120, false,  0,   after(50),    170),
             ("the first permit has ended",      1,   160, true,   0,   Retry::Now,   220),
             ("more than there are",            4,   120, false,  0,   Retry::Never, 170),
-            ("nobody holds anything",          0,   170, true,   3,   Retry::Now,   170),
+            ("no permit is held   ",          0,   170, true,   3,   Retry::Now,   170),
         ];
         for (name, cost, at, allowed, left, retry, reset) in table {
             let got = limit.decide(&permits, cost, seconds(at));

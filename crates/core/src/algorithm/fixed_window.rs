@@ -1,6 +1,6 @@
 //! Fixed window: one counter for each window, all of it back at the window's end.
 
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::{Anchor, Window};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
@@ -61,11 +61,11 @@ impl FixedWindow {
         let (current, ends_at) = self.current(state, at);
 
         let verdict = if cost == 0 || current.used.saturating_add(cost) <= self.count {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.count {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
-            Verdict::denied_until(ends_at, now)
+            AlgorithmVerdict::denied_until(ends_at, now)
         };
         let charged = verdict.allowed && cost > 0;
         let after = FixedWindowState {

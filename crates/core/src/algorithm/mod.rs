@@ -7,7 +7,7 @@
 //! All of them share two rules about time. A decision is made as of the later of the request's
 //! time and the state's last change, so a clock that goes back gives nothing. And a state that was
 //! changed further in the future than its limit can remember belongs to a clock that has been set
-//! back since: it is moved, whole, to the present, so that it freezes nobody.
+//! back since: it is moved, whole, to the present, so that it freezes no key.
 
 pub mod arithmetic;
 pub mod bucket;
@@ -54,12 +54,12 @@ fn set_back(changed_at: Timestamp, now: Timestamp, memory: Micros) -> Micros {
 }
 
 /// A limit's verdict on a cost, before anything is charged.
-struct Verdict {
+struct AlgorithmVerdict {
     allowed: bool,
     retry: Retry,
 }
 
-impl Verdict {
+impl AlgorithmVerdict {
     const ALLOWED: Self = Self {
         allowed: true,
         retry: Retry::Now,

@@ -2,7 +2,7 @@
 //! reaches into the last `window` of time.
 
 use super::arithmetic::Divisor;
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::elapsed_in;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -53,11 +53,11 @@ impl SlidingCounter {
         let before = self.as_of(state, at);
 
         let verdict = if cost == 0 || self.used(before).saturating_add(cost) <= self.count {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.count {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
-            Verdict::denied_until(self.falls_to(before, self.count - cost), now)
+            AlgorithmVerdict::denied_until(self.falls_to(before, self.count - cost), now)
         };
         let charged = verdict.allowed && cost > 0;
         let after = CounterState {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::MAX_COUNT;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -24,14 +24,14 @@ pub struct SlidingLog {
 /// The admitted requests of one key, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Log {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     /// The running total before the first entry. Totals wrap around; only differences count.
     before: u64,
 }
 
 /// What was admitted at one instant: one entry, whatever the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct LogEntry {
     at: Timestamp,
     /// The running total of costs, this one included.
     total: u64,
@@ -66,12 +66,12 @@ impl SlidingLog {
         let live = log.live(self.window, at, by);
 
         let verdict = if cost == 0 || live.used.saturating_add(cost) <= self.count {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.count {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
             let excess = live.used - (self.count - cost);
-            Verdict::denied_until(log.frees(&live, excess) - by + self.window, now)
+            AlgorithmVerdict::denied_until(log.frees(&live, excess) - by + self.window, now)
         };
         let taken = if verdict.allowed { cost } else { 0 };
         let reset_at = if taken > 0 {
@@ -217,7 +217,7 @@ impl Log {
         let total = self.total_before(self.entries.len()).wrapping_add(cost);
         match self.entries.back_mut() {
             Some(last) if last.at == at => last.total = total,
-            _ => self.entries.push_back(Entry { at, total }),
+            _ => self.entries.push_back(LogEntry { at, total }),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The slot that the window's start falls into counts whole if `strict`, and not at all if not; so
 //! `strict` never admits more than the limit in any interval of one window's length.
 
-use super::{Verdict, set_back};
+use super::{AlgorithmVerdict, set_back};
 use crate::limit::MAX_SLOTS;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -73,12 +73,12 @@ impl SlidingSlots {
         let used = self.used(slots, changed_at, at);
 
         let verdict = if cost == 0 || used.saturating_add(cost) <= self.count {
-            Verdict::ALLOWED
+            AlgorithmVerdict::ALLOWED
         } else if cost > self.count {
-            Verdict::NEVER
+            AlgorithmVerdict::NEVER
         } else {
             let excess = used - (self.count - cost);
-            Verdict::denied_until(self.frees(slots, changed_at, at, excess), now)
+            AlgorithmVerdict::denied_until(self.frees(slots, changed_at, at, excess), now)
         };
         let taken = if verdict.allowed { cost } else { 0 };
         let reset_at = if taken > 0 {

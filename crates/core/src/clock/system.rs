@@ -24,9 +24,9 @@ const TOGETHER: u64 = 5_000;
 
 /// The wall clock in UTC, never going back.
 ///
-/// When the wall clock is set forward, this clock follows at once. When it is set back, this clock
+/// When the wall clock is set forward, this clock follows immediately. When it is set back, this clock
 /// goes on at nine tenths of its speed until the wall clock has caught up, which takes ten times as
-/// long as the step was: limits refill a little slower for that while, and nobody is frozen or given
+/// long as the step was: limits refill a little slower for that while, and no key is frozen or given
 /// a window twice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -42,15 +42,15 @@ impl Clock for SystemClock {
             counted = 0;
         }
         // The thread's latest answer is the floor, whatever the truth says.
-        reading.told = reading.told.max(reading.after(counted));
+        reading.latest = reading.latest.max(reading.after(counted));
         READING.set(reading);
-        Timestamp::from_micros(reading.told / 1_000)
+        Timestamp::from_micros(reading.latest / 1_000)
     }
 }
 
-/// What a thread was told when it last asked the truth, and where its tick counter stood.
+/// What a thread last read from the system, and the tick counter at that time.
 #[derive(Clone, Copy)]
-struct Reading {
+struct ClockReading {
     ticks: u64,
     nanos: u64,
     /// Nanoseconds for each tick from then on, in parts of 2^32.
@@ -58,15 +58,15 @@ struct Reading {
     /// How many ticks may be counted from then on: none before the truth was asked for once.
     trusted_ticks: u64,
     /// The latest answer given on this thread.
-    told: u64,
+    latest: u64,
 }
 
 thread_local! {
-    static READING: Cell<Reading> =
-        const { Cell::new(Reading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, told: 0 }) };
+    static READING: Cell<ClockReading> =
+        const { Cell::new(ClockReading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, latest: 0 }) };
 }
 
-impl Reading {
+impl ClockReading {
     /// The time `counted` ticks later, in nanoseconds.
     #[inline]
     fn after(self, counted: u64) -> u64 {
@@ -80,7 +80,7 @@ impl Reading {
         let counter = tick_counter();
         let nanos_per_2_to_20 = counter.delta_as_nanos(0, 1 << 20).max(1);
         let mut trusted_ticks = 0;
-        let (mut ticks, mut truth) = (0, (0, Pace::Full));
+        let (mut ticks, mut truth) = (0, (0, ClockPace::Full));
         for _ in 0..4 {
             let before = counter.raw();
             truth = Truth::ask();
@@ -97,7 +97,7 @@ impl Reading {
             nanos,
             rate,
             trusted_ticks,
-            told: self.told,
+            latest: self.latest,
         }
     }
 }
@@ -119,7 +119,7 @@ struct Truth {
 )]
 impl Truth {
     /// The time in nanoseconds, and how fast it goes.
-    fn ask() -> (u64, Pace) {
+    fn ask() -> (u64, ClockPace) {
         static TRUTH: OnceLock<Mutex<Truth>> = OnceLock::new();
         TRUTH
             .get_or_init(|| Mutex::new(Self::start()))
@@ -134,7 +134,7 @@ impl Truth {
         }
     }
 
-    fn read(&mut self) -> (u64, Pace) {
+    fn read(&mut self) -> (u64, ClockPace) {
         let asked_at = Instant::now();
         let elapsed = asked_at.saturating_duration_since(self.asked_at);
         let (nanos, pace) = follow(self.nanos, elapsed, wall_nanos(SystemTime::now()));
@@ -145,12 +145,12 @@ impl Truth {
 
 /// How fast the clock goes: slowed down while the wall clock is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum ClockPace {
     Full,
     NineTenths,
 }
 
-impl Pace {
+impl ClockPace {
     fn after(self, nanos: u64, elapsed: u64) -> u64 {
         let passed = match self {
             Self::Full => elapsed,
@@ -161,12 +161,15 @@ impl Pace {
 }
 
 /// The reading that comes `elapsed` after `last` when the wall clock shows `wall`.
-fn follow(last: u64, elapsed: Duration, wall: u64) -> (u64, Pace) {
+fn follow(last: u64, elapsed: Duration, wall: u64) -> (u64, ClockPace) {
     if wall >= last {
-        return (wall, Pace::Full);
+        return (wall, ClockPace::Full);
     }
     let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-    (Pace::NineTenths.after(last, elapsed), Pace::NineTenths)
+    (
+        ClockPace::NineTenths.after(last, elapsed),
+        ClockPace::NineTenths,
+    )
 }
 
 /// Nanoseconds since the epoch; zero before it.
@@ -186,12 +189,12 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // name                                 last         elapsed  wall          reading
-            ("in step",                             10 * SECOND, 1,       11 * SECOND,  (11 * SECOND, Pace::Full)),
-            ("a step forward is taken at once",     10 * SECOND, 1,       90 * SECOND,  (90 * SECOND, Pace::Full)),
-            ("a step back slows down, never back",  10 * SECOND, 1,       5 * SECOND,   (10 * SECOND + 900_000_000, Pace::NineTenths)),
-            ("no time, no change",                  10 * SECOND, 0,       5 * SECOND,   (10 * SECOND, Pace::NineTenths)),
-            ("caught up after ten times the step",  10 * SECOND, 50,      55 * SECOND,  (55 * SECOND, Pace::Full)),
-            ("a wall that stands still is no step", 10 * SECOND, 1,       10 * SECOND,  (10 * SECOND, Pace::Full)),
+            ("in step",                             10 * SECOND, 1,       11 * SECOND,  (11 * SECOND, ClockPace::Full)),
+            ("a step forward is taken immediately", 10 * SECOND, 1,       90 * SECOND,  (90 * SECOND, ClockPace::Full)),
+            ("a step back slows down, never back",  10 * SECOND, 1,       5 * SECOND,   (10 * SECOND + 900_000_000, ClockPace::NineTenths)),
+            ("no time, no change",                  10 * SECOND, 0,       5 * SECOND,   (10 * SECOND, ClockPace::NineTenths)),
+            ("caught up after ten times the step",  10 * SECOND, 50,      55 * SECOND,  (55 * SECOND, ClockPace::Full)),
+            ("a wall that stands still is no step", 10 * SECOND, 1,       10 * SECOND,  (10 * SECOND, ClockPace::Full)),
         ];
         for (name, last, elapsed, wall, reading) in table {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What a client is told of a decision, as names and values that any web framework can carry.
+//! What a client learns of a decision, as names and values that any web framework can carry.
 //!
 //! [`HeaderSettings::headers`] makes them of the limits that took part. Who decided, and what was
 //! only shadowed, is the caller's to know; the two fields of the IETF draft are in `draft`.
@@ -38,11 +38,11 @@ pub struct HeaderSettings {
     pub draft_10: bool,
     /// `Retry-After` on a denial, unless waiting cannot help.
     pub retry_after: bool,
-    /// How `X-RateLimit-Reset` tells the time.
+    /// The form of `X-RateLimit-Reset`.
     pub reset: ResetForm,
 }
 
-/// How `X-RateLimit-Reset` tells the time. Both are in use, and a client cannot see which it gets.
+/// The form of `X-RateLimit-Reset`. Both are in use, and a client cannot see which it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ResetForm {
@@ -76,7 +76,7 @@ impl HeaderSettings {
     /// The headers of one decision, each name at most once, every value printable ASCII.
     ///
     /// `items` are the limits in the order of their charges, without those that are only shadowed:
-    /// what cannot deny is not told. `headline` is the index of the one that decided. If that one
+    /// what cannot deny is not reported. `headline` is the index of the one that decided. If that one
     /// denied, the decision is a denial, and `Retry-After` is that of [`seconds_to_retry`]. Without any items there are no headers; with an index
     /// beyond them there are only those that need no headline.
     ///

@@ -89,7 +89,7 @@ fn retry_after_by_hand() {
 }
 
 /// Limits and what they said.
-type Charged<'a> = &'a [(&'a Limit, &'a Outcome)];
+type ChargedLimit<'a> = &'a [(&'a Limit, &'a Outcome)];
 
 #[test]
 fn the_longest_wait_of_those_that_deny_counts_and_a_permit_counts_one_second() {
@@ -98,7 +98,7 @@ fn the_longest_wait_of_those_that_deny_counts_and_a_permit_counts_one_second() {
     let (long, short) = (denied(after(59_000), 0), denied(after(2_500), 0));
     let (never, granted) = (denied(Retry::Never, 0), allowed(3, 90_000));
     #[rustfmt::skip]
-    let table: [(Charged<'_>, Option<&str>); 7] = [
+    let table: [(ChargedLimit<'_>, Option<&str>); 7] = [
         (&[(&permits, &long)],                                       Some("1")),
         (&[(&permits, &long), (&minute, &short)],                    Some("3")),
         (&[(&minute, &short), (&permits, &long)],                    Some("3")),

@@ -97,7 +97,7 @@ pub enum LimitError {
         /// The window to be divided.
         window: Micros,
     },
-    /// A bucket so slow that the time to fill it cannot be told exactly.
+    /// A bucket so slow that the time to fill it cannot be computed exactly.
     #[error(
         "`{rate}` takes longer to fill than can be counted exactly (285 years); raise the count, or lower the burst or the window"
     )]

@@ -25,7 +25,7 @@ use crate::time::Micros;
 /// The largest count or burst that a limit may have: one billion.
 ///
 /// A bucket's debt, with what `max_delay` lets it go beyond the burst, has to fit into 30 bits
-/// beside its remainder and its time.
+/// next to its remainder and its time.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 /// The shortest window: one millisecond.
 pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
@@ -33,7 +33,7 @@ pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
 pub const MAX_WINDOW: Micros = Micros::DAY.times(366);
 /// The largest number of slots that a window may be cut into.
 pub const MAX_SLOTS: u32 = 3_600;
-/// How long a concurrency permit lasts when nothing else is said.
+/// How long a concurrency permit lasts by default.
 pub const DEFAULT_LEASE_TTL: Micros = Micros::MINUTE;
 
 /// How a limit counts.
@@ -64,7 +64,7 @@ pub enum Algorithm {
     },
     /// A bucket that leaks continuously.
     LeakyBucket {
-        /// Whether an admitted request is told to wait for what is before it in the bucket.
+        /// Whether an admitted request gets a delay for the requests that are ahead of it in the bucket.
         shape: bool,
     },
     /// So many holders at once.
@@ -90,7 +90,7 @@ impl Algorithm {
     pub const TOKEN_BUCKET: Self = Self::TokenBucket {
         max_delay: Micros::ZERO,
     };
-    /// A leaky bucket that tells requests how long to wait.
+    /// A leaky bucket that gives requests a delay.
     pub const LEAKY_BUCKET: Self = Self::LeakyBucket { shape: true };
     /// A fixed window that starts with the clock.
     pub const FIXED_WINDOW: Self = Self::FixedWindow {
@@ -190,7 +190,7 @@ impl Limit {
             }
             Algorithm::LeakyBucket { shape } => {
                 let hold = if shape {
-                    Hold::ForWhatIsBefore
+                    Hold::Queue
                 } else {
                     Hold::UpTo(Micros::ZERO)
                 };
@@ -219,12 +219,12 @@ impl Limit {
     /// ```
     /// use tidegate_core::{Limit, Micros};
     ///
-    /// let slow = Limit::cell(30, Micros::MINUTE, 16)?;
-    /// let fast = Limit::cell(5, Micros::SECOND, 5)?;
+    /// let slow = Limit::portable_bucket(30, Micros::MINUTE, 16)?;
+    /// let fast = Limit::portable_bucket(5, Micros::SECOND, 5)?;
     /// assert_eq!(slow.shape(), fast.shape());
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
-    pub fn cell(count: u64, window: Micros, burst: u64) -> Result<Self, LimitError> {
+    pub fn portable_bucket(count: u64, window: Micros, burst: u64) -> Result<Self, LimitError> {
         Self::with_common_parts(Rate::new(count, window).burst(burst))
     }
 
@@ -388,7 +388,7 @@ fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
         Form::SlidingSlots(limit) => {
             (limit.window(), limit.slot(), limit.counted()).hash(&mut hasher);
         }
-        // Nothing tells them apart, and no window has this length.
+        // They share one state, and no window has this length.
         Form::Bucket(limit) if limit.has_common_parts() => Micros::ZERO.hash(&mut hasher),
         Form::Bucket(limit) => limit.window().hash(&mut hasher),
         Form::Concurrency(_) => {}

@@ -1,4 +1,4 @@
-//! A limit as written, before anyone asks how it is counted.
+//! A limit as written, before an algorithm is chosen for it.
 
 use std::fmt;
 

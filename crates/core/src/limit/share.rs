@@ -1,4 +1,4 @@
-//! One instance's part of a limit, for times when nobody can count for all of them.
+//! One instance's part of a limit, for times when the shared store is unavailable.
 
 use super::{Limit, Rate};
 
@@ -53,7 +53,7 @@ mod tests {
             ("10/minute".parse().unwrap(),                      u64::MAX,   1,      1),
             ("10/month".parse().unwrap(),                       4,          2,      2),
             (Limit::concurrent(7).unwrap(),                     2,          3,      3),
-            (Limit::cell(10, Micros::MINUTE, 4).unwrap(),       3,          3,      1),
+            (Limit::portable_bucket(10, Micros::MINUTE, 4).unwrap(),       3,          3,      1),
             (Limit::new(slow, Algorithm::TOKEN_BUCKET).unwrap(), 8,         1,      250),
         ];
         for (limit, instances, count, capacity) in table {

@@ -31,7 +31,7 @@ impl Task<'_> {
 
 /// What is done to a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum StateStep {
     /// Take the cost if it is allowed.
     Charge,
     /// Take as much of the cost as fits.
@@ -47,7 +47,7 @@ pub(super) trait InlineForm {
     /// Decides, and returns the state to keep with the outcome.
     fn step(
         &self,
-        step: Step,
+        step: StateStep,
         state: Self::State,
         cost: u64,
         now: Timestamp,
@@ -59,15 +59,15 @@ macro_rules! stepped {
     ($form:expr, $step:expr, $state:expr, $cost:expr, $now:expr) => {{
         let (form, state, cost, now) = ($form, $state, $cost, $now);
         match $step {
-            Step::Charge => form.decide(state, cost, now),
-            Step::Settle => {
+            StateStep::Charge => form.decide(state, cost, now),
+            StateStep::Settle => {
                 let next = form.settle(state, cost, now);
                 let (asked, _) = form.decide(state, cost, now);
                 let room = form.decide(state, 0, now).0.remaining;
                 let settled = asked.settled(cost, room);
-                (settled.over(form.decide(next, 0, now).0), next)
+                (settled.with_remaining_of(form.decide(next, 0, now).0), next)
             }
-            Step::GiveBack(charged_at) => {
+            StateStep::GiveBack(charged_at) => {
                 let next = form.give_back(state, cost, charged_at, now);
                 (form.decide(next, 0, now).0, next)
             }
@@ -83,7 +83,7 @@ macro_rules! inline_form {
             #[inline]
             fn step(
                 &self,
-                step: Step,
+                step: StateStep,
                 state: $state,
                 cost: u64,
                 now: Timestamp,
@@ -103,7 +103,7 @@ impl InlineForm for Bucket {
     #[inline]
     fn step(
         &self,
-        step: Step,
+        step: StateStep,
         kept: BucketState,
         cost: u64,
         now: Timestamp,
@@ -120,7 +120,7 @@ impl InlineForm for Bucket {
 }
 
 /// Where an algorithm keeps its state.
-pub(super) enum Kept<'a> {
+pub(super) enum StateHome<'a> {
     /// In the slot.
     Bucket(&'a Bucket),
     /// In the slot.
@@ -128,26 +128,26 @@ pub(super) enum Kept<'a> {
     /// In the slot.
     SlidingCounter(&'a SlidingCounter),
     /// Elsewhere.
-    Spilled(SpilledForm<'a>),
+    Heap(HeapForm<'a>),
 }
 
-impl<'a> From<&'a Form> for Kept<'a> {
+impl<'a> From<&'a Form> for StateHome<'a> {
     #[inline]
     fn from(form: &'a Form) -> Self {
         match form {
             Form::Bucket(form) => Self::Bucket(form),
             Form::FixedWindow(form) => Self::FixedWindow(form),
             Form::SlidingCounter(form) => Self::SlidingCounter(form),
-            Form::SlidingLog(form) => Self::Spilled(SpilledForm::Log(form)),
-            Form::SlidingSlots(form) => Self::Spilled(SpilledForm::Slots(form)),
-            Form::Concurrency(form) => Self::Spilled(SpilledForm::HeldPermits(form)),
+            Form::SlidingLog(form) => Self::Heap(HeapForm::Log(form)),
+            Form::SlidingSlots(form) => Self::Heap(HeapForm::Slots(form)),
+            Form::Concurrency(form) => Self::Heap(HeapForm::HeldPermits(form)),
         }
     }
 }
 
 /// An algorithm whose state does not fit into a slot.
 #[derive(Clone, Copy)]
-pub(super) enum SpilledForm<'a> {
+pub(super) enum HeapForm<'a> {
     Log(&'a SlidingLog),
     Slots(&'a SlidingSlots),
     HeldPermits(&'a Concurrency),
@@ -155,38 +155,39 @@ pub(super) enum SpilledForm<'a> {
 
 /// A state that does not fit into a slot.
 #[derive(Debug)]
-pub(super) enum Spill {
+pub(super) enum HeapState {
     Log(Log),
     Slots(Slots),
     HeldPermits(HeldPermits),
 }
 
-impl SpilledForm<'_> {
-    /// The state of a key that nobody has charged. Allocates nothing.
-    pub(super) fn fresh(self) -> Spill {
+impl HeapForm<'_> {
+    /// The state of a key that was never charged. Allocates nothing.
+    pub(super) fn fresh(self) -> HeapState {
         match self {
-            Self::Log(_) => Spill::Log(Log::default()),
-            Self::Slots(_) => Spill::Slots(Slots::default()),
-            Self::HeldPermits(_) => Spill::HeldPermits(HeldPermits::default()),
+            Self::Log(_) => HeapState::Log(Log::default()),
+            Self::Slots(_) => HeapState::Slots(Slots::default()),
+            Self::HeldPermits(_) => HeapState::HeldPermits(HeldPermits::default()),
         }
     }
 
     /// Whether this limit can go on from a state: it is of the same algorithm and shape. Only keys that
     /// have the same hash, or a snapshot that was tampered with, lead to another.
-    pub(super) fn owns(self, spill: &Spill) -> bool {
+    pub(super) fn owns(self, spill: &HeapState) -> bool {
         match (self, spill) {
-            (Self::Log(_), Spill::Log(_)) | (Self::HeldPermits(_), Spill::HeldPermits(_)) => true,
-            (Self::Slots(form), Spill::Slots(slots)) => form.fits(slots),
+            (Self::Log(_), HeapState::Log(_))
+            | (Self::HeldPermits(_), HeapState::HeldPermits(_)) => true,
+            (Self::Slots(form), HeapState::Slots(slots)) => form.fits(slots),
             _ => false,
         }
     }
 
     /// Decides and changes nothing. A state that is not its own counts as fresh.
-    pub(super) fn decide(self, spill: Option<&Spill>, cost: u64, now: Timestamp) -> Outcome {
+    pub(super) fn decide(self, spill: Option<&HeapState>, cost: u64, now: Timestamp) -> Outcome {
         match (self, spill.filter(|spill| self.owns(spill))) {
-            (Self::Log(form), Some(Spill::Log(log))) => form.decide(log, cost, now),
-            (Self::Slots(form), Some(Spill::Slots(slots))) => form.decide(slots, cost, now),
-            (Self::HeldPermits(form), Some(Spill::HeldPermits(permits))) => {
+            (Self::Log(form), Some(HeapState::Log(log))) => form.decide(log, cost, now),
+            (Self::Slots(form), Some(HeapState::Slots(slots))) => form.decide(slots, cost, now),
+            (Self::HeldPermits(form), Some(HeapState::HeldPermits(permits))) => {
                 form.decide(permits, cost, now)
             }
             (Self::Log(form), _) => form.decide(&Log::default(), cost, now),
@@ -196,13 +197,18 @@ impl SpilledForm<'_> {
     }
 
     /// Takes what was allowed. `on_end` hears of each permit that is found to have ended.
-    pub(super) fn charge(self, spill: &mut Spill, task: &Task<'_>, on_end: impl FnMut(PermitId)) {
+    pub(super) fn charge(
+        self,
+        spill: &mut HeapState,
+        task: &Task<'_>,
+        on_end: impl FnMut(PermitId),
+    ) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.charge(log, task.cost, task.now),
-            (Self::Slots(form), Spill::Slots(slots)) => {
+            (Self::Log(form), HeapState::Log(log)) => form.charge(log, task.cost, task.now),
+            (Self::Slots(form), HeapState::Slots(slots)) => {
                 form.charge(slots, task.cost, task.now);
             }
-            (Self::HeldPermits(form), Spill::HeldPermits(permits)) => {
+            (Self::HeldPermits(form), HeapState::HeldPermits(permits)) => {
                 if let Some(permit) = task.permit {
                     form.charge(permits, permit, task.cost, task.now, on_end);
                 }
@@ -212,10 +218,10 @@ impl SpilledForm<'_> {
     }
 
     /// Takes as much as fits. Concurrency has nothing to settle.
-    pub(super) fn settle(self, spill: &mut Spill, task: &Task<'_>) {
+    pub(super) fn settle(self, spill: &mut HeapState, task: &Task<'_>) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.settle(log, task.cost, task.now),
-            (Self::Slots(form), Spill::Slots(slots)) => {
+            (Self::Log(form), HeapState::Log(log)) => form.settle(log, task.cost, task.now),
+            (Self::Slots(form), HeapState::Slots(slots)) => {
                 form.settle(slots, task.cost, task.now);
             }
             _ => {}
@@ -223,15 +229,15 @@ impl SpilledForm<'_> {
     }
 
     /// Takes back what was charged as of `charged_at`.
-    pub(super) fn give_back(self, spill: &mut Spill, task: &Task<'_>, charged_at: Timestamp) {
+    pub(super) fn give_back(self, spill: &mut HeapState, task: &Task<'_>, charged_at: Timestamp) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => {
+            (Self::Log(form), HeapState::Log(log)) => {
                 form.give_back(log, task.cost, charged_at, task.now);
             }
-            (Self::Slots(form), Spill::Slots(slots)) => {
+            (Self::Slots(form), HeapState::Slots(slots)) => {
                 form.give_back(slots, task.cost, charged_at, task.now);
             }
-            (Self::HeldPermits(_), Spill::HeldPermits(permits)) => {
+            (Self::HeldPermits(_), HeapState::HeldPermits(permits)) => {
                 if let Some(permit) = task.permit {
                     permits.release(permit, Some(task.now));
                 }
@@ -241,11 +247,11 @@ impl SpilledForm<'_> {
     }
 
     /// Moves the state to the present if its clock has been set back since.
-    pub(super) fn rebase(self, spill: &mut Spill, now: Timestamp) {
+    pub(super) fn rebase(self, spill: &mut HeapState, now: Timestamp) {
         match (self, spill) {
-            (Self::Log(form), Spill::Log(log)) => form.rebase(log, now),
-            (Self::Slots(form), Spill::Slots(slots)) => form.rebase(slots, now),
-            (Self::HeldPermits(form), Spill::HeldPermits(permits)) => form.rebase(permits, now),
+            (Self::Log(form), HeapState::Log(log)) => form.rebase(log, now),
+            (Self::Slots(form), HeapState::Slots(slots)) => form.rebase(slots, now),
+            (Self::HeldPermits(form), HeapState::HeldPermits(permits)) => form.rebase(permits, now),
             _ => {}
         }
     }

@@ -11,15 +11,15 @@ use crate::permit::random_word;
 use crate::store::{Charge, Scope};
 use crate::time::Micros;
 
-/// Hashes keys to 128 bits under a secret of its own, so that nobody outside can choose two keys
-/// that meet.
+/// Hashes keys to 128 bits under a secret of its own, so that no client can choose two keys
+/// that collide.
 pub(super) struct KeyHasher {
     halves: [(u64, SharedSeed); 2],
-    secret: Secret,
+    secret: HashSecret,
 }
 
 /// What a hasher is made from. Two hashers with the same secret hash alike.
-pub(super) type Secret = [u64; 4];
+pub(super) type HashSecret = [u64; 4];
 
 impl KeyHasher {
     /// A hasher with a new secret.
@@ -28,7 +28,7 @@ impl KeyHasher {
     }
 
     /// The hasher with this secret.
-    pub(super) fn new(secret: Secret) -> Self {
+    pub(super) fn new(secret: HashSecret) -> Self {
         let [first, first_shared, second, second_shared] = secret;
         Self {
             halves: [
@@ -39,7 +39,7 @@ impl KeyHasher {
         }
     }
 
-    pub(super) fn secret(&self) -> Secret {
+    pub(super) fn secret(&self) -> HashSecret {
         self.secret
     }
 
@@ -64,7 +64,7 @@ impl KeyHasher {
             "1/month".parse(),
             "1/year".parse(),
             Limit::concurrent(1),
-            Limit::cell(1, Micros::MINUTE, 1),
+            Limit::portable_bucket(1, Micros::MINUTE, 1),
         ];
         let scope = Scope::new("fingerprint");
         let limits = limits.into_iter().chain(others);

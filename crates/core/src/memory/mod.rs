@@ -4,7 +4,7 @@
 //! Keys are spread over *stripes*, each under a lock of its own. A slot holds a keyed hash of the
 //! key instead of the key, and the state itself where that fits into two words, so a decision on a
 //! known key touches one stripe, one slot, and allocates nothing. Keys that have become like fresh
-//! ones are swept out a few at a time, by the charges themselves or by whoever calls
+//! ones are swept out a few at a time, by the charges themselves or by
 //! [`MemoryStore::sweep`].
 
 mod forms;
@@ -33,11 +33,11 @@ use crate::outcome::Outcome;
 use crate::permit::PermitId;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
 use crate::time::Timestamp;
-use forms::{Step, Task};
+use forms::{StateStep, Task};
 use keys::KeyHasher;
 use stripes::Stripes;
 
-/// How many keys a store holds when nothing else is said: ten million, in about 450 MB.
+/// How many keys a store holds by default: ten million, in about 450 MB.
 pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 
 /// Holds the state of every limit in this process's memory.
@@ -121,16 +121,16 @@ impl MemoryStore {
         self.stripes.now()
     }
 
-    /// Charges one limit, at once, at the store's own time and without a permit.
+    /// Charges one limit without waiting, at the store's own time and without a permit.
     #[inline]
     pub fn charge_one(&self, charge: &Charge<'_>) -> Outcome {
-        self.apply(Step::Charge, charge, None, None)
+        self.apply(StateStep::Charge, charge, None, None)
     }
 
     #[inline]
     fn apply(
         &self,
-        step: Step,
+        step: StateStep,
         charge: &Charge<'_>,
         at: Option<Timestamp>,
         permit: Option<PermitId>,
@@ -151,10 +151,10 @@ impl MemoryStore {
         outcome
     }
 
-    /// Charges every limit of the request or none, at once: [`Store::charge`] without the future.
+    /// Charges every limit of the request or none: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
-            let outcome = self.apply(Step::Charge, charge, request.at, request.permit);
+            let outcome = self.apply(StateStep::Charge, charge, request.at, request.permit);
             return SmallVec::from_slice(&[outcome]);
         }
         let mut tasks = self.merged(request);
@@ -173,7 +173,8 @@ impl MemoryStore {
                     *outcome = stripes.charge(task);
                 }
             } else if outcome.allowed {
-                *outcome = outcome.over(stripes.get(task).ask(&Task { cost: 0, ..*task }));
+                *outcome =
+                    outcome.with_remaining_of(stripes.get(task).ask(&Task { cost: 0, ..*task }));
             } else {
                 *outcome = stripes.charge(task);
             }
@@ -188,7 +189,7 @@ impl MemoryStore {
         let stripes = self.stripes.lock_all(&mut tasks, request.at);
         let asked = tasks.iter().map(|task| {
             let untouched = stripes.get(task).ask(&Task { cost: 0, ..*task });
-            stripes.get(task).ask(task).over(untouched)
+            stripes.get(task).ask(task).with_remaining_of(untouched)
         });
         asked.collect()
     }
@@ -201,7 +202,7 @@ impl MemoryStore {
         for (charge, outcome) in request.charges.iter().zip(outcomes) {
             // What waits in line flows back only when its turn has come.
             self.apply(
-                Step::GiveBack(outcome.at + outcome.delay),
+                StateStep::GiveBack(outcome.at + outcome.delay),
                 charge,
                 request.at,
                 request.permit,
@@ -214,7 +215,7 @@ impl MemoryStore {
         let settled = request
             .charges
             .iter()
-            .map(|charge| self.apply(Step::Settle, charge, request.at, None));
+            .map(|charge| self.apply(StateStep::Settle, charge, request.at, None));
         settled.collect()
     }
 

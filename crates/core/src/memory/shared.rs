@@ -6,10 +6,10 @@ use super::permits::PermitRegister;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
     max_keys: usize,
-    /// Whether this store's clock can tell which keys are idle.
+    /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
     keys: AtomicUsize,
     expired: AtomicU64,
@@ -24,7 +24,7 @@ pub struct MemoryStats {
     pub keys: usize,
     /// The most keys it may hold.
     pub max_keys: usize,
-    /// Permits that are held, or have ended without anyone having looked since.
+    /// Permits that are held, or have ended since they were last looked at.
     pub permits: usize,
     /// Idle keys that were removed so far.
     pub expired: u64,
@@ -33,7 +33,7 @@ pub struct MemoryStats {
     pub evicted: u64,
 }
 
-impl Shared {
+impl SharedCounts {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             permits: PermitRegister::new(),
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// The time by which idle keys are told, if this store's clock can tell.
+    /// The current time, for expiry; none once requests bring their own time.
     pub(super) fn idle_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.expires.load(Ordering::Relaxed).then_some(now)
     }

@@ -2,8 +2,8 @@
 
 use slab::Slab;
 
-use super::forms::{InlineForm, Kept, Spill, SpilledForm, Step, Task};
-use super::shared::Shared;
+use super::forms::{HeapForm, HeapState, InlineForm, StateHome, StateStep, Task};
+use super::shared::SharedCounts;
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::HeldPermits;
@@ -22,7 +22,7 @@ const SWEPT_PER_KEY: usize = 4;
 pub(super) struct Stripe {
     table: Table,
     /// Boxed because most stores have no such state, and stripes are many.
-    spilled: Option<Box<Slab<Spilled>>>,
+    spilled: Option<Box<Slab<Heap>>>,
     /// Where the next sweep goes on.
     hand: usize,
     /// Charges since one of them last set off a sweep.
@@ -35,35 +35,40 @@ pub(super) struct Stripe {
 
 /// A spilled state, with the hash by which permits know its key.
 #[derive(Debug)]
-struct Spilled {
+struct Heap {
     hash: KeyHash,
-    state: Spill,
+    state: HeapState,
 }
 
 impl Stripe {
     /// Decides as a charge would and changes nothing.
     pub(super) fn ask(&self, task: &Task<'_>) -> Outcome {
-        match Kept::from(task.limit.form()) {
-            Kept::Bucket(form) => self.ask_inline(form, task),
-            Kept::FixedWindow(form) => self.ask_inline(form, task),
-            Kept::SlidingCounter(form) => self.ask_inline(form, task),
-            Kept::Spilled(form) => form.decide(self.spill(task.hash), task.cost, task.now),
+        match StateHome::from(task.limit.form()) {
+            StateHome::Bucket(form) => self.ask_inline(form, task),
+            StateHome::FixedWindow(form) => self.ask_inline(form, task),
+            StateHome::SlidingCounter(form) => self.ask_inline(form, task),
+            StateHome::Heap(form) => form.decide(self.spill(task.hash), task.cost, task.now),
         }
     }
 
     /// Decides, and changes what the step changes. A denial is only noted.
     #[inline]
-    pub(super) fn apply(&mut self, step: Step, task: &Task<'_>, shared: &Shared) -> Outcome {
-        match Kept::from(task.limit.form()) {
-            Kept::Bucket(form) => self.apply_inline(form, step, task, shared),
-            Kept::FixedWindow(form) => self.apply_inline(form, step, task, shared),
-            Kept::SlidingCounter(form) => self.apply_inline(form, step, task, shared),
-            Kept::Spilled(form) => self.apply_spilled(form, step, task, shared),
+    pub(super) fn apply(
+        &mut self,
+        step: StateStep,
+        task: &Task<'_>,
+        shared: &SharedCounts,
+    ) -> Outcome {
+        match StateHome::from(task.limit.form()) {
+            StateHome::Bucket(form) => self.apply_inline(form, step, task, shared),
+            StateHome::FixedWindow(form) => self.apply_inline(form, step, task, shared),
+            StateHome::SlidingCounter(form) => self.apply_inline(form, step, task, shared),
+            StateHome::Heap(form) => self.apply_spilled(form, step, task, shared),
         }
     }
 
     /// Forgets a key.
-    pub(super) fn forget(&mut self, hash: KeyHash, shared: &Shared) {
+    pub(super) fn forget(&mut self, hash: KeyHash, shared: &SharedCounts) {
         if let Some(place) = self.table.find(hash) {
             self.note_change();
             self.remove(place, shared);
@@ -98,9 +103,9 @@ impl Stripe {
     }
 
     /// A state that does not fit into a slot, with its slot and its key's whole hash.
-    pub(super) fn spilled_state(&self, hash: KeyHash) -> Option<(Slot, KeyHash, &Spill)> {
+    pub(super) fn spilled_state(&self, hash: KeyHash) -> Option<(Slot, KeyHash, &HeapState)> {
         let slot = self.table.get(self.table.find(hash)?);
-        let Spilled { hash, state } = self.spilled.as_ref()?.get(slot.spilled_at()?)?;
+        let Heap { hash, state } = self.spilled.as_ref()?.get(slot.spilled_at()?)?;
         Some((slot, *hash, state))
     }
 
@@ -109,22 +114,22 @@ impl Stripe {
     pub(super) fn restore(
         &mut self,
         mut slot: Slot,
-        spilled: Option<(KeyHash, Spill)>,
+        spilled: Option<(KeyHash, HeapState)>,
         idle_at: Option<Timestamp>,
-        shared: &Shared,
+        shared: &SharedCounts,
     ) -> bool {
         if let Some(place) = self.table.find(slot.hash()) {
             self.remove(place, shared);
         }
         let has_room = !shared.is_full() || self.evict(idle_at, shared);
         if let Some((hash, state)) = spilled {
-            if let Spill::HeldPermits(permits) = &state {
+            if let HeapState::HeldPermits(permits) = &state {
                 for permit in permits.iter() {
                     shared.permits.add(permit.id, hash);
                 }
             }
             let spilled = self.spilled.get_or_insert_default();
-            slot.set_spilled_at(spilled.insert(Spilled { hash, state }));
+            slot.set_spilled_at(spilled.insert(Heap { hash, state }));
         }
         self.table.insert(slot);
         shared.count_key();
@@ -140,7 +145,7 @@ impl Stripe {
         let Some(place) = self.table.find(hash) else {
             return false;
         };
-        let Some(Spill::HeldPermits(permits)) = self.spill_mut(place) else {
+        let Some(HeapState::HeldPermits(permits)) = self.spill_mut(place) else {
             return false;
         };
         let done = act(permits);
@@ -150,7 +155,7 @@ impl Stripe {
         done
     }
 
-    /// Counts a charge, and tells when as many as `period` have come together.
+    /// Counts a charge. True for every one in `period`.
     #[inline]
     pub(super) fn count_charge(&mut self, period: u32) -> bool {
         self.charges = self.charges.saturating_add(1);
@@ -163,7 +168,7 @@ impl Stripe {
 
     /// Takes `places` more looks at places, and removes the keys that have been like fresh ones for
     /// a while at `now`.
-    pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &Shared) {
+    pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &SharedCounts) {
         let mut removed = 0;
         for _ in 0..places {
             if self.hand >= self.table.places() {
@@ -194,7 +199,7 @@ impl Stripe {
 
     /// Removes the key that will be missed the least: one that is idle at `idle_at`, else the one
     /// nearest to fresh, and one that is being denied last of all. False if there is none.
-    pub(super) fn evict(&mut self, idle_at: Option<Timestamp>, shared: &Shared) -> bool {
+    pub(super) fn evict(&mut self, idle_at: Option<Timestamp>, shared: &SharedCounts) -> bool {
         let is_idle = |fresh_at: Timestamp| idle_at.is_some_and(|now| fresh_at <= now);
         let mut looked_at = 0;
         let mut least: Option<((bool, Timestamp), usize)> = None;
@@ -236,16 +241,16 @@ impl Stripe {
             .find(task.hash)
             .map(|place| self.table.get(place).words);
         let state = known.map(F::State::unpack).unwrap_or_default();
-        form.step(Step::Charge, state, task.cost, task.now).0
+        form.step(StateStep::Charge, state, task.cost, task.now).0
     }
 
     #[inline]
     fn apply_inline<F: InlineForm>(
         &mut self,
         form: &F,
-        step: Step,
+        step: StateStep,
         task: &Task<'_>,
-        shared: &Shared,
+        shared: &SharedCounts,
     ) -> Outcome {
         let place = self.table.find(task.hash);
         let state = place
@@ -275,16 +280,16 @@ impl Stripe {
 
     fn apply_spilled(
         &mut self,
-        form: SpilledForm<'_>,
-        step: Step,
+        form: HeapForm<'_>,
+        step: StateStep,
         task: &Task<'_>,
-        shared: &Shared,
+        shared: &SharedCounts,
     ) -> Outcome {
         let asked = form.decide(self.spill(task.hash), task.cost, task.now);
         let creates = match step {
-            Step::Charge => asked.allowed && task.takes(),
-            Step::Settle => task.takes(),
-            Step::GiveBack(_) => false,
+            StateStep::Charge => asked.allowed && task.takes(),
+            StateStep::Settle => task.takes(),
+            StateStep::GiveBack(_) => false,
         };
         let place = match self.table.find(task.hash) {
             Some(place) => place,
@@ -299,31 +304,31 @@ impl Stripe {
             unregister(&other, task.hash, shared);
         }
         match step {
-            Step::Charge if !asked.allowed => form.rebase(spill, task.now),
-            Step::Charge if task.takes() => {
+            StateStep::Charge if !asked.allowed => form.rebase(spill, task.now),
+            StateStep::Charge if task.takes() => {
                 form.charge(spill, task, |ended| shared.permits.remove(ended, task.hash));
-                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                if let (HeapForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
                     shared.permits.add(permit, task.hash);
                 }
             }
-            Step::Charge => {}
-            Step::Settle => form.settle(spill, task),
-            Step::GiveBack(charged_at) => {
+            StateStep::Charge => {}
+            StateStep::Settle => form.settle(spill, task),
+            StateStep::GiveBack(charged_at) => {
                 form.give_back(spill, task, charged_at);
-                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                if let (HeapForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
                     shared.permits.remove(permit, task.hash);
                 }
             }
         }
-        if task.takes() && (asked.allowed || step != Step::Charge) {
+        if task.takes() && (asked.allowed || step != StateStep::Charge) {
             self.note_change();
         }
         let after = form.decide(self.spill(task.hash), 0, task.now);
         // In the terms of the state itself. What only asks after a clock was set back sees the state moved
         // to the present, but leaves it where it is.
         let fresh_at = match self.spill(task.hash) {
-            Some(Spill::HeldPermits(permits)) => permits.last_end(),
-            _ if step == Step::Charge && asked.allowed && !task.takes() => {
+            Some(HeapState::HeldPermits(permits)) => permits.last_end(),
+            _ if step == StateStep::Charge && asked.allowed && !task.takes() => {
                 self.table.get(place).fresh_at().max(after.reset_at)
             }
             _ => after.reset_at,
@@ -335,16 +340,21 @@ impl Stripe {
         } else {
             slot.mark_denied();
         }
-        if step == Step::Charge {
+        if step == StateStep::Charge {
             asked
         } else {
-            asked.over(after)
+            asked.with_remaining_of(after)
         }
     }
 
-    fn insert_spilled(&mut self, state: Spill, task: &Task<'_>, shared: &Shared) -> usize {
+    fn insert_spilled(
+        &mut self,
+        state: HeapState,
+        task: &Task<'_>,
+        shared: &SharedCounts,
+    ) -> usize {
         let spilled = self.spilled.get_or_insert_default();
-        let index = spilled.insert(Spilled {
+        let index = spilled.insert(Heap {
             hash: task.hash,
             state,
         });
@@ -353,7 +363,7 @@ impl Stripe {
         self.table.find(task.hash).unwrap_or_default()
     }
 
-    fn insert(&mut self, slot: Slot, task: &Task<'_>, shared: &Shared) {
+    fn insert(&mut self, slot: Slot, task: &Task<'_>, shared: &SharedCounts) {
         if shared.is_full() && !self.evict(shared.idle_at(task.now), shared) {
             // Nothing here to make room: the store does it elsewhere, right after this charge.
             self.charges = u32::MAX;
@@ -366,14 +376,14 @@ impl Stripe {
         shared.count_key();
     }
 
-    fn remove(&mut self, place: usize, shared: &Shared) {
+    fn remove(&mut self, place: usize, shared: &SharedCounts) {
         let slot = self.table.get(place);
         self.table.remove(place);
         shared.uncount_key();
         let (Some(index), Some(spilled)) = (slot.spilled_at(), self.spilled.as_mut()) else {
             return;
         };
-        let Some(Spilled { hash, state }) = spilled.try_remove(index) else {
+        let Some(Heap { hash, state }) = spilled.try_remove(index) else {
             return;
         };
         unregister(&state, hash, shared);
@@ -382,20 +392,20 @@ impl Stripe {
         }
     }
 
-    fn spill(&self, hash: KeyHash) -> Option<&Spill> {
+    fn spill(&self, hash: KeyHash) -> Option<&HeapState> {
         let index = self.table.get(self.table.find(hash)?).spilled_at()?;
         Some(&self.spilled.as_ref()?.get(index)?.state)
     }
 
-    fn spill_mut(&mut self, place: usize) -> Option<&mut Spill> {
+    fn spill_mut(&mut self, place: usize) -> Option<&mut HeapState> {
         let index = self.table.get(place).spilled_at()?;
         Some(&mut self.spilled.as_mut()?.get_mut(index)?.state)
     }
 }
 
 /// Forgets the permits of a state that goes.
-fn unregister(state: &Spill, hash: KeyHash, shared: &Shared) {
-    if let Spill::HeldPermits(permits) = state {
+fn unregister(state: &HeapState, hash: KeyHash, shared: &SharedCounts) {
+    if let HeapState::HeldPermits(permits) = state {
         for permit in permits.iter() {
             shared.permits.remove(permit.id, hash);
         }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use super::forms::{Spill, Step, Task};
+use super::forms::{HeapState, StateStep, Task};
 use super::lock::{Guard, Lock};
-use super::shared::Shared;
+use super::shared::SharedCounts;
 use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ const KEYS_TO_CHOOSE_FROM: usize = 1_024;
 const STRIPES_FOR_THREADS: usize = 64;
 /// The hash has this many bits to choose a stripe by.
 const MAX_STRIPES: usize = 1 << 16;
-/// Threads that read the same clock tell times that differ by less than this.
+/// Threads that read the same clock at the same time get values that differ by less than this.
 const THREADS_DIFFER: Micros = Micros::from_millis(10);
 /// The latest time at which anything is decided: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
@@ -35,7 +35,7 @@ const PLACES_PER_SWEEP: usize = 32;
 pub(super) struct Stripes {
     all: Box<[Aligned<Lock<Stripe>>]>,
     clock: Arc<dyn Clock>,
-    shared: Aligned<Shared>,
+    shared: Aligned<SharedCounts>,
     next_tidied: Aligned<AtomicUsize>,
 }
 
@@ -61,13 +61,13 @@ impl Stripes {
                 .take(count)
                 .collect(),
             clock,
-            shared: Aligned(Shared::new(max_keys)),
+            shared: Aligned(SharedCounts::new(max_keys)),
             next_tidied: Aligned::default(),
         }
     }
 
     #[inline]
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SharedCounts {
         &self.shared.0
     }
 
@@ -75,7 +75,7 @@ impl Stripes {
         self.clock.now()
     }
 
-    /// The time by which idle keys are told, if the clock can tell.
+    /// The current time, for expiry; none once requests bring their own time.
     pub(super) fn idle_at(&self) -> Option<Timestamp> {
         self.shared.0.idle_at(self.clock.now())
     }
@@ -123,12 +123,12 @@ impl Stripes {
         (stripe, now)
     }
 
-    /// The time for one who comes to a stripe with an earlier time than it was `used_at`.
+    /// The time for a thread that comes to a stripe with an earlier time than it was `used_at`.
     ///
-    /// He had to wait, for the lock or for the processor, and the time that he brought is old; so he
-    /// reads the clock again. What is still missing is the difference between the clocks of two
-    /// threads, and is made up: to a small bucket it would look like a clock that was set back. A
-    /// clock that really was is further behind.
+    /// The thread had to wait for the lock or for the processor, so its time is old and the clock is read
+    /// again. A small difference that remains is that of the clocks of two threads, and is made up: to a
+    /// small bucket it would look like a clock that was set back. A clock that really was set back is
+    /// further behind.
     #[cold]
     fn catch_up(&self, used_at: Timestamp) -> Timestamp {
         let now = self.clock.now();
@@ -139,8 +139,8 @@ impl Stripes {
         }
     }
 
-    /// Locks the stripes of all tasks, in their order: whoever does so cannot wait for another who
-    /// waits for him. Then tells the tasks the time.
+    /// Locks the stripes of all tasks, always in the same order, so that no two threads wait for each
+    /// other. Then sets the time of the tasks.
     pub(super) fn lock_all(
         &self,
         tasks: &mut [Task<'_>],
@@ -221,7 +221,7 @@ impl Stripes {
     pub(super) fn restore(
         &self,
         slot: Slot,
-        spilled: Option<(KeyHash, Spill)>,
+        spilled: Option<(KeyHash, HeapState)>,
         idle_at: Option<Timestamp>,
     ) {
         let mut stripe = self.of(slot.hash()).lock();
@@ -262,7 +262,7 @@ impl LockedStripes<'_> {
         let position = self.position(task);
         self.locked[position]
             .1
-            .apply(Step::Charge, task, self.stripes.shared())
+            .apply(StateStep::Charge, task, self.stripes.shared())
     }
 
     fn position(&self, task: &Task<'_>) -> usize {

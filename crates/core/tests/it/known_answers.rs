@@ -74,7 +74,7 @@ fn threads_that_charge_at_once_get_what_is_known() {
 }
 
 #[test]
-fn a_wrong_answer_is_told_by_line_step_and_field() {
+fn a_wrong_answer_is_reported_by_line_step_and_field() {
     let mut vectors = vectors::all().unwrap();
     let vector = vectors
         .iter_mut()

@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// However far a clock was ahead, a key is as good as new soon after it was set back.
+    /// However far a clock was ahead, a key is idle soon after it was set back.
     #[test]
     fn a_clock_set_back_freezes_nothing(
         (limit, steps) in any_limit_with_steps(), ahead in 0..4_000_000_000_000_000_u64,
@@ -307,7 +307,7 @@ fn check_promise(limit: &Limit, admitted: &[Admitted]) -> Result<(), TestCaseErr
             prop_assert!(current + previous * left / window <= u128::from(limit.capacity()));
         }
         Form::Concurrency(concurrency) => {
-            // Nobody releases here: a permit lasts its whole time.
+            // No permit is released here: each lasts its whole time.
             let started = end - concurrency.lease_ttl();
             prop_assert!(total(started, end) <= limit.capacity());
         }

@@ -51,7 +51,7 @@ fn ten_of_each() -> Vec<Limit> {
     };
     let others = [
         Limit::new(holders, concurrency).unwrap(),
-        Limit::cell(10, Micros::HOUR, 10).unwrap(),
+        Limit::portable_bucket(10, Micros::HOUR, 10).unwrap(),
         "10/month".parse().unwrap(),
     ];
     limits.into_iter().chain(others).collect()

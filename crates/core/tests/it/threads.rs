@@ -1,4 +1,4 @@
-//! Many threads, few keys: nothing is admitted twice, and nobody waits for ever.
+//! Many threads, few keys: nothing is admitted twice, and no thread waits for ever.
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 

@@ -21,7 +21,7 @@ use tidegate_core::{
 use tidegate_testkit::timeline::{START, Step, any_limit, steps_for};
 
 /// A key as Rust keeps it.
-enum Key {
+enum MirrorState {
     Bucket(BucketState),
     FixedWindow(FixedWindowState),
     Counter(CounterState),
@@ -30,7 +30,7 @@ enum Key {
     HeldPermits(HeldPermits),
 }
 
-impl Key {
+impl MirrorState {
     fn fresh(form: &Form) -> Self {
         match form {
             Form::Bucket(_) => Self::Bucket(BucketState::default()),
@@ -151,7 +151,7 @@ impl Mirror {
                 set("to_full", form.to_full().get());
                 match form.hold() {
                     Hold::UpTo(longest) => set("hold", longest.get()),
-                    Hold::ForWhatIsBefore => table.set("hold", -1).unwrap(),
+                    Hold::Queue => table.set("hold", -1).unwrap(),
                 }
                 "bucket"
             }
@@ -279,7 +279,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
     let mut limit = limit.clone();
     let (mut table, name) = mirror.limit(&limit);
     let ours: Table = mirror.call("fresh", name);
-    let mut key = Key::fresh(limit.form());
+    let mut key = MirrorState::fresh(limit.form());
     let (mut now, mut ids) = (START, 0_u32);
     let mut charged: Option<(u64, Outcome, PermitId)> = None;
     for event in events {
@@ -300,7 +300,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
         match (event.choice % 10, charged) {
             (5, Some((cost, outcome, id))) => {
                 let charged_at = outcome.at + outcome.delay;
-                if let Key::HeldPermits(permits) = &mut key {
+                if let MirrorState::HeldPermits(permits) = &mut key {
                     let released: bool = mirror.call("release", (&ours, id.to_string(), at));
                     prop_assert_eq!(permits.release(id, Some(now)), released);
                 } else {
@@ -321,7 +321,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                 let () = mirror.call("settle", (&ours, &table, cost as f64, at));
             }
             (6, Some((_, _, id))) => {
-                let Key::HeldPermits(permits) = &mut key else {
+                let MirrorState::HeldPermits(permits) = &mut key else {
                     continue;
                 };
                 let without_time = event.back % 4 == 0;

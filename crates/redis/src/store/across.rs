@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use super::exact::{OutcomesByIndex, outcomes};
-use crate::plan::{Group, Plan};
+use crate::plan::{Plan, SlotGroup};
 use crate::wire::{LuaStep, admitted};
 
 /// What was charged in some slots, as the steps that give it back. Given back when it is dropped, also if
@@ -36,7 +36,7 @@ impl StoreInner {
     pub(super) async fn charge_across(
         self: &Arc<Self>,
         plan: &Plan<'_>,
-        mut groups: SmallVec<[Group; 2]>,
+        mut groups: SmallVec<[SlotGroup; 2]>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
         self.note_across(plan);
@@ -88,7 +88,7 @@ impl StoreInner {
     async fn undo_across(
         self: &Arc<Self>,
         plan: &Plan<'_>,
-        charged: &[Group],
+        charged: &[SlotGroup],
         steps: Vec<LuaStep>,
         deadline: Instant,
     ) {
@@ -114,7 +114,7 @@ impl StoreInner {
     async fn peek_others(
         &self,
         plan: &Plan<'_>,
-        groups: &[Group],
+        groups: &[SlotGroup],
         answers: &mut OutcomesByIndex,
         deadline: Instant,
     ) -> Result<(), StoreError> {
@@ -137,7 +137,7 @@ impl StoreInner {
     async fn rebase_denied(
         &self,
         plan: &Plan<'_>,
-        groups: &[Group],
+        groups: &[SlotGroup],
         asked: Outcomes,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {

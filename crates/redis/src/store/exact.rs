@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::StoreInner;
 use crate::call::StepReply;
 use crate::hints::{LONGEST, LONGEST_ACROSS_SLOTS};
-use crate::plan::{Group, Plan, PlannedCharge};
+use crate::plan::{Plan, PlannedCharge, SlotGroup};
 use crate::wire::{LuaStep, StepOutcome};
 
 /// How old an outcome may be that is returned for a charge that was not asked.
@@ -37,7 +37,7 @@ impl OutcomesByIndex {
     }
 
     /// The indexes without an outcome.
-    pub(super) fn missing(&self) -> Group {
+    pub(super) fn missing(&self) -> SlotGroup {
         let indexes = 0..self.0.len();
         indexes.filter(|index| !self.is_known(*index)).collect()
     }
@@ -136,7 +136,7 @@ impl StoreInner {
         let groups = self.groups(plan);
         try_join_all(groups.iter().map(|group| async {
             let is_taken_back = |index: &usize| *index < outcomes.len() && !stays[*index];
-            let group: Group = group.iter().copied().filter(is_taken_back).collect();
+            let group: SlotGroup = group.iter().copied().filter(is_taken_back).collect();
             if group.is_empty() {
                 return Ok(());
             }
@@ -221,11 +221,11 @@ impl StoreInner {
     }
 
     /// The plan's charges by slot; all in one group where slots do not matter.
-    fn groups(&self, plan: &Plan<'_>) -> SmallVec<[Group; 2]> {
+    fn groups(&self, plan: &Plan<'_>) -> SmallVec<[SlotGroup; 2]> {
         if self.router.is_cluster() {
             return plan.by_slot();
         }
-        let all: Group = (0..plan.charges.len()).collect();
+        let all: SlotGroup = (0..plan.charges.len()).collect();
         SmallVec::from_iter((!all.is_empty()).then_some(all))
     }
 }

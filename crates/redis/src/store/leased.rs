@@ -14,7 +14,7 @@ use crate::leases::{
     AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
 };
 use crate::monotonic::now;
-use crate::plan::{Group, OwnedState, Plan, PlannedCharge};
+use crate::plan::{OwnedState, Plan, PlannedCharge, SlotGroup};
 use crate::wire::{LuaStep, StepOutcome, admitted};
 
 /// How often idle pools are looked for.
@@ -115,7 +115,7 @@ impl StoreInner {
                 continue;
             };
             let on_state = |other: &usize| plan.charges[*other].first == planned.first;
-            let same: Group = (0..plan.charges.len()).filter(on_state).collect();
+            let same: SlotGroup = (0..plan.charges.len()).filter(on_state).collect();
             answers.fill(
                 &same,
                 &SmallVec::<[Outcome; 4]>::from_elem(outcome, same.len()),

@@ -200,7 +200,7 @@ fn write_limit(form: &Form, command: &mut Cmd) {
                 .arg(form.to_full().get());
             match form.hold() {
                 Hold::UpTo(longest) => command.arg(longest.get()),
-                Hold::ForWhatIsBefore => command.arg("-1"),
+                Hold::Queue => command.arg("-1"),
             };
         }
         Form::FixedWindow(form) => {

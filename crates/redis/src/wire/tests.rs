@@ -13,7 +13,7 @@ use tidegate_core::{Charge, Limit, Outcomes, PermitId, Request, Scope, Timestamp
 
 use super::*;
 use crate::keys::{KeySecret, SecretFrom};
-use server::Server;
+use server::ScriptServer;
 
 fn keys() -> RedisKeys {
     RedisKeys::new(None, KeySecret::new(SecretFrom::Public))

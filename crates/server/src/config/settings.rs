@@ -3,7 +3,7 @@
 //! describe it in `docs/reference/config.md`; flags, suggestions and the JSON Schema follow from the row.
 
 use serde_json::Value;
-use tidegate::document::{Form, Key, Kind, Schema};
+use tidegate::document::{Key, Kind, Schema, SchemaForm};
 
 /// A setting of the server.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static Key> {
 
 /// The JSON Schema of the configuration file.
 pub fn schema() -> Value {
-    let mut schema = Schema::new(Form::Yaml);
+    let mut schema = Schema::new(SchemaForm::Yaml);
     let root = schema.map(keys());
     schema.file("Settings of Tidegate", root)
 }

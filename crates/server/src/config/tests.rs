@@ -46,7 +46,7 @@ fn all_problems_are_reported_together_with_their_positions() {
     for expected in [
         "tidegate.yaml:1:1: field `htpp`: unknown key `htpp` (did you mean `http`?)",
         "tidegate.yaml:2:11: field `max_keys`:",
-        "tidegate.yaml:3:14: field `headers[1]`: `y` is none of",
+        "tidegate.yaml:3:14: field `headers[1]`: `y` is unknown; expected one of",
         "error: TIDEGATE_HISTORY: field `history`:",
         "error: --http: field `http`: `8080` is not an address",
     ] {
@@ -297,7 +297,7 @@ fn mistakes_in_the_gateway_are_reported() {
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: [http://h], upstreem: 1}]", "unknown key `upstreem`"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_health: {}", "`path` is missing"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\nupstream_ca: absent.pem", "cannot read `absent.pem`"),
-        ("gateway: 127.0.0.1:1\nupstream: http://h\nencoded_slashes: no", "is none of"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h\nencoded_slashes: no", "expected one of"),
         ("gateway: 127.0.0.1:1\nupstream: http://h\ngateway_tls_cert: x", "goes together with `gateway_tls_key`"),
     ];
     for (yaml, expected) in table {

@@ -175,7 +175,7 @@ fn limit([max_burst, count, period]: Numbers) -> Result<Limit, String> {
         .map_err(|_| format!("max_burst must not be negative, and is {max_burst}"))?;
     let (count, period) = (positive("count", count)?, positive("period", period)?);
     let period = period.saturating_mul(Micros::SECOND.get());
-    Limit::cell(count, Micros::new(period), max_burst.saturating_add(1))
+    Limit::portable_bucket(count, Micros::new(period), max_burst.saturating_add(1))
         .map_err(|error| error.to_string())
 }
 

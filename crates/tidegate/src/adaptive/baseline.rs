@@ -1,6 +1,6 @@
 //! The latency of an upstream that is not overloaded, as far as that can be known.
 //!
-//! It falls at once and rises slowly, for what is slower than usual is usually a queue. Because under
+//! It falls immediately and rises slowly, for what is slower than usual is usually a queue. Because under
 //! steady overload every latency has the queue in it, there are *probes*: now and then the limit is
 //! lowered for two windows, one to drain the queue and one to measure without it. A lowered rate takes
 //! longer to drain the queue, so a [`RateBaseline`] waits until the latency no longer falls.
@@ -47,7 +47,7 @@ impl Baseline {
     }
 
     /// Takes note of a window, and says how `latency` compares: the thousandths that the latency without a
-    /// queue is of it. None while a probe is on, when it tells nothing about the limit.
+    /// queue is of it. None during a probe, when it says nothing about the limit.
     pub(super) fn compare(&mut self, latency: Micros, is_used: bool) -> Option<u64> {
         let latency = latency.get().max(1).saturating_mul(1_000);
         match self.phase {

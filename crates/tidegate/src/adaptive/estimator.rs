@@ -14,10 +14,10 @@
 use tidegate_core::Micros;
 
 use super::baseline::Baseline;
-use super::window::{Summary, Window};
+use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Sample};
 
-/// Parts of one place, so that steps of less than one add up.
+/// Parts of one permit, so that steps of less than one add up.
 pub(super) const PARTS: u64 = 1_000;
 /// The least that a limit above the target keeps in one window, in thousandths.
 const KEPT_ABOVE_TARGET: u64 = 800;
@@ -36,9 +36,9 @@ pub(super) const PROBE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Estimator {
     settings: Adaptive,
-    /// In parts of a place.
+    /// In parts of a permit.
     estimate: u64,
-    window: Window,
+    window: SampleWindow,
     baseline: Baseline,
     latency: Option<Micros>,
     /// Whether the requests of this window began under an earlier limit.
@@ -50,14 +50,14 @@ impl Estimator {
         Self {
             settings,
             estimate: within(&settings, start.saturating_mul(PARTS)),
-            window: Window::default(),
+            window: SampleWindow::default(),
             baseline: Baseline::new(),
             latency: None,
             is_settling: false,
         }
     }
 
-    /// The limit of the moment, within its bounds.
+    /// The current limit, within its bounds.
     pub(super) fn limit(&self) -> u64 {
         let estimate = if self.baseline.is_probing() {
             within(&self.settings, self.estimate / PROBE)

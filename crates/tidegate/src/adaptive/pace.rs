@@ -17,7 +17,7 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::baseline::{RateBaseline, tolerated};
 use super::estimator::{KEPT_WHEN_DROPPED, PARTS, PROBE, of, within};
-use super::window::{Summary, Window};
+use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Ended};
 
 /// A stretch has at least so many requests and lasts at least so long,
@@ -119,7 +119,7 @@ impl Pace {
                 None => return,
             },
         };
-        let seen = Seen {
+        let seen = PaceSample {
             latency,
             target,
             lasted,
@@ -143,7 +143,7 @@ impl Pace {
         self.reported.all_of(reported)
     }
 
-    fn follow(&mut self, seen: &Seen, done: u64) {
+    fn follow(&mut self, seen: &PaceSample, done: u64) {
         let (target, expected) = (seen.target.get(), self.expected(seen, done));
         let rate = if expected > target {
             self.calm = 0;
@@ -180,7 +180,7 @@ impl Pace {
 
     /// The latency that a request will have that comes now: what is before it came at the present rate
     /// and is done at the present pace.
-    fn expected(&self, seen: &Seen, done: u64) -> u64 {
+    fn expected(&self, seen: &PaceSample, done: u64) -> u64 {
         let latency = seen.latency.get();
         if !seen.is_used {
             return latency;
@@ -192,14 +192,14 @@ impl Pace {
 }
 
 /// What a stretch showed.
-struct Seen {
+struct PaceSample {
     latency: Micros,
     target: Micros,
     lasted: Micros,
     is_used: bool,
 }
 
-impl Seen {
+impl PaceSample {
     /// What a time is of twice the time in which a change of the rate shows, in thousandths.
     fn part(&self, time: u64) -> u64 {
         let shows = self.target.get().saturating_add(self.lasted.get());
@@ -241,7 +241,7 @@ impl Reported {
 /// The requests that ended since the last stretch.
 #[derive(Debug, Default)]
 struct Stretch {
-    window: Window,
+    window: SampleWindow,
     opened: Option<Timestamp>,
     /// When the last one was reported.
     last: Timestamp,

@@ -10,7 +10,7 @@ use super::{Adaptive, Ended, Sample};
 
 /// The time that a worker takes for a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Work {
+pub(super) enum SimulatedWork {
     /// The same for all.
     Steady(u64),
     /// Between half and one and a half of it; one in fifty takes ten times as long.
@@ -23,7 +23,7 @@ pub(super) struct Simulation {
     settings: Adaptive,
     /// When each worker is free.
     workers: Vec<u64>,
-    work: Work,
+    work: SimulatedWork,
     /// How many clients ask at once, each again as soon as it can.
     clients: u64,
     /// The queue that the upstream accepts; what is more it drops.
@@ -34,7 +34,7 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub(super) fn new(settings: Adaptive, start: u64, workers: usize, work: Work) -> Self {
+    pub(super) fn new(settings: Adaptive, start: u64, workers: usize, work: SimulatedWork) -> Self {
         Self {
             estimator: Estimator::new(settings, start),
             settings,
@@ -52,7 +52,7 @@ impl Simulation {
         self.workers.resize(workers, self.now);
     }
 
-    pub(super) fn set_work(&mut self, work: Work) {
+    pub(super) fn set_work(&mut self, work: SimulatedWork) {
         self.work = work;
     }
 
@@ -123,9 +123,9 @@ impl Simulation {
     fn takes(&mut self) -> u64 {
         let random = self.next();
         match self.work {
-            Work::Steady(micros) => micros,
-            Work::Noisy(micros) if random.is_multiple_of(50) => micros * 10,
-            Work::Noisy(micros) => micros / 2 + random / 50 % micros,
+            SimulatedWork::Steady(micros) => micros,
+            SimulatedWork::Noisy(micros) if random.is_multiple_of(50) => micros * 10,
+            SimulatedWork::Noisy(micros) => micros / 2 + random / 50 % micros,
         }
     }
 

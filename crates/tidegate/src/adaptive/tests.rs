@@ -6,13 +6,13 @@
 use tidegate_core::Micros;
 
 use super::estimator::Estimator;
-use super::simulation::{Simulation, Work};
+use super::simulation::{SimulatedWork, Simulation};
 use super::{Adaptive, Ended, Sample};
 
 const SECOND: u64 = 1_000_000;
 const WORKERS: usize = 40;
-const STEADY: Work = Work::Steady(100_000);
-const NOISY: Work = Work::Noisy(100_000);
+const STEADY: SimulatedWork = SimulatedWork::Steady(100_000);
+const NOISY: SimulatedWork = SimulatedWork::Noisy(100_000);
 const TARGET: Option<Micros> = Some(Micros::from_millis(125));
 
 fn bounds(min: u64, max: u64, target: Option<Micros>) -> Adaptive {
@@ -141,7 +141,7 @@ fn the_limit_follows_a_capacity_that_halves_and_returns() {
 fn an_upstream_that_has_become_slower_is_a_new_baseline() {
     let mut simulation = Simulation::new(bounds(5, 500, None), 20, WORKERS, STEADY);
     simulation.run_for(60 * SECOND);
-    simulation.set_work(Work::Steady(300_000));
+    simulation.set_work(SimulatedWork::Steady(300_000));
     let lower = simulation.run_for(30 * SECOND);
     assert!(lower.0 < 40, "slower looks like a queue: {lower:?}");
     simulation.run_for(300 * SECOND);
@@ -184,7 +184,7 @@ fn the_bounds_hold_where_the_upstream_would_bear_more_or_less() {
         assert_eq!(simulation.run_for(SECOND).1, 30);
         let mut simulation = Simulation::new(bounds(100, 200, target), 150, WORKERS, STEADY);
         simulation.run_for(60 * SECOND);
-        // Without a target nobody can know that even the lowest limit is too high.
+        // Without a target it cannot be known that even the lowest limit is too high.
         let lowest = if target.is_some() { 100 } else { 200 };
         assert!(simulation.run_for(SECOND).0 <= lowest, "{target:?}");
         let mut simulation = Simulation::new(bounds(1, 1, target), 1, 1, STEADY);

@@ -1,4 +1,4 @@
-//! What a few requests told, about as many as are in flight at once: one round trip of the upstream.
+//! The measurements of a few requests, about as many as are in flight together: one round trip of the upstream.
 
 use tidegate_core::Micros;
 
@@ -13,7 +13,7 @@ const DROPPED_OF: usize = 20;
 
 /// Requests that have ended since the last summary.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct SampleWindow {
     /// The first [`MOST`] of them.
     latencies: Vec<u64>,
     answered: usize,
@@ -21,7 +21,7 @@ pub(super) struct Window {
     peak: u64,
 }
 
-/// What the requests of a window told.
+/// The measurements of a window, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Summary {
     /// The median latency of those that were answered. A median, because one request that takes a
@@ -35,8 +35,8 @@ pub(super) struct Summary {
     pub(super) count: usize,
 }
 
-impl Window {
-    /// Adds a request, and says what all of them told once there are enough.
+impl SampleWindow {
+    /// Adds a request, and returns the summary once there are enough.
     pub(super) fn add(&mut self, sample: Sample) -> Option<Summary> {
         self.push(sample.ended);
         self.peak = self.peak.max(sample.in_flight);

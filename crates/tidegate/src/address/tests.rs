@@ -350,7 +350,7 @@ proptest! {
 
     /// The other header is the client's own work: at the most it spoils the proxy's word.
     #[test]
-    fn the_header_that_no_proxy_wrote_names_nobody(
+    fn the_header_that_no_proxy_wrote_names_no_client(
         attempt in any_attempt(), (client, chain) in any_chain(),
     ) {
         let peer = ip("10.0.0.1");
@@ -366,7 +366,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_speaks_for_an_untrusted_peer(
+    fn no_header_speaks_for_an_untrusted_peer(
         attempt in any_attempt(), peer in any_client(), prefix in any::<u8>(),
     ) {
         prop_assert_eq!(trusted().client_address(peer, [&attempt], [&attempt]), Ok(peer));

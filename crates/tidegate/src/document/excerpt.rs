@@ -2,7 +2,7 @@
 
 /// How many characters of a long line are shown.
 const SHOWN: usize = 100;
-/// How many of them stand before the place that is meant, at the most.
+/// How many of them are shown in front of the position, at the most.
 const BEFORE: usize = 60;
 
 /// The line with its number, and carets under `width` characters from `column`, counted from one.

@@ -141,7 +141,7 @@ impl Spot {
         }
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let message = format!(
-            "`{said}` is none of {}{}",
+            "`{said}` is unknown; expected one of {}{}",
             listed(&known),
             suggestion(said, &known)
         );

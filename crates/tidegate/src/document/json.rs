@@ -1,4 +1,4 @@
-//! Reads a JSON body as a document. Bodies have no lines worth naming: problems are told by field.
+//! Reads a JSON body as a document. Bodies have no lines worth naming: problems name the field.
 
 use std::fmt;
 

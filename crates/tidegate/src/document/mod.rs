@@ -2,7 +2,7 @@
 //! stands.
 //!
 //! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes
-//! are found at once and each is told with its line, its column and what would be accepted.
+//! are found in one pass, each with its line, its column and what would be accepted.
 //! [`Source`] reads YAML (JSON is YAML, too), [`Node`] a JSON body, [`Fields`] takes a map apart by a table
 //! of [`Key`]s, [`Problems`] collects what is wrong, [`Schema`] writes the tables as JSON Schema.
 //! The alternatives: `docs/decisions/004-yaml-tree.md`.
@@ -19,7 +19,7 @@ pub(crate) use fields::suggestion;
 pub use fields::{Fields, Spot};
 pub use keys::{Key, Kind, Presence, value, words};
 pub use problems::{Problem, Problems, Severity};
-pub use schema::{Form, Schema};
+pub use schema::{Schema, SchemaForm};
 pub(crate) use yaml::only;
 
 /// A part of a document and where it stands.

@@ -37,7 +37,7 @@ pub struct Problems {
     more: usize,
 }
 
-/// How many problems are kept: more than anybody reads.
+/// How many problems are kept: more than a person reads.
 const MAX_KEPT: usize = 500;
 
 impl Problems {
@@ -134,7 +134,7 @@ impl Problems {
         self.render_hiding(source, |_| false)
     }
 
-    /// All of them, without an excerpt for those that `hides` says stand beside a secret.
+    /// All of them, without an excerpt where `hides` holds: there the source has a secret.
     pub fn render_hiding(&self, source: &Source, hides: impl Fn(&Problem) -> bool) -> String {
         let mut text = String::new();
         for problem in &self.list {

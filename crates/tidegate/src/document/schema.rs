@@ -9,7 +9,7 @@ use super::keys::{Key, Kind, Presence, value};
 
 /// What is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum SchemaForm {
     /// A YAML file, where a number is text too.
     Yaml,
     /// A JSON body of the API, where it is not.
@@ -19,14 +19,14 @@ pub enum Form {
 /// Schemas in the making: those with names of their own are collected on the way.
 #[derive(Debug)]
 pub struct Schema {
-    form: Form,
+    form: SchemaForm,
     /// By name.
     pub definitions: Map<String, Value>,
 }
 
 impl Schema {
     /// None so far.
-    pub fn new(form: Form) -> Self {
+    pub fn new(form: SchemaForm) -> Self {
         Self {
             form,
             definitions: Map::new(),
@@ -45,8 +45,8 @@ impl Schema {
     /// A reference to the schema with a name.
     pub fn reference(&self, name: &str) -> Value {
         let definitions = match self.form {
-            Form::Yaml => "#/$defs/",
-            Form::Json => "#/components/schemas/",
+            SchemaForm::Yaml => "#/$defs/",
+            SchemaForm::Json => "#/components/schemas/",
         };
         json!({"$ref": format!("{definitions}{name}")})
     }
@@ -133,8 +133,8 @@ impl Schema {
 
     fn text(&self) -> Value {
         match self.form {
-            Form::Yaml => json!(["string", "number", "boolean"]),
-            Form::Json => json!("string"),
+            SchemaForm::Yaml => json!(["string", "number", "boolean"]),
+            SchemaForm::Json => json!("string"),
         }
     }
 }

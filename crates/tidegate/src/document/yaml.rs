@@ -1,4 +1,4 @@
-//! Reads YAML as a document. Values stay text as written; types are for whoever reads the tree.
+//! Reads YAML as a document. Values stay text as written; the reader of the tree gives them types.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_NODES: usize = 2_000_000;
 
 impl Source {
-    /// Reads the text as YAML. Nothing, and a problem, if it is none.
+    /// Reads the text as YAML. None, and a problem, if it is not YAML.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
         let documents = self.read_all(problems)?;
         only(&documents, problems).cloned()

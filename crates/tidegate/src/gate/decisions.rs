@@ -99,7 +99,7 @@ impl Decisions {
         decisive.and_then(|limit| limit.reason)
     }
 
-    /// The headers that tell a client about it, as names in lower case and values.
+    /// The headers that describe it to a client, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
         if let [decision] = self.list() {
             return decision.headers(settings);

@@ -20,10 +20,10 @@ use crate::rules::Share;
 /// The counters, and what of them the store has not heard of.
 pub(super) struct Local {
     counters: MemoryStore,
-    /// Locked while a request is charged here: a key that nobody has charged is first raised to what
+    /// Locked while a request is charged here: a key that was never charged is first raised to what
     /// the store said, and no other request may come between.
     owed: Mutex<Owed>,
-    /// How many keys owe something, for those who only want to know whether any does.
+    /// How many keys owe something, to see without the lock whether any does.
     waiting: AtomicUsize,
 }
 

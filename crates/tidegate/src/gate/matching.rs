@@ -8,7 +8,7 @@ use tidegate_core::{Limit, Timestamp};
 
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{Facts, Grant, Key, MissingNames, Mode, RuleSet, add_one};
+use crate::rules::{CounterKey, Facts, Grant, MissingNames, Mode, RuleSet, add_one};
 
 /// The rules that apply to a request, in their order. Most requests match one rule or two.
 pub(super) type MatchedRules<'a> = SmallVec<[MatchedRule<'a>; 2]>;
@@ -88,13 +88,13 @@ pub(super) fn match_rules<'a>(
         let mut missing = MissingNames::default();
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
         let key = match (rule.key(attributes), &rule.grants()[grant]) {
-            (Key::Skipped, _) | (Key::Known(_), Grant::Unlimited) => continue,
-            (Key::Denied, _) => {
+            (CounterKey::Skipped, _) | (CounterKey::Known(_), Grant::Unlimited) => continue,
+            (CounterKey::Denied, _) => {
                 missing = rule.missing_of(attributes);
                 None
             }
-            (Key::Known(_), Grant::Blocked) => None,
-            (Key::Known(key), Grant::Limits(_)) => {
+            (CounterKey::Known(_), Grant::Blocked) => None,
+            (CounterKey::Known(key), Grant::Limits(_)) => {
                 let is_unread;
                 (unit_cost, is_unread) = rule.unit_cost(attributes);
                 if is_unread {

@@ -22,14 +22,14 @@ pub(super) struct Debt {
 }
 
 /// Names the states of a rule's limit, whatever its count: scope and shape.
-type Kind = (u64, u64);
+type DebtKind = (u64, u64);
 
 /// Everything that is owed, and in which order it came.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    by_kind: HashMap<Kind, HashMap<Arc<str>, Debt>>,
+    by_kind: HashMap<DebtKind, HashMap<Arc<str>, Debt>>,
     /// The oldest first. Some of these may be settled already.
-    order: VecDeque<(Kind, Arc<str>)>,
+    order: VecDeque<(DebtKind, Arc<str>)>,
     keys: usize,
     lost: u64,
 }
@@ -75,7 +75,7 @@ impl Owed {
         None
     }
 
-    fn remove(&mut self, kind: Kind, key: &str) -> Option<Debt> {
+    fn remove(&mut self, kind: DebtKind, key: &str) -> Option<Debt> {
         let of = self.by_kind.get_mut(&kind)?;
         let debt = of.remove(key)?;
         if of.is_empty() {
@@ -100,7 +100,7 @@ impl Owed {
     }
 }
 
-fn kind(scope: &Scope, limit: &Limit) -> Kind {
+fn kind(scope: &Scope, limit: &Limit) -> DebtKind {
     (scope.id(), limit.shape())
 }
 

@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Limit, Outcome, Request, Store, StoreError, Timestam
 use super::Gate;
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{Grant, Key, Rule, RuleSet};
+use crate::rules::{CounterKey, Grant, Rule, RuleSet};
 
 /// Why nothing was forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ impl<S: Store> Gate<S> {
                 rule: id.to_owned(),
             };
             let rule = rules.get(id).ok_or_else(no_such_rule)?;
-            let Key::Known(key) = rule.key(attributes) else {
+            let CounterKey::Known(key) = rule.key(attributes) else {
                 return Err(ResetError::WhoIsMissing {
                     rule: id.to_owned(),
                     per: quoted(rule.per()).join(" and "),
@@ -107,11 +107,11 @@ impl<S: Store> Gate<S> {
         };
         for rule in rules.iter().filter(|rule| is_meant(rule)) {
             match rule.key(attributes) {
-                Key::Known(key) if !key.is_empty() && !rule.per().is_empty() => {
+                CounterKey::Known(key) if !key.is_empty() && !rule.per().is_empty() => {
                     is_found = true;
                     self.forget(rule, attributes, &key, &mut reset).await?;
                 }
-                Key::Known(_) | Key::Denied | Key::Skipped => {}
+                CounterKey::Known(_) | CounterKey::Denied | CounterKey::Skipped => {}
             }
         }
         if !is_found {
@@ -178,7 +178,7 @@ impl<S: Store> Gate<S> {
 }
 
 /// A state that a rule keeps, which limits of the same shape share.
-struct State<'r> {
+struct ResetState<'r> {
     shape: u64,
     /// The limit that applies, if one does.
     in_force: Option<&'r Limit>,
@@ -191,7 +191,7 @@ fn states<'r>(
     rule: &'r Rule,
     attributes: &Attributes<'_>,
     moved: Option<&'r Limit>,
-) -> Vec<State<'r>> {
+) -> Vec<ResetState<'r>> {
     let limits = |grant: &'r Grant| match grant {
         Grant::Limits(limits) => limits.as_slice(),
         Grant::Unlimited | Grant::Blocked => &[],
@@ -200,9 +200,9 @@ fn states<'r>(
         Some(moved) => std::slice::from_ref(moved),
         None => limits(&rule.grants()[rule.grant(attributes)]),
     };
-    let mut states: Vec<State<'r>> = in_force
+    let mut states: Vec<ResetState<'r>> = in_force
         .iter()
-        .map(|limit| State {
+        .map(|limit| ResetState {
             shape: limit.shape(),
             in_force: Some(limit),
             largest: limit,
@@ -220,7 +220,7 @@ fn states<'r>(
             }
         }
         if !is_known {
-            states.push(State {
+            states.push(ResetState {
                 shape: limit.shape(),
                 in_force: None,
                 largest: limit,

@@ -31,7 +31,7 @@ fn a_request_asks_few_of_many_rules() {
         ("by the end of the host",  |n| format!("path: /svc17/**, method: GET, host: '*.h{n}.example.com'"),    2),
         ("by network",              |n| format!("path: /svc17/**, ip: 10.{}.{}.0/24", n / 256, n % 256),         2),
         ("by one of several",       |n| format!("path: [/svc{n}/**, /v2/svc{n}/**], method: [GET, PUT]"),       2),
-        // Neither alone tells them apart: a request asks those that have one part in common with it.
+        // Neither part alone is enough: a request asks the rules that have one part in common with it.
         ("by two together",         |n| format!("path: /svc{}/**, attributes: {{tenant: t{}}}", n / 32, n % 32),  64),
     ];
     for (name, matching, most) in table {

@@ -123,7 +123,7 @@ impl RuleCounts {
         self.condition_failures.load(Ordering::Relaxed)
     }
 
-    /// How often the attribute that tells its cost was not a whole number.
+    /// How often the attribute with its cost was not a whole number.
     pub fn unread_costs(&self) -> u64 {
         self.unread_costs.load(Ordering::Relaxed)
     }

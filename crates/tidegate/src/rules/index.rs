@@ -33,7 +33,7 @@ pub(super) struct Index {
 
 /// One part of a rule under which it can be filed: all of these entries, or it would be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum IndexPart {
     Path,
     Method,
     Host,
@@ -52,57 +52,57 @@ impl Index {
             }
         }
         let mut index = Self::default();
-        for (place, rule) in (0_u32..).zip(rules) {
-            let crowd = |part: &Part| {
+        for (rule_index, rule) in (0_u32..).zip(rules) {
+            let crowd = |part: &IndexPart| {
                 let names = entries(rule, *part);
                 names.iter().map(|name| uses[name]).max().unwrap_or(0)
             };
             match parts(rule).into_iter().min_by_key(crowd) {
-                Some(part) => index.file(rule, part, place),
-                None => index.rest.push(place),
+                Some(part) => index.file(rule, part, rule_index),
+                None => index.rest.push(rule_index),
             }
         }
         index
     }
 
-    fn file(&mut self, rule: &Rule, part: Part, place: u32) {
+    fn file(&mut self, rule: &Rule, part: IndexPart, rule_index: u32) {
         let matches = &rule.matches;
         match part {
-            Part::Path => {
+            IndexPart::Path => {
                 for pattern in &matches.path {
-                    self.paths.insert(pattern, place);
+                    self.paths.insert(pattern, rule_index);
                 }
             }
-            Part::Method => self.file_values("method", &matches.method, place),
-            Part::Host => {
+            IndexPart::Method => self.file_values("method", &matches.method, rule_index),
+            IndexPart::Host => {
                 for host in &matches.host {
                     let (is_suffix, name) = host.parts();
                     if is_suffix {
                         self.host_suffixes
                             .entry(name.to_owned())
                             .or_default()
-                            .push(place);
+                            .push(rule_index);
                     } else {
-                        self.file_values("host", &[name.to_owned()], place);
+                        self.file_values("host", &[name.to_owned()], rule_index);
                     }
                 }
             }
-            Part::Ip => {
+            IndexPart::Ip => {
                 for network in matches.ip.iter() {
-                    self.networks.value(*network).push(place);
+                    self.networks.value(*network).push(rule_index);
                 }
             }
-            Part::Attribute(at) => {
+            IndexPart::Attribute(at) => {
                 let (name, values) = &matches.attributes[at];
-                self.file_values(name, values, place);
+                self.file_values(name, values, rule_index);
             }
         }
     }
 
-    fn file_values(&mut self, name: &str, values: &[String], place: u32) {
+    fn file_values(&mut self, name: &str, values: &[String], rule_index: u32) {
         let by_value = self.values.entry(name.to_owned()).or_default();
         for value in values {
-            by_value.entry(value.clone()).or_default().push(place);
+            by_value.entry(value.clone()).or_default().push(rule_index);
         }
     }
 
@@ -120,16 +120,16 @@ impl Index {
             let other_paths = attributes.other_paths().iter();
             let other_paths = other_paths.map(|path| ("path", path.as_str()));
             for (name, value) in attributes.iter().chain(other_paths) {
-                let places = self.values.get(name).and_then(|values| values.get(value));
-                found.extend(places.into_iter().flatten().copied());
+                let indexes = self.values.get(name).and_then(|values| values.get(value));
+                found.extend(indexes.into_iter().flatten().copied());
             }
         }
         if !self.host_suffixes.is_empty()
             && let Some(host) = attributes.get("host")
         {
             for (at, _) in host.match_indices('.') {
-                let places = self.host_suffixes.get(&host[at..]);
-                found.extend(places.into_iter().flatten().copied());
+                let indexes = self.host_suffixes.get(&host[at..]);
+                found.extend(indexes.into_iter().flatten().copied());
             }
         }
         if let Some(ip) = attributes.ip() {
@@ -143,46 +143,46 @@ impl Index {
 }
 
 /// The parts under which a rule can be filed.
-fn parts(rule: &Rule) -> SmallVec<[Part; 4]> {
+fn parts(rule: &Rule) -> SmallVec<[IndexPart; 4]> {
     let matches = &rule.matches;
     let mut parts = SmallVec::new();
     if !matches.path.is_empty() {
-        parts.push(Part::Path);
+        parts.push(IndexPart::Path);
     }
-    parts.extend((0..matches.attributes.len()).map(Part::Attribute));
+    parts.extend((0..matches.attributes.len()).map(IndexPart::Attribute));
     if !matches.host.is_empty() {
-        parts.push(Part::Host);
+        parts.push(IndexPart::Host);
     }
     if !matches.ip.is_empty() {
-        parts.push(Part::Ip);
+        parts.push(IndexPart::Ip);
     }
     if !matches.method.is_empty() {
-        parts.push(Part::Method);
+        parts.push(IndexPart::Method);
     }
     parts
 }
 
 /// Names for the entries that filing a rule under a part makes, alike only if they are the same.
-fn entries(rule: &Rule, part: Part) -> Vec<String> {
+fn entries(rule: &Rule, part: IndexPart) -> Vec<String> {
     let matches = &rule.matches;
     match part {
-        Part::Path => matches
+        IndexPart::Path => matches
             .path
             .iter()
             .map(|path| format!("path {path}"))
             .collect(),
-        Part::Method => matches
+        IndexPart::Method => matches
             .method
             .iter()
             .map(|method| format!("method {method}"))
             .collect(),
-        Part::Host => matches
+        IndexPart::Host => matches
             .host
             .iter()
             .map(|host| format!("host {host}"))
             .collect(),
-        Part::Ip => matches.ip.iter().map(|net| format!("ip {net}")).collect(),
-        Part::Attribute(at) => {
+        IndexPart::Ip => matches.ip.iter().map(|net| format!("ip {net}")).collect(),
+        IndexPart::Attribute(at) => {
             let (name, values) = &matches.attributes[at];
             let entry = |value: &String| format!("attribute {} {name} {value}", name.len());
             values.iter().map(entry).collect()
@@ -209,7 +209,7 @@ impl PathTree {
             && self.below.is_empty()
     }
 
-    fn insert(&mut self, pattern: &PathPattern, place: u32) {
+    fn insert(&mut self, pattern: &PathPattern, rule_index: u32) {
         let mut tree = self;
         for segment in pattern.segments() {
             tree = match segment {
@@ -218,9 +218,9 @@ impl PathTree {
             };
         }
         if pattern.has_rest() {
-            tree.below.push(place);
+            tree.below.push(rule_index);
         } else {
-            tree.here.push(place);
+            tree.here.push(rule_index);
         }
     }
 

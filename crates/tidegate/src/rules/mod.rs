@@ -41,7 +41,7 @@ pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
 pub use rule::{Consistency, Cost, Grant, Missing, Mode, OnStoreFailure, Rule};
-pub(crate) use rule::{Key, MissingNames};
+pub(crate) use rule::{CounterKey, MissingNames};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
 
@@ -64,7 +64,7 @@ use crate::document::{self, Node, Place, Problems, Source, Spot};
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,
-    /// The attributes whose values must not be readable in a store, beside `api_key`.
+    /// The attributes whose values must not be readable in a store, in addition to `api_key`.
     pub secret_attributes: Vec<String>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,
@@ -273,8 +273,8 @@ impl RuleSet {
 
     /// The rule for a descriptor, if rules are written as such.
     pub(crate) fn descriptor_rule(&self, attributes: &Attributes<'_>) -> Option<&Rule> {
-        let place = self.descriptors.as_ref()?.find(attributes)?;
-        self.rules.get(place as usize).map(Arc::as_ref)
+        let index = self.descriptors.as_ref()?.find(attributes)?;
+        self.rules.get(index as usize).map(Arc::as_ref)
     }
 
     /// Whether a descriptor is one that may do everything.
@@ -325,7 +325,7 @@ impl RuleSet {
 
     /// The rule with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
-        self.by_id.get(id).map(|place| &self.rules[*place])
+        self.by_id.get(id).map(|index| &self.rules[*index])
     }
 
     /// The attributes `header.*` that any of them asks about, by their names: what a front end needs to
@@ -339,14 +339,14 @@ impl RuleSet {
         self.reads_host
     }
 
-    /// The rule at this place.
-    pub(crate) fn at(&self, place: usize) -> &Rule {
-        &self.rules[place]
+    /// The rule at this index.
+    pub(crate) fn at(&self, index: usize) -> &Rule {
+        &self.rules[index]
     }
 
-    /// The rule at this place, to be kept.
-    pub(crate) fn shared(&self, place: usize) -> &Arc<Rule> {
-        &self.rules[place]
+    /// The rule at this index, to be kept.
+    pub(crate) fn shared(&self, index: usize) -> &Arc<Rule> {
+        &self.rules[index]
     }
 
     /// What one of so many instances may grant of each limit by itself.
@@ -361,7 +361,7 @@ impl RuleSet {
         shares
     }
 
-    /// The places of the rules that may apply to a request, in their order: all that do are among
+    /// The indexes of the rules that may apply to a request, in their order: all that do are among
     /// them, and few others.
     pub(crate) fn candidates(&self, attributes: &Attributes<'_>) -> SmallVec<[u32; 16]> {
         if let Some(descriptors) = &self.descriptors {

@@ -10,12 +10,12 @@ use ipnet::IpNet;
 #[derive(Debug)]
 pub(super) struct Networks<T> {
     /// Longest prefixes first.
-    levels: Vec<Level<T>>,
+    levels: Vec<PrefixLevel<T>>,
 }
 
 /// The networks of one family with prefixes of one length.
 #[derive(Debug)]
-struct Level<T> {
+struct PrefixLevel<T> {
     is_v6: bool,
     length: u8,
     by_bits: HashMap<u128, T, RandomState>,
@@ -44,7 +44,7 @@ impl<T> Networks<T> {
             let by_bits = HashMap::default();
             self.levels.insert(
                 at,
-                Level {
+                PrefixLevel {
                     is_v6,
                     length,
                     by_bits,

@@ -1,11 +1,13 @@
 //! Conditions where the feature `cel` is off: none can be read, so there are none.
 
 use super::facts::{ConditionFailed, Reading};
-use super::work::Work;
+use super::work::ConditionWork;
 
 /// A condition on the attributes and the cost of a request. There are none without the feature `cel`.
 #[derive(Debug, PartialEq)]
-pub enum Condition {}
+pub enum NoCondition {}
+
+pub use self::NoCondition as Condition;
 
 impl Condition {
     pub(super) fn parse(_text: &str) -> Result<Self, String> {
@@ -21,7 +23,7 @@ impl Condition {
         match *self {}
     }
 
-    pub(super) fn work(&self) -> Work {
+    pub(super) fn work(&self) -> ConditionWork {
         match *self {}
     }
 

@@ -123,7 +123,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Reads a pattern, in the words of a refusal if it is none.
+    /// Reads a pattern, or says why it is not one.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (star, name) = match text.strip_prefix("*.") {
             Some(name) => ("*.", name),

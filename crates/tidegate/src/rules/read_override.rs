@@ -3,7 +3,7 @@
 use ipnet::{IpNet, Ipv6Net};
 
 use super::networks::Networks;
-use super::rule::Named;
+use super::rule::GrantIndexes;
 use super::{RuleSettings, hashed};
 use crate::address::{self, key_of};
 use crate::attributes::Attributes;
@@ -95,7 +95,7 @@ fn is_one_key(network: IpNet, ipv6_prefix: u8) -> bool {
 /// none.
 pub(super) fn networks_of(
     per: &[String],
-    overrides: &Named,
+    overrides: &GrantIndexes,
     ipv6_prefix: u8,
 ) -> Option<Box<Networks<usize>>> {
     if per.first().is_none_or(|first| first != "ip") {
@@ -103,11 +103,11 @@ pub(super) fn networks_of(
     }
     let mut networks = Networks::default();
     let mut is_empty = true;
-    for (name, place) in overrides {
+    for (name, index) in overrides {
         let network = name.parse::<IpNet>().ok();
         let network = network.filter(|network| !is_one_key(*network, ipv6_prefix));
         if let Some(network) = network {
-            *networks.value(network) = *place;
+            *networks.value(network) = *index;
             is_empty = false;
         }
     }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_rule_without_networks_keeps_none() {
-        let named = |names: &[&str]| -> Named {
+        let named = |names: &[&str]| -> GrantIndexes {
             names.iter().map(|name| ((*name).to_owned(), 1)).collect()
         };
         let ip = ["ip".to_owned()];

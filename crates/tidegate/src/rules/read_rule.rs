@@ -12,7 +12,7 @@ use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
-use super::rule::{Consistency, Cost, Grant, Missing, Mode, Named, OnStoreFailure, Rule};
+use super::rule::{Consistency, Cost, Grant, GrantIndexes, Missing, Mode, OnStoreFailure, Rule};
 use super::{RuleSettings, hashed, read_match, warnings, write};
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes;
@@ -139,7 +139,7 @@ pub(super) fn rule(
         descriptor: None,
         warnings: Problems::new(),
     };
-    let reader = warnings::Reader {
+    let reader = warnings::RuleInspector {
         rule: &rule,
         node,
         spot: &spot,
@@ -265,8 +265,8 @@ impl<'c> Grants<'c> {
         &mut self,
         map: Taken<'_>,
         name_of: impl Fn(&str) -> Result<String, String>,
-    ) -> Named {
-        let mut named = Named::default();
+    ) -> GrantIndexes {
+        let mut named = GrantIndexes::default();
         let Some((spot, node)) = map else {
             return named;
         };

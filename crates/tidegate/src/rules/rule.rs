@@ -32,8 +32,8 @@ pub struct Rule {
     pub(super) missing: Missing,
     /// What the rule grants, first unless a tier or an override says otherwise.
     pub(super) grants: Vec<Grant>,
-    pub(super) tiers: Named,
-    pub(super) overrides: Named,
+    pub(super) tiers: GrantIndexes,
+    pub(super) overrides: GrantIndexes,
     /// Whether some of them name the hash of a value.
     pub(super) has_hashed_overrides: bool,
     /// Those of them that name a network of several keys.
@@ -53,16 +53,16 @@ pub struct Rule {
     pub(super) written: serde_json::Value,
     pub(super) scope: Scope,
     pub(super) counts: Arc<RuleCounts>,
-    /// The limit of the moment, if it moves by itself.
+    /// The current limit, if it is adaptive.
     pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
-    /// What a rule that is written as a descriptor says beside.
+    /// Options that only descriptors have.
     pub(super) descriptor: Option<Box<Descriptor>>,
     /// What should be looked at, if the rule was read or built alone.
     pub(super) warnings: Problems,
 }
 
-/// Places in a rule's grants, by the name of a tier or the value of an attribute.
-pub(super) type Named = HashMap<String, usize, RandomState>;
+/// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
+pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,7 +136,7 @@ pub enum Consistency {
 
 /// Why a rule does or does not apply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key<'a> {
+pub(crate) enum CounterKey<'a> {
     /// It applies, on the state with this name.
     Known(Cow<'a, str>),
     /// It applies and denies, because the identity is missing.
@@ -199,8 +199,8 @@ impl Rule {
         &self.counts
     }
 
-    /// Its limit of the moment, if that follows what the upstream can bear. [Grants](Self::grants) then say
-    /// where it began.
+    /// Its current limit, if it is adaptive. [Grants](Self::grants) then have the limit that it began
+    /// with.
     pub fn adaptive(&self) -> Option<&AdaptiveLimit> {
         self.adaptive.as_deref()
     }
@@ -215,7 +215,7 @@ impl Rule {
         !self.tiers.is_empty()
     }
 
-    /// What its limits are called by those who ask with descriptors: the rule's id, but for rules that
+    /// What its limits are called in answers to descriptors: the rule's id, but for rules that
     /// are written as such, which have a name only if they are given one.
     pub fn limit_name(&self) -> &str {
         let descriptor = self.descriptor.as_ref();
@@ -271,8 +271,8 @@ impl Rule {
             per: Vec::new(),
             missing: Missing::default(),
             grants: vec![grant],
-            tiers: Named::default(),
-            overrides: Named::default(),
+            tiers: GrantIndexes::default(),
+            overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
             algorithm: None,
@@ -342,7 +342,7 @@ impl Rule {
     }
 
     /// Which state a request is charged on.
-    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> CounterKey<'a> {
         if let Some(descriptor) = &self.descriptor {
             return descriptor.key(attributes);
         }
@@ -350,18 +350,18 @@ impl Rule {
         for name in &self.per {
             let Some(value) = self.value_of(name, attributes) else {
                 return match self.missing {
-                    Missing::Skip => Key::Skipped,
+                    Missing::Skip => CounterKey::Skipped,
                     // No value is empty, so no client can name this counter.
-                    Missing::Share => Key::Known(Cow::Borrowed("")),
-                    Missing::Deny => Key::Denied,
+                    Missing::Share => CounterKey::Known(Cow::Borrowed("")),
+                    Missing::Deny => CounterKey::Denied,
                 };
             };
             values.push(value);
         }
         if values.len() > 1 {
-            return Key::Known(Cow::Owned(joined(&values)));
+            return CounterKey::Known(Cow::Owned(joined(&values)));
         }
-        Key::Known(values.pop().unwrap_or(Cow::Borrowed("")))
+        CounterKey::Known(values.pop().unwrap_or(Cow::Borrowed("")))
     }
 
     /// Which attributes of `per` a request lacks.
@@ -389,12 +389,12 @@ impl Rule {
             return descriptor.open_key(attributes);
         }
         match self.key(attributes) {
-            Key::Known(key) => Some(key),
-            Key::Denied | Key::Skipped => None,
+            CounterKey::Known(key) => Some(key),
+            CounterKey::Denied | CounterKey::Skipped => None,
         }
     }
 
-    /// What the rule grants to a request: its override, else its tier's, else the limit. The place in
+    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
     /// [`grants`](Self::grants).
     pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> usize {
         if !self.overrides.is_empty() {
@@ -402,19 +402,19 @@ impl Rule {
                 .per
                 .first()
                 .and_then(|name| self.value_of(name, attributes));
-            if let Some(place) = first.and_then(|value| self.override_of(&value)) {
-                return place;
+            if let Some(index) = first.and_then(|value| self.override_of(&value)) {
+                return index;
             }
             if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
-                && let Some(place) = networks.covering(ip).next()
+                && let Some(index) = networks.covering(ip).next()
             {
-                return *place;
+                return *index;
             }
         }
         if !self.tiers.is_empty() {
             let tier = attributes.get("tier");
-            if let Some(place) = tier.and_then(|tier| self.tiers.get(tier)) {
-                return *place;
+            if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
+                return *index;
             }
         }
         0

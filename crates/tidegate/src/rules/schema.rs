@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::descriptors;
 use super::keys::{DESCRIPTOR, DOMAIN, OWN, RATE_LIMIT, REPLACED, RULE, RULE_SET};
 use super::read_rule::RESERVED;
-use crate::document::{Form, Key, Schema};
+use crate::document::{Key, Schema, SchemaForm};
 
 /// The keys of a rule.
 pub fn keys() -> &'static [Key] {
@@ -14,7 +14,7 @@ pub fn keys() -> &'static [Key] {
 
 /// What a file of rules may be, in either form.
 pub fn schema() -> Value {
-    let mut schema = Schema::new(Form::Yaml);
+    let mut schema = Schema::new(SchemaForm::Yaml);
     for (name, keys) in [("RuleSet", &RULE_SET[..]), ("Domain", &DOMAIN)] {
         let map = schema.map(keys);
         schema.definitions.insert(name.to_owned(), map);
@@ -52,7 +52,7 @@ pub fn schema() -> Value {
 
 /// The schemas of a rule in the bodies of the API, by their names.
 pub fn api_schemas() -> Map<String, Value> {
-    let mut schema = Schema::new(Form::Json);
+    let mut schema = Schema::new(SchemaForm::Json);
     let nameless = schema.map(RULE.iter().filter(|row| row.name != "id"));
     let rule = schema.map(&RULE);
     let mut definitions = schema.definitions;

@@ -1,4 +1,4 @@
-//! What of each limit this instance may grant by itself, while nobody can count for all instances.
+//! The part of each limit that this instance may grant by itself while the shared store is unavailable.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(super) instances: u64,
-    /// By the place of the rule, of its grant, and of the limit.
+    /// By the index of the rule, of its grant, and of the limit.
     by_rule: Vec<Vec<Vec<Arc<Share>>>>,
 }
 

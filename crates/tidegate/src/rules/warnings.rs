@@ -14,13 +14,13 @@ const ALWAYS_KNOWN: [&str; 4] = ["ip", "method", "path", "host"];
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
 
 /// A rule that was read without an error, and where it is written.
-pub(super) struct Reader<'r> {
+pub(super) struct RuleInspector<'r> {
     pub(super) rule: &'r Rule,
     pub(super) node: &'r Node,
     pub(super) spot: &'r Spot,
 }
 
-impl Reader<'_> {
+impl RuleInspector<'_> {
     /// Adds what should be looked at. With `now`, also that the rule has expired.
     pub(super) fn warn(&self, now: Option<Timestamp>, problems: &mut Problems) {
         self.escapes(problems);

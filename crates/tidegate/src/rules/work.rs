@@ -9,13 +9,13 @@ const BYTES_PER_STEP: u64 = 16;
 
 /// How much work one condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct ConditionWork {
     pub(super) operations: u64,
     /// Whether it is done for every attribute.
     pub(super) has_loop: bool,
 }
 
-impl Work {
+impl ConditionWork {
     /// The most operations that it takes for so many attributes with so many bytes.
     fn steps(self, attributes: u64, bytes: u64) -> u64 {
         let rounds = if self.has_loop { attributes + 1 } else { 1 };
@@ -38,7 +38,7 @@ impl RuleSet {
             bytes += value.len() as u64;
         }
         let candidates = self.candidates(attributes).into_iter();
-        let conditions = candidates.flat_map(|place| self.at(place as usize).conditions());
+        let conditions = candidates.flat_map(|index| self.at(index as usize).conditions());
         let steps = conditions.map(|condition| condition.work().steps(count, bytes));
         steps.fold(0, u64::saturating_add)
     }

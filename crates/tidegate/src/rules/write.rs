@@ -11,7 +11,7 @@ use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use super::rule::{Cost, Grant, Named, Rule};
+use super::rule::{Cost, Grant, GrantIndexes, Rule};
 use crate::adaptive::{Adaptive, AdaptiveLimit};
 use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
@@ -99,15 +99,15 @@ impl Rule {
     }
 
     /// Tiers or overrides, in the order in which they were written.
-    fn named(&self, named: &Named) -> Value {
+    fn named(&self, named: &GrantIndexes) -> Value {
         if named.is_empty() {
             return Value::Null;
         }
-        let mut places: Vec<(&String, &usize)> = named.iter().collect();
-        places.sort_by_key(|(_, place)| **place);
+        let mut indexes: Vec<(&String, &usize)> = named.iter().collect();
+        indexes.sort_by_key(|(_, index)| **index);
         let entry =
-            |(name, place): (&String, &usize)| (text_of_form(name), grant(&self.grants[*place]));
-        Value::Object(places.into_iter().map(entry).collect())
+            |(name, index): (&String, &usize)| (text_of_form(name), grant(&self.grants[*index]));
+        Value::Object(indexes.into_iter().map(entry).collect())
     }
 }
 
@@ -142,7 +142,7 @@ impl Match {
     }
 }
 
-/// A part of a rule as it was written. YAML does not tell numbers from text; the rule's keys do.
+/// A part of a rule as it was written. YAML does not distinguish numbers from text; the rule's keys do.
 pub(super) fn as_written(node: &Node) -> Value {
     written_under("", node)
 }

@@ -1,6 +1,6 @@
-//! One broken file for each mistake, and the words in which its writer is told.
+//! One broken file for each mistake, and the message that its writer gets.
 //!
-//! The messages are snapshots: read them as somebody would who has to mend the file at night.
+//! The messages are snapshots: read them as a person who has to fix the file at night.
 
 #![expect(clippy::unwrap_used, reason = "what cannot be read fails the test")]
 
@@ -61,9 +61,9 @@ fn every_mistake_is_reported_in_words_that_help() {
     assert!(fine.is_empty(), "nothing is wrong with {fine:?}");
 }
 
-/// A mistake that is told twice hides the next one.
+/// A mistake that is reported twice hides the next one.
 #[test]
-fn every_mistake_is_told_once() {
+fn every_mistake_is_reported_once() {
     for name in names("broken", "", ".yaml") {
         let source = source(&name);
         let rules = RuleSet::read(&source, &RuleSettings::default());
@@ -75,14 +75,14 @@ fn every_mistake_is_told_once() {
             | "anchor_and_limit_wrong"
             | "limit_map_window_and_burst_wrong"
             | "override_limit_bad"
-            | "ratelimit_rules_beside"
+            | "ratelimit_and_rules"
             | "slots_do_not_divide_with_tiers" => 2,
             "many_mistakes" => 9,
             "ratelimit_many_mistakes" => 5,
             _ => 1,
         };
-        let told = problems.iter().count();
-        assert_eq!(told, expected, "{name}:\n{}", problems.render(&source));
+        let reported = problems.iter().count();
+        assert_eq!(reported, expected, "{name}:\n{}", problems.render(&source));
     }
 }
 

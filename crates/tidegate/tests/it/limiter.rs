@@ -199,7 +199,7 @@ async fn a_place_that_is_freed_goes_to_one_who_waits() {
     let error = places.acquire("api").await.unwrap_err();
     assert!(
         matches!(error, AcquireError::TooLong { .. }),
-        "nobody freed it within ten seconds"
+        "it was not released within ten seconds"
     );
 }
 

@@ -85,7 +85,7 @@ async fn an_encoded_slash_may_be_data() {
 }
 
 #[tokio::test]
-async fn nobody_is_believed_about_his_address_but_trusted_proxies() {
+async fn only_trusted_proxies_are_believed_about_addresses() {
     let forwarded = |peer: &str, name: &'static str, value: &str| {
         let mut request = from(peer, "/login");
         request.headers_mut().insert(name, value.parse().unwrap());
@@ -159,7 +159,7 @@ async fn headers_that_rules_ask_about_are_read() {
 }
 
 #[tokio::test]
-async fn a_host_is_told_once() {
+async fn a_host_is_given_once() {
     let list = "- {id: h, match: {host: api.example.com}, per: [], limit: blocked}";
     let app = app(RateLimitLayer::new(gate(list)));
     let hosts = |values: &[&str]| {

@@ -1,4 +1,4 @@
-//! What clients are told.
+//! The answers that clients get.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ async fn which_headers_are_sent_is_a_setting() {
 }
 
 #[tokio::test]
-async fn a_shadow_rule_lets_pass_and_is_not_told() {
+async fn a_shadow_rule_lets_pass_and_is_not_reported() {
     let app = app(RateLimitLayer::new(gate(
         "- {id: s, per: [], limit: 1/minute, mode: shadow}",
     )));

@@ -25,7 +25,7 @@ fn by_head(gate: &Arc<Gate<MemoryStore>>) -> Router {
 }
 
 #[tokio::test]
-async fn the_head_of_an_answer_tells_the_cost() {
+async fn the_head_of_an_answer_names_the_cost() {
     let gate = gate(QUOTA);
     let app = by_head(&gate);
     for (path, remaining) in [("/7", 93), ("/1", 92), ("/0", 92), ("/missing", 91)] {
@@ -35,7 +35,7 @@ async fn the_head_of_an_answer_tells_the_cost() {
 }
 
 #[tokio::test]
-async fn nobody_owes_more_than_a_quota() {
+async fn no_client_owes_more_than_a_quota() {
     let gate = gate(QUOTA);
     let app = by_head(&gate);
     assert_eq!(send(&app, request("/1000")).await.status(), 200);

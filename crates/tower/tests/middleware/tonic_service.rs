@@ -72,8 +72,8 @@ async fn a_call_beyond_the_limit_has_exhausted_a_resource() {
     let mut client = client(&running).await;
     for remaining in ["1", "0"] {
         let answer = client.check(anything()).await.unwrap();
-        let told = answer.metadata().get("x-ratelimit-remaining").unwrap();
-        assert_eq!(told, remaining);
+        let shown = answer.metadata().get("x-ratelimit-remaining").unwrap();
+        assert_eq!(shown, remaining);
         assert_eq!(answer.into_inner().status, 1, "serving");
     }
     let status = client.check(anything()).await.unwrap_err();
@@ -83,11 +83,11 @@ async fn a_call_beyond_the_limit_has_exhausted_a_resource() {
         message.starts_with("the limit `checks` is used up"),
         "{message}"
     );
-    let told = |name: &str| status.metadata().get(name).unwrap().to_str().unwrap();
-    assert_eq!(told("x-ratelimit-limit"), "2");
-    assert_eq!(told("ratelimit-policy"), r#""checks";q=2;w=3600"#);
-    let seconds: u64 = told("retry-after").parse().unwrap();
-    let millis: u64 = told("grpc-retry-pushback-ms").parse().unwrap();
+    let shown = |name: &str| status.metadata().get(name).unwrap().to_str().unwrap();
+    assert_eq!(shown("x-ratelimit-limit"), "2");
+    assert_eq!(shown("ratelimit-policy"), r#""checks";q=2;w=3600"#);
+    let seconds: u64 = shown("retry-after").parse().unwrap();
+    let millis: u64 = shown("grpc-retry-pushback-ms").parse().unwrap();
     assert!(
         (1_700..=1_800).contains(&seconds),
         "half an hour: {seconds}"

@@ -31,7 +31,7 @@ async fn a_delay_is_waited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_waiting_gets_back_what_it_took() {
+async fn a_client_that_gives_up_waiting_gets_back_what_it_took() {
     let gate = gate(SHAPED);
     let app = app(RateLimitLayer::new(gate.clone()));
     send(&app, request("/")).await;

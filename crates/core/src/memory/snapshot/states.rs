@@ -5,7 +5,7 @@ use std::io::Read;
 use super::SnapshotError;
 use super::words::WordReader;
 use crate::algorithm::{HeldPermit, HeldPermits, Log, MAX_RING, Slots};
-use crate::memory::forms::Spill;
+use crate::memory::forms::HeapState;
 use crate::memory::slot::{KeyHash, Slot};
 use crate::permit::PermitId;
 use crate::time::{Micros, Timestamp};
@@ -23,36 +23,38 @@ pub(super) const END: [u64; 4] = [0; 4];
 pub(super) struct KeptState {
     pub(super) slot: Slot,
     /// What does not fit into the slot, with the key's whole hash.
-    pub(super) spilled: Option<(KeyHash, Spill)>,
+    pub(super) spilled: Option<(KeyHash, HeapState)>,
 }
 
 /// How many words [`encode`] will add at the most.
-pub(super) fn words_of(spill: &Spill) -> usize {
+pub(super) fn words_of(spill: &HeapState) -> usize {
     let parts = match spill {
-        Spill::Log(log) => log.len() * 2,
-        Spill::Slots(slots) => slots.len(),
-        Spill::HeldPermits(permits) => permits.len() * 5,
+        HeapState::Log(log) => log.len() * 2,
+        HeapState::Slots(slots) => slots.len(),
+        HeapState::HeldPermits(permits) => permits.len() * 5,
     };
     parts + 6
 }
 
 /// Adds a state that does not fit into its slot.
-pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &Spill, words: &mut Vec<u64>) {
+pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &HeapState, words: &mut Vec<u64>) {
     let (kind, count) = match spill {
-        Spill::Log(log) => (LOG, log.len()),
-        Spill::Slots(slots) => (SLOTS, slots.len()),
-        Spill::HeldPermits(permits) => (PERMITS, permits.len()),
+        HeapState::Log(log) => (LOG, log.len()),
+        HeapState::Slots(slots) => (SLOTS, slots.len()),
+        HeapState::HeldPermits(permits) => (PERMITS, permits.len()),
     };
     let [home, rest_and_tag, fresh_at, _] = slot.to_raw();
     let second = kind << 16 | hash.rest & LOW_BITS;
     words.extend([home, rest_and_tag, fresh_at, second, count as u64]);
     match spill {
-        Spill::Log(log) => words.extend(log.iter().flat_map(|(at, cost)| [at.as_micros(), cost])),
-        Spill::Slots(slots) => {
+        HeapState::Log(log) => {
+            words.extend(log.iter().flat_map(|(at, cost)| [at.as_micros(), cost]));
+        }
+        HeapState::Slots(slots) => {
             words.push(slots.changed_at().as_micros());
             words.extend(slots.counts().map(u64::from));
         }
-        Spill::HeldPermits(permits) => {
+        HeapState::HeldPermits(permits) => {
             words.push(permits.changed_at().as_micros());
             words.extend(permits.iter().flat_map(permit_words));
         }
@@ -87,9 +89,9 @@ pub(super) fn decode(from: &mut WordReader<impl Read>) -> Result<Option<KeptStat
     let (kind, low_bits) = (raw[3] >> 16, raw[3] & LOW_BITS);
     let count = from.word()?;
     let spill = match kind {
-        LOG => Spill::Log(decode_log(count, from)?),
-        SLOTS => Spill::Slots(decode_slots(count, from)?),
-        PERMITS => Spill::HeldPermits(decode_permits(count, from)?),
+        LOG => HeapState::Log(decode_log(count, from)?),
+        SLOTS => HeapState::Slots(decode_slots(count, from)?),
+        PERMITS => HeapState::HeldPermits(decode_permits(count, from)?),
         _ => return Err(SnapshotError::Damaged),
     };
     let hash = KeyHash {

@@ -34,7 +34,7 @@ fn limits() -> Vec<Limit> {
     let limits = algorithms.map(|algorithm| Limit::new(rate, algorithm).unwrap());
     let others = [
         Limit::concurrent(10).unwrap(),
-        Limit::cell(10, Micros::MINUTE, 5).unwrap(),
+        Limit::portable_bucket(10, Micros::MINUTE, 5).unwrap(),
         "10/month".parse().unwrap(),
     ];
     limits.into_iter().chain(others).collect()

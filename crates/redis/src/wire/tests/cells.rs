@@ -3,7 +3,7 @@
 use tidegate_core::{MemoryStore, Micros};
 use tidegate_testkit::timeline::START;
 
-use super::random::Random;
+use super::random::RandomSteps;
 use super::*;
 
 fn cells() -> Vec<Limit> {
@@ -12,15 +12,15 @@ fn cells() -> Vec<Limit> {
     let longest = Micros::DAY.times(366);
     let of = |window| [(3, 5), (30, 16), (1_000_003, 100)].map(|numbers| (window, numbers));
     let all = windows.into_iter().chain([longest]).flat_map(of);
-    all.map(|(window, (count, burst))| Limit::cell(count, window, burst).unwrap())
+    all.map(|(window, (count, burst))| Limit::portable_bucket(count, window, burst).unwrap())
         .collect()
 }
 
 #[test]
 fn limits_of_one_key_are_answered_as_from_memory() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let (memory, scope, limits) = (MemoryStore::new(), Scope::new("cells"), cells());
-    let mut random = Random(0x6365_6c6c);
+    let mut random = RandomSteps(0x6365_6c6c);
     let mut now = START;
     let mut denied = 0;
     for step in 0..5_000 {
@@ -41,10 +41,10 @@ fn limits_of_one_key_are_answered_as_from_memory() {
 
 #[test]
 fn a_key_has_one_state_whatever_the_numbers() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("cl.throttle");
-    let slow = Limit::cell(1, Micros::HOUR, 10).unwrap();
-    let fast = Limit::cell(1, Micros::from_seconds(7), 10).unwrap();
+    let slow = Limit::portable_bucket(1, Micros::HOUR, 10).unwrap();
+    let fast = Limit::portable_bucket(1, Micros::from_seconds(7), 10).unwrap();
     let mut remaining = Vec::new();
     for limit in [&slow, &fast, &slow] {
         let charge = [charging(&scope, limit, "a", 2)];

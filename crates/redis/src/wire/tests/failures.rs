@@ -16,7 +16,7 @@ fn code(answer: &Result<StepOutcome, StepError>) -> &str {
 
 #[test]
 fn a_key_of_another_type_fails_its_own_step_only() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("types");
     for limit in limits_of(5) {
         let (bad, good) = (
@@ -48,7 +48,7 @@ fn a_key_of_another_type_fails_its_own_step_only() {
 
 #[test]
 fn an_unreadable_value_fails_its_own_step_only() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("values");
     let rate = Rate::per_hour(5);
     let texts = [
@@ -103,7 +103,7 @@ fn an_unreadable_value_fails_its_own_step_only() {
 
 #[test]
 fn an_error_of_the_first_write_is_returned() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("memory");
     let limit = limit("5/hour");
     let charges = [charging(&scope, &limit, "key", 1)];
@@ -126,7 +126,7 @@ fn an_error_of_the_first_write_is_returned() {
 
 #[test]
 fn what_cannot_be_taken_in_advance_is_not_taken() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("unleasable");
     let log = Limit::new(Rate::per_hour(5), Algorithm::SlidingWindowLog).unwrap();
     for limit in [log, Limit::concurrent(5).unwrap()] {
@@ -147,7 +147,7 @@ fn what_cannot_be_taken_in_advance_is_not_taken() {
 /// Numbers that no version writes, in every field that is read on its own.
 #[test]
 fn numbers_that_no_state_has_are_refused() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("numbers");
     let (rate, lease) = (Rate::per_hour(5), PermitId::from_u128(1));
     let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
@@ -236,7 +236,7 @@ fn numbers_that_no_state_has_are_refused() {
 
 #[test]
 fn a_wrong_count_of_permits_is_added_up_again() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let (scope, limit) = (Scope::new("held"), Limit::concurrent(9).unwrap());
     for lease in 1..=2 {
         let charges = [charging(&scope, &limit, "key", 3)];
@@ -255,7 +255,7 @@ fn a_wrong_count_of_permits_is_added_up_again() {
 
 #[test]
 fn only_keys_of_a_type_that_no_version_uses_are_removed() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("types");
     for limit in limits_of(5) {
         let name = keys().state(&scope, &limit, "key");

@@ -26,13 +26,14 @@ fn limits() -> Vec<Limit> {
         [Algorithm::FIXED_WINDOW, from_first].map(|algorithm| of(rate, algorithm))
     });
     let cells = [(20_000, Micros::SECOND, 7), (3, Micros::from_seconds(7), 5)];
-    let cells = cells.map(|(count, window, burst)| Limit::cell(count, window, burst).unwrap());
+    let cells =
+        cells.map(|(count, window, burst)| Limit::portable_bucket(count, window, burst).unwrap());
     buckets.chain(windows).chain(cells).collect()
 }
 
 #[test]
 fn the_fast_path_decides_like_the_general_one() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let (short, long) = (Scope::new("short"), Scope::new("long"));
     let never_denies = limit("1000000000/hour");
     let limits = limits();

@@ -4,7 +4,7 @@
 use tidegate_core::{Algorithm, Anchor, Rate, Retry, Window};
 use tidegate_testkit::timeline::START;
 
-use super::random::Random;
+use super::random::RandomSteps;
 use super::*;
 use crate::wire::Leased;
 
@@ -52,9 +52,9 @@ impl Judge {
 
 #[test]
 fn a_leased_bucket_never_admits_more_than_it_promises() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("leased").leased();
-    let mut random = Random(0x6c65_6173_6573);
+    let mut random = RandomSteps(0x6c65_6173_6573);
     for round in 0..40 {
         let (count, burst) = (1 + random.below(30), 1 + random.below(30));
         let window = *random.one_of(&[
@@ -163,7 +163,12 @@ fn limit_to_full(limit: &Limit) -> Micros {
 }
 
 /// `retry` and `reset_at` are exact, with leases out too.
-fn check_times(server: &mut Server, charges: &[Charge<'_>], now: Timestamp, outcome: Outcome) {
+fn check_times(
+    server: &mut ScriptServer,
+    charges: &[Charge<'_>],
+    now: Timestamp,
+    outcome: Outcome,
+) {
     let mut peek = |at: Timestamp| {
         outcomes(server.ask(&LuaStep::peek(&plan(&Request::new(charges).at(at)))))[0]
     };
@@ -183,9 +188,9 @@ fn check_times(server: &mut Server, charges: &[Charge<'_>], now: Timestamp, outc
 
 #[test]
 fn a_leased_window_never_admits_more_than_its_limit() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("leased windows").leased();
-    let mut random = Random(0x7769_6e64_6f77);
+    let mut random = RandomSteps(0x7769_6e64_6f77);
     let algorithms = [
         Algorithm::FIXED_WINDOW,
         Algorithm::FixedWindow {

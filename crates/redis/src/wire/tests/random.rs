@@ -1,4 +1,4 @@
-//! Random steps, several charges each and several in one call: the same answers as from memory.
+//! RandomSteps steps, several charges each and several in one call: the same answers as from memory.
 
 use tidegate_core::{Algorithm, Anchor, MemoryStore, Outcome, Rate, Retry, Window};
 use tidegate_testkit::conformance::limits_of;
@@ -7,9 +7,9 @@ use tidegate_testkit::timeline::START;
 use super::*;
 
 /// xorshift64*: the same numbers for the same seed.
-pub(super) struct Random(pub(super) u64);
+pub(super) struct RandomSteps(pub(super) u64);
 
-impl Random {
+impl RandomSteps {
     pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -74,19 +74,19 @@ struct Turn {
 }
 
 /// A request that was charged, to be given back or released.
-struct SlotCharges {
+struct RandomSlotCharges {
     charges: Vec<(usize, usize, u64)>,
     lease: PermitId,
     outcomes: Vec<Outcome>,
 }
 
 struct Timeline {
-    random: Random,
+    random: RandomSteps,
     memory: MemoryStore,
     scopes: [Scope; 2],
     limits: Vec<Limit>,
     now: Timestamp,
-    charged: Vec<SlotCharges>,
+    charged: Vec<RandomSlotCharges>,
 }
 
 const NAMES: [&str; 3] = ["one", "two", ""];
@@ -140,7 +140,7 @@ impl Timeline {
         };
         let case = format!("{step:?}");
         if op > 1 && with_lease {
-            self.charged.push(SlotCharges {
+            self.charged.push(RandomSlotCharges {
                 charges: chosen,
                 lease,
                 outcomes: outcomes.to_vec(),
@@ -154,7 +154,7 @@ impl Timeline {
     }
 
     /// Gives back what was charged.
-    fn turn_back(&mut self, taken: &SlotCharges, now: Timestamp) -> Turn {
+    fn turn_back(&mut self, taken: &RandomSlotCharges, now: Timestamp) -> Turn {
         let charges = self.charges(&taken.charges);
         let request = Request::new(&charges).at(now).under(taken.lease);
         self.memory.give_back(&request, &taken.outcomes);
@@ -176,9 +176,9 @@ impl Timeline {
 
 #[test]
 fn random_steps_are_answered_as_from_memory() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let mut timeline = Timeline {
-        random: Random(0x7469_6465_6761_7465),
+        random: RandomSteps(0x7469_6465_6761_7465),
         memory: MemoryStore::new(),
         scopes: [Scope::new("one"), Scope::new("{two}").with_secret_keys()],
         limits: all_limits(),
@@ -214,7 +214,7 @@ fn random_steps_are_answered_as_from_memory() {
 }
 
 /// Releases or renews a lease, as of the last change: both sides get times.
-fn release_some(server: &mut Server, timeline: &mut Timeline) {
+fn release_some(server: &mut ScriptServer, timeline: &mut Timeline) {
     if timeline.charged.len() < 4 {
         return;
     }

@@ -9,13 +9,13 @@ use tidegate_core::Timestamp;
 
 use crate::wire::{LuaStep, StepError, StepOutcome, decode, eval, evalsha};
 
-pub(super) struct Server {
+pub(super) struct ScriptServer {
     process: Child,
     connection: Connection,
     _directory: TempDir,
 }
 
-impl Server {
+impl ScriptServer {
     pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("redis.sock");
@@ -72,7 +72,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ScriptServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

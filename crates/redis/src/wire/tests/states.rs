@@ -10,7 +10,7 @@ use tidegate_core::Algorithm;
 
 #[test]
 fn states_are_readable() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("read");
     let mut limits = limits_of(5);
     limits.retain(|limit| !matches!(limit.form(), Form::Concurrency(_)));
@@ -49,7 +49,7 @@ fn states_are_readable() {
 
 #[test]
 fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("ttl");
     for limit in limits_of(5) {
         let charges = [charging(&scope, &limit, "key", 1)];
@@ -72,7 +72,7 @@ fn a_key_goes_a_millisecond_after_it_is_like_fresh() {
 
 #[test]
 fn what_is_not_used_is_not_kept() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("fresh");
     for limit in limits_of(5) {
         for cost in [0, 6, 1] {
@@ -94,12 +94,12 @@ fn what_is_not_used_is_not_kept() {
 
 #[test]
 fn a_lowered_limit_is_remembered_for_longer() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("lowered");
     let bucket =
         |count: u64| Limit::new(Rate::per_hour(count).burst(10), Algorithm::TOKEN_BUCKET).unwrap();
     let (fast, slow) = (bucket(10), bucket(1));
-    let charge = |server: &mut Server, limit: &Limit, cost: u64| {
+    let charge = |server: &mut ScriptServer, limit: &Limit, cost: u64| {
         let charges = [charging(&scope, limit, "key", cost)];
         outcomes(server.ask(&LuaStep::charge(&keys(), &plan(&Request::new(&charges)))))[0]
     };
@@ -113,7 +113,7 @@ fn a_lowered_limit_is_remembered_for_longer() {
 
 #[test]
 fn a_lease_is_released_once_by_its_name_alone() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let (one, two) = (Scope::new("one"), Scope::new("two"));
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
     let charges = [
@@ -144,7 +144,7 @@ fn a_lease_is_released_once_by_its_name_alone() {
 
 #[test]
 fn what_a_lease_holds_in_other_slots_is_named() {
-    let mut server = Server::start();
+    let mut server = ScriptServer::start();
     let scope = Scope::new("far");
     let limit = Limit::concurrent(2).unwrap();
     let (here, there) = (

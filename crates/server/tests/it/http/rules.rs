@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::TestFolder;
 
 fn rule(id: &str, limit: &str) -> Value {
@@ -13,7 +13,7 @@ fn text(id: &str, limit: &str) -> String {
     rule(id, limit).to_string()
 }
 
-fn tag(reply: &HttpReply) -> String {
+fn tag(reply: &ClientReply) -> String {
     reply.header("etag").unwrap().to_owned()
 }
 

@@ -18,7 +18,7 @@ use tidegate_testkit::block_on;
 use tidegate_testkit::timeline::{OneKey, START, any_limit, steps_for};
 
 use tidegate_testkit_server::TestFolder;
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 const CASES: u32 = 60;
 const MAX_STEPS: usize = 40;
@@ -122,7 +122,7 @@ fn gate(document: &Value) -> Gate<MemoryStore> {
 }
 
 /// Every field of a reply against the decision. The lease that it names, whose id is its own.
-fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, TestCaseError> {
+fn compare(reply: &ClientReply, decision: &Decision) -> Result<Option<String>, TestCaseError> {
     let status = if decision.is_allowed() { 200 } else { 429 };
     prop_assert_eq!(reply.status, status, "{:?}", reply);
     let answered: Answered = serde_json::from_str(&reply.body)

@@ -7,7 +7,7 @@ use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::wait_until;
 
 use crate::Server;
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
 /// Many tests run at once, and this is not about how fast Redis is.
@@ -20,7 +20,7 @@ pub(crate) fn serve(place: &TestFolder, redis: &RedisServer, arguments: &[&str])
     place.serve_with(&arguments, &CALM)
 }
 
-pub(crate) fn check(server: &Server, attributes: &Value) -> HttpReply {
+pub(crate) fn check(server: &Server, attributes: &Value) -> ClientReply {
     let body = json!({ "attributes": attributes }).to_string();
     server.ask("POST /v1/check", &body)
 }

@@ -15,7 +15,7 @@ use cel::parser::Parser;
 use cel::{Context, Env, Value};
 
 use super::facts::{ConditionFailed, Reading};
-use super::work::Work;
+use super::work::ConditionWork;
 use regexes::Patterns;
 
 /// The longest condition, in bytes.
@@ -45,7 +45,7 @@ const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && co
 pub struct Condition {
     text: String,
     expression: IdedExpr,
-    work: Work,
+    work: ConditionWork,
     /// Keeps the patterns of `matches` ready for as long as the condition is there.
     _patterns: Patterns,
 }
@@ -109,7 +109,7 @@ impl Condition {
         Ok(Self {
             text: text.to_owned(),
             _patterns: Patterns::compile(&shape.patterns)?,
-            work: Work::of(&expression),
+            work: ConditionWork::of(&expression),
             expression,
         })
     }
@@ -120,7 +120,7 @@ impl Condition {
     }
 
     /// How much work it is.
-    pub(in crate::rules) fn work(&self) -> Work {
+    pub(in crate::rules) fn work(&self) -> ConditionWork {
         self.work
     }
 

@@ -2,9 +2,9 @@
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 
-use crate::rules::work::Work;
+use crate::rules::work::ConditionWork;
 
-impl Work {
+impl ConditionWork {
     /// Walks the expression without recursion.
     pub(super) fn of(root: &IdedExpr) -> Self {
         let (mut operations, mut has_loop) = (0, false);

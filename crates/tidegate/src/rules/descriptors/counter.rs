@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 
 use tidegate_core::Scope;
 
-use super::descriptor::{Step, Values, Wanted, key_of};
+use super::descriptor::{DescriptorStep, Values, Wanted, key_of};
 use super::entries;
 use crate::attributes::Attributes;
 use crate::rules::RuleSettings;
 
 /// The scope of a limit at the end of these steps. Values that share a counter are named by their pattern.
-pub(super) fn scope_of_steps(domain: &str, steps: &[Step], settings: &RuleSettings) -> Scope {
+pub(super) fn scope_of_steps(
+    domain: &str,
+    steps: &[DescriptorStep],
+    settings: &RuleSettings,
+) -> Scope {
     let named = steps.iter().map(|step| match &step.wanted {
         Wanted::Fitting { wildcard, .. } if step.wanted.is_shared() => {
             (step.key.as_str(), Some(wildcard.to_string()))
@@ -62,7 +66,7 @@ mod tests {
     use super::super::wildcard::Wildcard;
     use super::*;
 
-    fn step(key: &str, value: &str, is_shared: bool) -> Step {
+    fn step(key: &str, value: &str, is_shared: bool) -> DescriptorStep {
         let wanted = match Wildcard::parse(value) {
             Some(wildcard) => Wanted::Fitting {
                 wildcard,
@@ -71,7 +75,7 @@ mod tests {
             None if value.is_empty() => Wanted::Any,
             None => Wanted::Text(value.to_owned()),
         };
-        Step {
+        DescriptorStep {
             key: key.to_owned(),
             wanted,
         }

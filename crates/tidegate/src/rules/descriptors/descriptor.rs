@@ -9,13 +9,13 @@ use tidegate_core::Window;
 use super::wildcard::Wildcard;
 use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
-use crate::rules::rule::{Key, joined};
+use crate::rules::rule::{CounterKey, joined};
 
 /// The path from the domain to a limit, and what the file says next to it.
 #[derive(Debug, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<DescriptorStep>,
     /// The name of the limit; empty if it has none.
     pub(in crate::rules) name: String,
     pub(in crate::rules) replaces: Vec<String>,
@@ -28,7 +28,7 @@ pub(in crate::rules) struct Descriptor {
 
 /// One entry of a descriptor as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct DescriptorStep {
     pub(super) key: String,
     pub(super) wanted: Wanted,
 }
@@ -67,10 +67,10 @@ impl Wanted {
 impl Descriptor {
     /// The counter that a request's descriptor is charged on: named by the values of all entries but
     /// those that share one.
-    pub(in crate::rules) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> Key<'a> {
+    pub(in crate::rules) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> CounterKey<'a> {
         match self.values(attributes, |wanted| !wanted.is_shared()) {
-            Some(values) => Key::Known(key_of(values)),
-            None => Key::Skipped,
+            Some(values) => CounterKey::Known(key_of(values)),
+            None => CounterKey::Skipped,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The ids of rules that are written as descriptors: the way to them, as far as an id can say it.
 
-use super::descriptor::{Step, Wanted};
+use super::descriptor::{DescriptorStep, Wanted};
 
 /// How long an id may be.
 const LONGEST: usize = 64;
@@ -8,9 +8,9 @@ const LONGEST: usize = 64;
 const MARK: usize = 9;
 
 /// An id for the limit at the end of these steps: `messaging.message_type_marketing.to_number`. Where
-/// the way cannot be told in the letters of an id, or could be mistaken for another, it ends with a
-/// mark that stands for the exact way.
-pub(super) fn id_of(domain: &str, steps: &[Step]) -> String {
+/// the steps cannot be written in the letters of an id, or could be mistaken for others, it ends with a
+/// hash of the exact steps.
+pub(super) fn id_of(domain: &str, steps: &[DescriptorStep]) -> String {
     let mut names = vec![domain.to_owned()];
     let mut exact = length_and(domain);
     for step in steps {
@@ -65,7 +65,7 @@ mod tests {
     use super::super::wildcard::Wildcard;
     use super::*;
 
-    fn step(key: &str, value: &str) -> Step {
+    fn step(key: &str, value: &str) -> DescriptorStep {
         let wanted = match Wildcard::parse(value) {
             Some(wildcard) => Wanted::Fitting {
                 wildcard,
@@ -74,7 +74,7 @@ mod tests {
             None if value.is_empty() => Wanted::Any,
             None => Wanted::Text(value.to_owned()),
         };
-        Step {
+        DescriptorStep {
             key: key.to_owned(),
             wanted,
         }

@@ -8,12 +8,12 @@ use serde_json::{Value as Json, json};
 use tidegate_core::Algorithm;
 
 use super::counter::scope_of_steps;
-use super::descriptor::{Descriptor, Step, Wanted};
+use super::descriptor::{Descriptor, DescriptorStep, Wanted};
 use super::identity::id_of;
 use super::places;
 use super::read_grant::read_rate_limit;
 use super::spelling::{rewritten, typed};
-use super::tree::{Branch, Descriptors, Level};
+use super::tree::{Branch, DescriptorLevel, Descriptors};
 use super::wildcard::Wildcard;
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
@@ -41,7 +41,7 @@ pub(in crate::rules) fn read(
         .map(|node| rewritten(node, problems))
         .collect();
     let written = documents.iter().map(write::as_written).collect();
-    let mut reader = Reader {
+    let mut reader = DescriptorReader {
         settings,
         problems,
         rules: Vec::new(),
@@ -58,7 +58,7 @@ pub(in crate::rules) fn read(
     Some(RuleSet::by_descriptors(rules, descriptors))
 }
 
-struct Reader<'p> {
+struct DescriptorReader<'p> {
     settings: &'p RuleSettings,
     problems: &'p mut Problems,
     rules: Vec<Arc<Rule>>,
@@ -73,7 +73,7 @@ struct Modes {
     metadata: Json,
 }
 
-impl Reader<'_> {
+impl DescriptorReader<'_> {
     fn domain(&mut self, node: &Node, descriptors: &mut Descriptors) -> Option<()> {
         let document = Spot::document();
         let mut fields = Fields::of(node, document.clone(), &DOMAIN, self.problems)?;
@@ -103,8 +103,13 @@ impl Reader<'_> {
     }
 
     /// The descriptors of a list.
-    fn level(&mut self, list: Option<(Spot, &Node)>, domain: &str, steps: &mut Vec<Step>) -> Level {
-        let mut level = Level::default();
+    fn level(
+        &mut self,
+        list: Option<(Spot, &Node)>,
+        domain: &str,
+        steps: &mut Vec<DescriptorStep>,
+    ) -> DescriptorLevel {
+        let mut level = DescriptorLevel::default();
         let Some((spot, node)) = list else {
             return level;
         };
@@ -127,8 +132,8 @@ impl Reader<'_> {
         node: &Node,
         spot: &Spot,
         domain: &str,
-        steps: &mut Vec<Step>,
-        level: &mut Level,
+        steps: &mut Vec<DescriptorStep>,
+        level: &mut DescriptorLevel,
     ) -> Option<()> {
         let mut fields = Fields::of(node, spot.clone(), &DESCRIPTOR, self.problems)?;
         let (key, value) = (fields.take("key"), fields.take("value"));
@@ -153,7 +158,7 @@ impl Reader<'_> {
         let step = self.step(node, spot, key, value, is_shared);
         let Some(step) = step else {
             // What is below may be wrong, too.
-            steps.push(Step {
+            steps.push(DescriptorStep {
                 key: String::new(),
                 wanted: Wanted::Any,
             });
@@ -184,7 +189,7 @@ impl Reader<'_> {
         key: Option<(Spot, &Node)>,
         value: Option<(Spot, &Node)>,
         (is_shared, shared_at): (bool, Option<(Spot, &Node)>),
-    ) -> Option<Step> {
+    ) -> Option<DescriptorStep> {
         let Some((key_spot, key_node)) = key else {
             let message = "the key `key` is missing; give the key of the entries that are meant";
             self.problems
@@ -220,20 +225,20 @@ impl Reader<'_> {
             self.problems.error(&node.place, &spot, message);
             return None;
         }
-        Some(Step {
+        Some(DescriptorStep {
             key: key.to_owned(),
             wanted,
         })
     }
 
-    /// Makes a rule of a limit. Its place.
+    /// Makes a rule of a limit. Its index.
     fn rule(
         &mut self,
         (spot, node): &(Spot, &Node),
         own: Option<&(Spot, &Node)>,
         modes: &Modes,
         domain: &str,
-        steps: &[Step],
+        steps: &[DescriptorStep],
     ) -> Option<u32> {
         let before = self.problems.error_count();
         let limit = read_rate_limit(node, spot, own, self.problems);
@@ -311,12 +316,18 @@ fn rate_limit_of(node: &Node) -> Option<&Node> {
     entry.map(|entry| &entry.value)
 }
 
-/// The rule as JSON, for those who look at the rules: like any other, and where it stands in the file.
-fn written(rule: &Rule, domain: &str, steps: &[Step], modes: &Modes, limit: &Node) -> Json {
+/// The rule as JSON, as the API shows it: like any other, with its position in the file.
+fn written(
+    rule: &Rule,
+    domain: &str,
+    steps: &[DescriptorStep],
+    modes: &Modes,
+    limit: &Node,
+) -> Json {
     let Json::Object(mut written) = rule.to_json() else {
         return Json::Null;
     };
-    let step = |step: &Step| match &step.wanted {
+    let step = |step: &DescriptorStep| match &step.wanted {
         Wanted::Any => json!({"key": step.key}),
         Wanted::Text(text) => json!({"key": step.key, "value": text}),
         Wanted::Fitting { wildcard, .. } => json!({"key": step.key, "value": wildcard.to_string()}),

@@ -23,7 +23,7 @@ pub(in crate::rules) const UNITS: [(&str, Window); 7] = [
 ];
 
 /// What a `rate_limit` says.
-pub(super) struct RateLimit {
+pub(super) struct DescriptorLimit {
     pub(super) grant: Grant,
     pub(super) unit: Option<Window>,
     pub(super) name: String,
@@ -39,13 +39,13 @@ pub(super) struct Own {
     pub(super) sync: Consistency,
 }
 
-/// Reads a `rate_limit`, and the block beside it that only we know.
+/// Reads a `rate_limit`, and the block `tidegate` next to it.
 pub(super) fn read_rate_limit(
     node: &Node,
     spot: &Spot,
     own: Option<&(Spot, &Node)>,
     problems: &mut Problems,
-) -> Option<(RateLimit, Own)> {
+) -> Option<(DescriptorLimit, Own)> {
     let mut fields = Fields::of(node, spot.clone(), &RATE_LIMIT, problems)?;
     let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
     let is_unlimited = read_flag(&fields, "unlimited", problems).0;
@@ -66,7 +66,7 @@ pub(super) fn read_rate_limit(
                 "this has no effect, because the limit is `unlimited`; remove one of the two";
             problems.warning(&node.place, spot, message);
         }
-        let limit = RateLimit {
+        let limit = DescriptorLimit {
             grant: Grant::Unlimited,
             unit: None,
             name,
@@ -114,7 +114,7 @@ pub(super) fn read_rate_limit(
             }
         }
     };
-    let limit = RateLimit {
+    let limit = DescriptorLimit {
         grant,
         unit: Some(unit),
         name,
@@ -123,7 +123,7 @@ pub(super) fn read_rate_limit(
     Some((limit, own))
 }
 
-/// How many requests are granted. More than can be counted is told, and cut: nobody sends as many.
+/// How many requests are granted. More than can be counted is a warning, and is cut.
 fn read_count(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<u64> {
     let count = spot.integer(node, 0, u64::from(u32::MAX), problems)?;
     if count > MAX_COUNT {

@@ -8,32 +8,32 @@ use foldhash::fast::RandomState;
 use tidegate_core::Scope;
 
 use super::counter::counter_of_entries;
-use super::descriptor::{Step, Wanted};
+use super::descriptor::{DescriptorStep, Wanted};
 use super::wildcard::Wildcard;
 use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
 use crate::rules::RuleSettings;
 
-type Named<T> = HashMap<String, T, RandomState>;
+type TextMap<T> = HashMap<String, T, RandomState>;
 
 /// All descriptors, by their domains.
 #[derive(Debug, Default)]
 pub(in crate::rules) struct Descriptors {
-    domains: Named<Level>,
+    domains: TextMap<DescriptorLevel>,
     written: serde_json::Value,
     settings: RuleSettings,
 }
 
 /// The descriptors below one.
 #[derive(Debug, Default)]
-pub(super) struct Level {
-    by_key: Named<Choices>,
+pub(super) struct DescriptorLevel {
+    by_key: TextMap<Choices>,
 }
 
 /// The descriptors with one key.
 #[derive(Debug, Default)]
 struct Choices {
-    exact: Named<Branch>,
+    exact: TextMap<Branch>,
     /// In the order of the file.
     wildcards: Vec<(Wildcard, Branch)>,
     bare: Option<Branch>,
@@ -41,22 +41,22 @@ struct Choices {
 
 #[derive(Debug, Default)]
 pub(super) struct Branch {
-    /// The place of its rule, if it has a limit.
+    /// The index of its rule, if it has a limit.
     pub(super) rule: Option<u32>,
-    pub(super) below: Level,
+    pub(super) below: DescriptorLevel,
 }
 
 impl Descriptors {
     pub(super) fn new(written: serde_json::Value, settings: RuleSettings) -> Self {
         Self {
-            domains: Named::default(),
+            domains: TextMap::default(),
             written,
             settings,
         }
     }
 
     /// Adds a domain. Whether it was not there already.
-    pub(super) fn add(&mut self, domain: &str, level: Level) -> bool {
+    pub(super) fn add(&mut self, domain: &str, level: DescriptorLevel) -> bool {
         let is_new = !self.domains.contains_key(domain);
         if is_new {
             self.domains.insert(domain.to_owned(), level);
@@ -81,7 +81,7 @@ impl Descriptors {
         counter_of_entries(domain.unwrap_or_default(), attributes, &self.settings)
     }
 
-    /// The place of the rule for these entries, all of them.
+    /// The index of the rule for these entries, all of them.
     pub(in crate::rules) fn find(&self, attributes: &Attributes<'_>) -> Option<u32> {
         let mut level = self.level(attributes)?;
         let mut rule = None;
@@ -94,7 +94,7 @@ impl Descriptors {
     }
 
     /// The descriptors of the domain that is named; of the only one, if none is.
-    fn level(&self, attributes: &Attributes<'_>) -> Option<&Level> {
+    fn level(&self, attributes: &Attributes<'_>) -> Option<&DescriptorLevel> {
         match attributes.get(DOMAIN) {
             Some(domain) => self.domains.get(domain),
             None if self.domains.len() == 1 => self.domains.values().next(),
@@ -103,9 +103,9 @@ impl Descriptors {
     }
 }
 
-impl Level {
+impl DescriptorLevel {
     /// Adds a descriptor. Whether there was not the same already.
-    pub(super) fn add(&mut self, step: &Step, branch: Branch) -> bool {
+    pub(super) fn add(&mut self, step: &DescriptorStep, branch: Branch) -> bool {
         let choices = self.by_key.entry(step.key.clone()).or_default();
         match &step.wanted {
             Wanted::Text(text) => {

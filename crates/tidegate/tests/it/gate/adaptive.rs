@@ -32,7 +32,7 @@ fn fast() -> Ended {
 }
 
 #[test]
-fn a_decision_is_made_and_told_by_the_limit_of_its_moment() {
+fn a_decision_is_made_and_reported_by_its_current_limit() {
     let gate = gate(RULE);
     let before = decide(&gate, &request("z=1").with_cost(0));
     ten(&gate, fast());
@@ -94,7 +94,7 @@ fn what_was_learned_stays_when_rules_are_replaced_and_the_bounds_stay() {
 }
 
 #[test]
-fn nobody_learns_from_requests_that_were_denied() {
+fn no_limit_learns_from_requests_that_were_denied() {
     let gate = gate(&format!(
         "{RULE}\n- {{id: none, match: {{path: /x}}, per: [], limit: blocked}}"
     ));

@@ -33,7 +33,7 @@ fn charge(
 
 #[test]
 fn without_the_store_it_is_done_as_the_caller_says() {
-    let limit = Limit::cell(1, Micros::DAY, 4).unwrap();
+    let limit = Limit::portable_bucket(1, Micros::DAY, 4).unwrap();
     let gate = gate();
     let ask = |choice| charge(&gate, &limit, choice);
     assert_eq!(ask(OnStoreFailure::Deny), (true, 3, false, false));
@@ -47,7 +47,7 @@ fn without_the_store_it_is_done_as_the_caller_says() {
 
     // What was admitted is settled before the store decides again, whatever the numbers are now.
     gate.store().switch(StoreState::Up);
-    let other = Limit::cell(1, Micros::HOUR, 5).unwrap();
+    let other = Limit::portable_bucket(1, Micros::HOUR, 5).unwrap();
     assert_eq!(
         charge(&gate, &other, OnStoreFailure::Deny),
         (true, 1, false, false)

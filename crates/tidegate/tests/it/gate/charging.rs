@@ -127,11 +127,11 @@ fn addresses_are_counted_by_subscriber() {
 #[test]
 fn a_cost_is_multiplied_and_an_attribute_may_tell_it() {
     let gate = gate(
-        "- {id: fixed, per: [], cost: 3, limit: 1000/minute}\n- {id: told, per: [], cost: {attribute: bytes}, limit: 1000/minute}",
+        "- {id: fixed, per: [], cost: 3, limit: 1000/minute}\n- {id: given, per: [], cost: {attribute: bytes}, limit: 1000/minute}",
     );
     #[rustfmt::skip]
     let table = [
-        // request           cost   fixed   told    unread
+        // request           cost   fixed   given   unread
         ("a=b",             1,      3,      1,      0),
         ("bytes=10",        1,      3,      10,     0),
         ("bytes=10",        2,      6,      20,     0),
@@ -142,8 +142,8 @@ fn a_cost_is_multiplied_and_an_attribute_may_tell_it() {
         ("bytes=1.5",       1,      3,      1,      1),
         ("bytes=10",        0,      0,      0,      0),
     ];
-    let unread = || gate.rules().get("told").unwrap().counts().unread_costs();
-    for (text, cost, fixed, told, more) in table {
+    let unread = || gate.rules().get("given").unwrap().counts().unread_costs();
+    for (text, cost, fixed, given, more) in table {
         let (before, unread_before) = (left(&gate, "z=1"), unread());
         assert!(
             decide(&gate, &request(text).with_cost(cost)).is_allowed(),
@@ -152,7 +152,7 @@ fn a_cost_is_multiplied_and_an_attribute_may_tell_it() {
         let after = left(&gate, "z=1");
         assert_eq!(
             [before[0] - after[0], before[1] - after[1]],
-            [fixed, told],
+            [fixed, given],
             "{text} {cost}"
         );
         assert_eq!(unread() - unread_before, more, "{text}");
@@ -165,7 +165,7 @@ fn a_cost_is_multiplied_and_an_attribute_may_tell_it() {
         let decision = decide(&gate, &request(&format!("bytes={bytes}")).with_cost(cost));
         assert_eq!(
             (decision.is_denied(), decision.rule()),
-            (true, Some("told")),
+            (true, Some("given")),
             "{bytes}"
         );
         assert_eq!(decision.headline().unwrap().outcome.retry, Retry::Never);
@@ -194,7 +194,11 @@ fn a_denied_request_charges_no_rule() {
         [true, true, true, false],
         "each limit answers for itself"
     );
-    assert_eq!(left(&gate, "user_id=v"), [98, 2, 50], "nobody paid");
+    assert_eq!(
+        left(&gate, "user_id=v"),
+        [98, 2, 50],
+        "no limit was charged"
+    );
     assert!(
         decide(&gate, &request("a=b")).is_denied(),
         "an identity is missing"
@@ -266,7 +270,7 @@ fn shadow_rules_pay_on_their_own_and_change_nothing() {
         assert_eq!(
             decision.delay(),
             Micros::ZERO,
-            "the bucket that only counts holds nobody"
+            "the bucket that only counts delays no request"
         );
         let headers = |decision: &tidegate::gate::Decision| -> Vec<_> {
             decision.headers(&HeaderSettings::default()).collect()
@@ -334,7 +338,7 @@ fn one_permit_holds_all_limits_on_holders() {
 }
 
 #[test]
-fn a_permit_is_told_only_if_something_is_held_under_it() {
+fn a_permit_is_named_only_if_something_is_held_under_it() {
     let gate = gate(
         "- {id: counted, per: [], limit: 1, algorithm: concurrency, mode: shadow}
 - {id: rate, per: [], limit: 100/minute}",

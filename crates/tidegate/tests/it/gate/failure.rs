@@ -141,7 +141,7 @@ fn a_permit_of_this_instance_ends_here() {
     assert!(decide(&gate, &request("z=1")).is_denied());
     assert!(block_on(gate.renew(permit)).unwrap(), "without the store");
     switch(&gate, false);
-    assert!(block_on(gate.renew(permit)).unwrap(), "and beside it");
+    assert!(block_on(gate.renew(permit)).unwrap(), "and next to it");
     switch(&gate, true);
     assert!(block_on(gate.release(permit)).unwrap(), "without the store");
     assert!(decide(&gate, &request("z=1").at(NOW)).is_allowed());
@@ -194,7 +194,7 @@ fn the_store_names_permits_and_hears_of_other_rules() {
     assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
     gate.replace_rules(rules(LOCAL));
     decide(&gate, &request("z=1"));
-    let told = &gate.store().rules_changed;
-    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let changed = &gate.store().rules_changed;
+    assert_eq!(changed.load(std::sync::atomic::Ordering::Relaxed), 1);
     assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
 }

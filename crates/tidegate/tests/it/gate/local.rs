@@ -51,7 +51,7 @@ fn admitted<S: Store>(gate: &Gate<S>, asked: usize, at: Option<Timestamp>) -> u6
 fn an_instance_alone_grants_its_share() {
     #[rustfmt::skip]
     let table = [
-        // limit                                        told    known   share   allowed
+        // limit                                        config  known   share   allowed
         ("10/minute",                                   1,      0,      10,     10),
         ("10/minute",                                   3,      0,      3,      3),
         ("10/minute",                                   3,      2,      3,      3),
@@ -63,9 +63,9 @@ fn an_instance_alone_grants_its_share() {
         ("10/minute, algorithm: sliding_window_log",    4,      0,      2,      2),
         ("7, algorithm: concurrency",                   2,      0,      3,      3),
     ];
-    for (limit, told, known, share, allowed) in table {
+    for (limit, configured, known, share, allowed) in table {
         let list = format!("- {{id: r, per: [user_id], limit: {limit}}}");
-        let gate = gate(&list).with_instances(told);
+        let gate = gate(&list).with_instances(configured);
         gate.store().instances.store(known, Ordering::Relaxed);
         gate.store().switch(StoreState::Unreachable);
         let first = decide(&gate, &request("user_id=u"));
@@ -268,7 +268,7 @@ fn what_was_admitted_is_settled_once() {
         assert_eq!(admitted(&gate, 3, Some(NOW)), 3);
         assert_eq!(gate.unreconciled().waiting, 2);
         settle();
-        assert_eq!(gate.store().settled(), [], "nobody heard of it");
+        assert_eq!(gate.store().settled(), [], "the store did not get it");
         assert_eq!(gate.unreconciled().waiting, 2, "so it waits");
         gate.store().switch(StoreState::Up);
         settle();

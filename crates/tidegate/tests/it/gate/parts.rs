@@ -93,7 +93,7 @@ fn a_part_that_takes_nothing_is_denied_when_nothing_remains() {
     let headline = decisions.iter().next().unwrap().headline().unwrap();
     assert_eq!(headline.outcome.remaining, 0);
     assert!(matches!(headline.outcome.retry, Retry::After(_)));
-    // And whoever comes with it is not charged.
+    // And the other part is not charged.
     let mixed = [part("domain=web user=a", 1), part("team=t", 0)];
     assert_eq!(
         ask(&gate, &mixed),
@@ -122,7 +122,7 @@ fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
     let parts = [spent("domain=web user=a", 2), spent("team=t", 1)];
     assert!(!ask(&gate, &parts).0);
     assert_eq!(left(&gate, "domain=web user=a")[0], 1);
-    // Beside one that is not, what fits is not charged with a request that does not go on.
+    // Next to one that is not, what fits is not charged with a request that does not go on.
     let parts = [spent("domain=web user=a", 1), part("team=t", 1)];
     assert!(!ask(&gate, &parts).0);
     assert_eq!(left(&gate, "domain=web user=a")[0], 1);

@@ -87,9 +87,9 @@ fn a_reset_forgets_what_these_attributes_have_used() {
     assert_eq!(left(&gate, tier)[0], 50, "of every tier");
     let unknown = block_on(gate.reset(&request("z=1"), Some("none")));
     assert!(matches!(unknown, Err(ResetError::NoSuchRule { .. })));
-    let nobody = block_on(gate.reset(&request("userid=u"), None)).unwrap_err();
+    let unnamed = block_on(gate.reset(&request("userid=u"), None)).unwrap_err();
     assert_eq!(
-        nobody.to_string(),
+        unnamed.to_string(),
         "these attributes name no counter; the rules count by `ip`, `key`, `user_id`; a counter that all clients share is reset only if `rule` names its rule"
     );
     let who = block_on(gate.reset(&request("user_id=u"), Some("both"))).unwrap_err();
