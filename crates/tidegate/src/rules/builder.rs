@@ -140,7 +140,7 @@ impl RuleBuilder {
 
     /// How much a request takes, multiplied by its own cost: 1 unless this is called.
     pub fn cost(self, cost: Cost) -> Self {
-        self.set("cost", write::cost(&cost))
+        self.set("cost", write::cost(cost))
     }
 
     /// Whether it decides, or only counts what it would have decided.

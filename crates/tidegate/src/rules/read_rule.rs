@@ -134,10 +134,8 @@ pub(super) fn rule(
         expires_at: validity.expires_at,
         ipv6_prefix: settings.ipv6_prefix,
         written: write::as_written(node),
-        counts: Arc::default(),
         adaptive,
-        descriptor: None,
-        warnings: Problems::new(),
+        ..Rule::granting(Grant::Blocked)
     };
     let reader = warnings::RuleInspector {
         rule: &rule,

@@ -80,7 +80,7 @@ impl Rule {
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
         if self.cost != Cost::Fixed(1) {
-            put("cost", cost(&self.cost));
+            put("cost", cost(self.cost.clone()));
         }
         let max_delay = self.max_delay.filter(|delay| !delay.is_zero());
         put("max_delay", json!(max_delay.map(|delay| delay.to_string())));
@@ -188,7 +188,7 @@ pub(super) fn word<T: Copy + Default + PartialEq>(words: &[(&str, T)], value: T)
     json!(word.map(|(word, _)| *word))
 }
 
-pub(super) fn cost(cost: &Cost) -> Value {
+pub(super) fn cost(cost: Cost) -> Value {
     match cost {
         Cost::Fixed(cost) => json!(cost),
         Cost::Attribute(name) => json!({"attribute": name}),

@@ -1,4 +1,4 @@
-//! RandomSteps steps, several charges each and several in one call: the same answers as from memory.
+//! Random steps, several charges each and several in one call: the same answers as from memory.
 
 use tidegate_core::{Algorithm, Anchor, MemoryStore, Outcome, Rate, Retry, Window};
 use tidegate_testkit::conformance::limits_of;
