@@ -206,7 +206,7 @@ async fn refuses_and_heals(refuse: [&str; 2], restore: [&str; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_redis_denies_nobody_and_charges_nothing() {
+async fn a_full_redis_denies_no_request_and_charges_nothing() {
     refuses_and_heals(["maxmemory", "1"], ["maxmemory", "0"]).await;
 }
 

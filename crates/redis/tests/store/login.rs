@@ -43,7 +43,7 @@ async fn tls_with_a_client_certificate_and_a_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_nobody_trusts_is_not_talked_to() {
+async fn a_server_that_is_not_trusted_is_not_talked_to() {
     let server = RedisServer::options()
         .tls(ClientCertificates::Optional)
         .start();
@@ -61,7 +61,7 @@ async fn a_server_that_nobody_trusts_is_not_talked_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_is_told_and_not_repeated() {
+async fn a_wrong_password_is_reported_and_not_repeated() {
     let server = RedisServer::options().password("right").start();
     let mut wrong = settings(&server);
     wrong.password = Some("s3cret-but-wrong".to_owned());
