@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Type names that still have two meanings. Do not add to it.
-const STILL_AMBIGUOUS: [&str; 24] = [
+const STILL_AMBIGUOUS: [&str; 19] = [
     "Entry",
     "Form",
     "Group",
@@ -18,19 +18,14 @@ const STILL_AMBIGUOUS: [&str; 24] = [
     "Key",
     "Kind",
     "Level",
-    "Mode",
     "Named",
     "Pace",
     "Part",
     "Peer",
-    "Problem",
     "RateLimit",
     "Reader",
     "Reading",
     "Secret",
-    "Seen",
-    "Shared",
-    "State",
     "Step",
     "Verdict",
     "Window",
