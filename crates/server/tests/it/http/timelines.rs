@@ -28,7 +28,7 @@ const KEYS: [&str; 2] = ["a", "b"];
 #[derive(Debug, Clone)]
 struct Case {
     rules: Vec<WrittenRule>,
-    steps: Vec<Step>,
+    steps: Vec<CheckStep>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ struct WrittenRule {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct CheckStep {
     pause: Micros,
     /// How far the clock goes back instead, now and then.
     back: Option<Micros>,
@@ -107,7 +107,7 @@ fn play(client: &mut HttpClient, number: u32, case: &Case) -> Result<(), TestCas
     Ok(())
 }
 
-fn question(step: &Step, now: Timestamp) -> String {
+fn question(step: &CheckStep, now: Timestamp) -> String {
     let (seconds, micros) = (now.as_micros() / 1_000_000, now.as_micros() % 1_000_000);
     format!(
         r#"{{"attributes": {{"key": "{}"}}, "cost": {}, "timestamp": {seconds}.{micros:06}}}"#,
@@ -290,7 +290,7 @@ impl Alone {
 
     fn compare(
         &mut self,
-        step: &Step,
+        step: &CheckStep,
         now: Timestamp,
         decision: &Decision,
     ) -> Result<(), TestCaseError> {
@@ -448,7 +448,7 @@ fn with_another(limit: &Limit) -> Vec<Limit> {
     }
 }
 
-fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
+fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<CheckStep>> + use<> {
     let memory = OneKey::new(limit).memory().get();
     let back =
         prop_oneof![1 => Just(1), 2 => 1..=memory.max(1), 1 => 1..=memory.max(1).saturating_mul(3)];
@@ -460,9 +460,9 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
     let seconds = prop::collection::vec(seconds, MAX_STEPS);
     (steps_for(limit), seconds).prop_map(|(steps, seconds)| {
         let step = |(step, (back, key, releases)): (
-            tidegate_testkit::timeline::Step,
+            tidegate_testkit::timeline::TimelineStep,
             (Option<Micros>, &'static str, bool),
-        )| Step {
+        )| CheckStep {
             pause: step.pause,
             back,
             cost: step.cost,
