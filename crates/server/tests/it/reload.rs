@@ -167,7 +167,7 @@ fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
 }
 
 #[test]
-fn a_file_that_is_mended_to_what_it_was_is_good_again_and_said_to_be() {
+fn a_file_that_is_repaired_to_what_it_was_is_valid_again_and_logged() {
     let place = TestFolder::new();
     place.write("rules.yaml", &rules(10));
     let server = place.serve(&["--rules", "rules.yaml"]);

@@ -9,7 +9,7 @@ use super::player::{Player, wait};
 impl<S: Store> Player<'_, S> {
     pub(super) async fn hold_property(&self) -> Result<(), Problem> {
         match self.vector.id.as_str() {
-            "gov-wait" => self.waiting_as_told_is_enough().await,
+            "gov-wait" => self.waiting_until_the_retry_time_is_enough().await,
             "gov-prop-not-until" => self.waiting_less_is_not().await,
             _ => Err(Problem::new("property", "is neither checked nor listed")),
         }
@@ -17,7 +17,7 @@ impl<S: Store> Player<'_, S> {
 
     /// After each denial, waits exactly as long as the denial says: all of twenty charges conform.
     /// Held for every limit that denies some of them, the known one included.
-    async fn waiting_as_told_is_enough(&self) -> Result<(), Problem> {
+    async fn waiting_until_the_retry_time_is_enough(&self) -> Result<(), Problem> {
         for count in 1..20 {
             let limit = self.limit(count, Some(count))?;
             let (key, mut now) = (count.to_string(), Timestamp::EPOCH);

@@ -28,7 +28,7 @@ fn status_with(server: &Server, token: &str, (call, body): (&str, &str)) -> u16 
 }
 
 #[test]
-fn behind_a_bare_proxy_nobody_administrates_without_the_token() {
+fn behind_a_bare_proxy_no_client_administers_without_the_token() {
     let place = ProgramFolder::new();
     let server = place.serve(&[]);
     // As nginx sends it with nothing but `proxy_pass`: a loopback host, and no trace of the client.

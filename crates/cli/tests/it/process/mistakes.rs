@@ -63,7 +63,7 @@ fn each_likely_mistake_of_a_new_user_gets_one_clear_message() {
 }
 
 #[test]
-fn a_data_directory_that_may_not_be_read_is_told_apart() {
+fn a_data_directory_that_may_not_be_read_has_its_own_message() {
     if rustix::process::geteuid().is_root() {
         // For whom nothing is forbidden.
         return;

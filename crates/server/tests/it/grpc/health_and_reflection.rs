@@ -66,7 +66,7 @@ async fn who_watches_hears_that_the_server_ends() {
 }
 
 #[tokio::test]
-async fn who_watches_a_service_that_is_not_here_is_told_so() {
+async fn a_watch_of_an_unknown_service_reports_it() {
     let server = start(RULES);
     let mut client = server.client().await;
     client.grpc.ready().await.unwrap();
@@ -104,7 +104,7 @@ async fn reflect(
 }
 
 #[tokio::test]
-async fn reflection_tells_what_can_be_called() {
+async fn reflection_lists_the_methods() {
     let server = start(RULES);
     let mut client = server.client().await;
     for path in [

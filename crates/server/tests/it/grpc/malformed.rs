@@ -150,7 +150,7 @@ async fn what_a_client_writes_switches_no_limit_off() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_nobody_knows_what_it_is_about_is_denied() {
+async fn a_request_with_malformed_attributes_is_denied() {
     let server = start(EACH);
     let mut client = server.client().await;
     for unreadable in [

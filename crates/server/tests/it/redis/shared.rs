@@ -308,7 +308,7 @@ fn a_cluster_is_shared_like_one_redis() {
 
 /// A deadline of the default length, for what is about time.
 #[test]
-fn a_redis_that_is_stopped_holds_nobody_up() {
+fn a_redis_that_is_stopped_delays_no_request() {
     let redis = RedisServer::start();
     let place = TestFolder::new();
     place.write(
