@@ -289,10 +289,11 @@ rules:
     settle: true
     starts_at: 2026-12-01T00:00:00Z
     expires_at: 2027-01-01T00:00:00Z
-  - {id: b, per: [], limit: 5/second, max_delay: 500ms, algorithm: token_bucket, sync: leased, cost: 3}
+  - {id: b, per: [], limit: 5/second, max_delay: 500ms, algorithm: token_bucket, cost: 3}
   - {id: c, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, adaptive: {min: 1, max: 50, target: 200ms}}
   - {id: d, per: [ip], limit: 5/day, algorithm: fixed_window, anchor: first_request}
   - {id: e, per: [ip], limit: 5/day, algorithm: leaky_bucket, shape: false}
+  - {id: f, per: [ip], limit: 5/second, sync: leased}
 ";
 
     fn rules() -> Vec<RuleBuilder> {
@@ -329,7 +330,6 @@ rules:
                 .per([])
                 .limit(tidegate_core::Rate::new(5, Micros::SECOND))
                 .algorithm(Algorithm::TokenBucket { max_delay })
-                .sync(Consistency::Leased)
                 .cost(Cost::Fixed(3)),
             Rule::builder("c")
                 .per([])
@@ -344,6 +344,10 @@ rules:
                 .per(["ip"])
                 .limit("5/day")
                 .algorithm(Algorithm::LeakyBucket { shape: false }),
+            Rule::builder("f")
+                .per(["ip"])
+                .limit("5/second")
+                .sync(Consistency::Leased),
         ]
     }
 
