@@ -90,19 +90,19 @@ impl Hints {
         sent_at: Instant,
         longest: Duration,
     ) {
-        let is_concurrency = matches!(limit.form(), Form::Concurrency(_));
         let hold = match outcome.retry {
             Retry::After(wait) => Duration::from(wait).min(longest),
             Retry::Never => longest,
             Retry::Now => Duration::ZERO,
         };
-        let denial = (!outcome.allowed && !is_concurrency && !hold.is_zero()).then(|| Denial {
-            form: *limit.form(),
-            cost,
-            sent_at,
-            until: sent_at + hold,
-            outcome: *outcome,
-        });
+        let denial =
+            (!outcome.allowed && !limit.is_concurrency() && !hold.is_zero()).then(|| Denial {
+                form: *limit.form(),
+                cost,
+                sent_at,
+                until: sent_at + hold,
+                outcome: *outcome,
+            });
         let hint = Hint {
             heard_at: sent_at,
             outcome: *outcome,

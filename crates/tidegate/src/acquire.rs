@@ -10,7 +10,7 @@ use tidegate_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::limiter::{Limiter, is_concurrency};
+use crate::limiter::Limiter;
 use crate::limiter_decision::LimiterDecision;
 
 /// How often a shared store is asked again for a permit: another process cannot report that it released one.
@@ -240,7 +240,7 @@ impl<S: Store> Reservation<S> {
     /// Whether other requests hold all permits of a concurrency limit.
     fn is_denied_by_holders(&self) -> bool {
         let mut limits = self.limiter.limits().iter().zip(&self.outcomes);
-        limits.any(|(limit, outcome)| !outcome.allowed && is_concurrency(limit))
+        limits.any(|(limit, outcome)| !outcome.allowed && limit.is_concurrency())
     }
 
     fn into_permit(mut self) -> Permit<S> {

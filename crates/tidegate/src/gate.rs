@@ -48,7 +48,7 @@ use tidegate_core::{
 
 use crate::attributes::Attributes;
 use crate::rules::{FrontEnd, OnStoreFailure, RuleSet};
-use local::{Local, is_concurrency};
+use local::Local;
 use matching::MatchedRules;
 
 /// Decides requests by rules, over a store.
@@ -184,7 +184,7 @@ impl<S: Store> Gate<S> {
         let mut held: SmallVec<[Charge<'_>; 1]> = SmallVec::new();
         for rule in matched.iter().filter(|rule| rule.cost > 0 && !rule.is_peek) {
             let limits = rule.limits(rules).iter();
-            for limit in limits.filter(|limit| is_concurrency(limit)) {
+            for limit in limits.filter(|limit| limit.is_concurrency()) {
                 held.push(Charge {
                     scope: rules.at(rule.rule).scope(),
                     limit,

@@ -155,7 +155,7 @@ impl LimiterBuilder {
         }
         let inner = LimiterInner {
             store,
-            has_concurrency: limits.iter().any(is_concurrency),
+            has_concurrency: limits.iter().any(Limit::is_concurrency),
             limits,
             max_wait: Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW),
             clock: self.clock,
@@ -295,10 +295,7 @@ impl<S: Store> LimiterInner<S> {
     /// A request for these charges, with a new permit if a limit wants one.
     pub(crate) fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
         let new_permit = || match self.store.shared() {
-            Some(shared) => {
-                let held = charges.iter().filter(|charge| is_concurrency(charge.limit));
-                shared.permit_for(&held.copied().collect::<Charges<'_>>())
-            }
+            Some(shared) => shared.permit_for(charges),
             None => PermitId::random(),
         };
         Request {
@@ -307,8 +304,4 @@ impl<S: Store> LimiterInner<S> {
             permit: self.has_concurrency.then(new_permit),
         }
     }
-}
-
-pub(crate) fn is_concurrency(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::Concurrency { .. })
 }

@@ -249,6 +249,12 @@ impl Limit {
         }
     }
 
+    /// Whether it counts requests in progress, which hold permits.
+    #[inline]
+    pub fn is_concurrency(&self) -> bool {
+        matches!(self.form, Form::Concurrency(_))
+    }
+
     /// So many holders at once, with permits of [`DEFAULT_LEASE_TTL`].
     pub fn concurrent(holders: u64) -> Result<Self, LimitError> {
         let rate = Rate {

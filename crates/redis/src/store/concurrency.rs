@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tidegate_core::algorithm::Form;
 use tidegate_core::{Charge, PermitId, Request, StoreError};
 use tokio::time::Instant;
 
@@ -34,16 +33,12 @@ impl Drop for Unresolved {
     }
 }
 
-fn is_concurrency(charge: &Charge<'_>) -> bool {
-    matches!(charge.limit.form(), Form::Concurrency(_))
-}
-
 impl StoreInner {
     /// Watches over the permits of a request until their fate is known.
     pub(super) fn watch_permits(self: &Arc<Self>, request: &Request<'_>) -> Unresolved {
-        let permit = request
-            .permit
-            .filter(|_| request.at.is_none() && request.charges.iter().any(is_concurrency));
+        let mut charges = request.charges.iter();
+        let is_held = request.at.is_none() && charges.any(|charge| charge.limit.is_concurrency());
+        let permit = request.permit.filter(|_| is_held);
         Unresolved {
             inner: permit.map(|permit| (Arc::clone(self), permit)),
         }
@@ -51,7 +46,7 @@ impl StoreInner {
 
     /// A new id, whose register is in the slot of the first state that it will take permits of.
     pub(super) fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
-        match charges.iter().find(|charge| is_concurrency(charge)) {
+        match charges.iter().find(|charge| charge.limit.is_concurrency()) {
             Some(charge) => {
                 let state = self.keys.state(charge.scope, charge.limit, charge.key);
                 RedisKeys::permit_for(&state)

@@ -8,7 +8,6 @@ use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_
 use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
 use super::group::DecidedLimits;
-use super::local::is_concurrency;
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
@@ -134,7 +133,7 @@ impl Decision {
             let mut of_rule = self
                 .limits()
                 .filter(|other| std::ptr::eq(other.rule, limit.rule));
-            limit.limit.is_some_and(is_concurrency)
+            limit.limit.is_some_and(Limit::is_concurrency)
                 && is_charged
                 && of_rule.all(|other| other.outcome.allowed)
         })

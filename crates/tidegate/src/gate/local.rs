@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Algorithm, Charge, Clock, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope,
-    SharedStore, Timestamp,
+    Charge, Clock, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore,
+    Timestamp,
 };
 
 use super::owed::{Debt, Owed};
@@ -86,7 +86,7 @@ impl Local {
         let outcomes = self.counters.charge(&asked);
         if outcomes.iter().all(|outcome| outcome.allowed) {
             let taken = request.charges.iter().filter(|charge| charge.cost > 0);
-            for charge in taken.filter(|charge| !is_concurrency(&charge.share.whole)) {
+            for charge in taken.filter(|charge| !charge.share.whole.is_concurrency()) {
                 let debt = Debt {
                     share: Arc::clone(charge.share),
                     amount: charge.cost,
@@ -148,7 +148,7 @@ impl Local {
         store: Option<&dyn SharedStore>,
     ) {
         let (whole, part) = (&charge.share.whole, &charge.share.part);
-        if is_concurrency(whole) {
+        if whole.is_concurrency() {
             return;
         }
         let Some(used) = store.and_then(|store| store.last_used(&charge.of(whole))) else {
@@ -254,9 +254,4 @@ impl Local {
     pub(super) fn sweep_part(&self, parts: NonZeroUsize) {
         self.counters.sweep_part(parts);
     }
-}
-
-/// Holders are counted where they are held, and nothing of them is settled elsewhere.
-pub(super) fn is_concurrency(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::Concurrency { .. })
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Charge, Outcomes, PermitId, Request, Store, StoreError, Timestamp};
 
 use super::decision::DecidedLimit;
-use super::local::{LocalCharge, LocalRequest, is_concurrency};
+use super::local::{LocalCharge, LocalRequest};
 use super::matching::{MatchedRule, MatchedRules};
 use super::pipeline::Pipeline;
 use super::{Decision, Decisions, Gate};
@@ -200,7 +200,7 @@ impl<S: Store> Gate<S> {
             let (mut more, mut less) = (Lines::new(), Lines::new());
             for line in lines
                 .iter()
-                .filter(|line| !is_concurrency(line.charge.limit))
+                .filter(|line| !line.charge.limit.is_concurrency())
             {
                 match line.change_to(cost) {
                     Change::More(0) => {}

@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Outcome, Store};
 use super::Gate;
 use super::decision::DecidedLimit;
 use super::group::{Group, GroupKind, StoreCall};
-use super::local::{LocalCharge, is_concurrency};
+use super::local::LocalCharge;
 use super::matching::MatchedRule;
 use super::pipeline::Pipeline;
 use crate::rules::RuleSet;
@@ -86,7 +86,7 @@ fn is_settled(rules: &RuleSet, rule: &MatchedRule<'_>, limit: &DecidedLimit) -> 
     let is_counted = || {
         limit
             .limit(rules)
-            .is_some_and(|limit| !is_concurrency(limit))
+            .is_some_and(|limit| !limit.is_concurrency())
     };
     rule.is_settled && !limit.is_degraded && is_counted()
 }
@@ -122,7 +122,7 @@ impl<S: Store> Gate<S> {
             let shares = self.shares_of(&pipeline.rules, rule);
             let share = shares
                 .get(limit.limit)
-                .filter(|share| !is_concurrency(&share.whole));
+                .filter(|share| !share.whole.is_concurrency());
             if let (Some(share), Some(key)) = (share, &rule.key) {
                 let cost = rule.cost;
                 self.local

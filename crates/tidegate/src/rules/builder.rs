@@ -292,7 +292,8 @@ rules:
   - {id: b, per: [], limit: 5/second, max_delay: 500ms, algorithm: token_bucket, cost: 3}
   - {id: c, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, adaptive: {min: 1, max: 50, target: 200ms}}
   - {id: d, per: [ip], limit: 5/day, algorithm: fixed_window, anchor: first_request}
-  - {id: e, per: [ip], limit: 5/day, algorithm: leaky_bucket, shape: false, sync: leased}
+  - {id: e, per: [ip], limit: 5/day, algorithm: leaky_bucket, shape: false}
+  - {id: f, per: [ip], limit: 5/second, sync: leased}
 ";
 
     fn rules() -> Vec<RuleBuilder> {
@@ -342,7 +343,10 @@ rules:
             Rule::builder("e")
                 .per(["ip"])
                 .limit("5/day")
-                .algorithm(Algorithm::LeakyBucket { shape: false })
+                .algorithm(Algorithm::LeakyBucket { shape: false }),
+            Rule::builder("f")
+                .per(["ip"])
+                .limit("5/second")
                 .sync(Consistency::Leased),
         ]
     }
