@@ -60,10 +60,10 @@ impl FramingReader {
         while at < bytes.len() {
             match self.state {
                 FramingState::Body(left) => {
-                    at += self.pass(left, bytes.len() - at, FramingState::Body)
+                    at += self.pass(left, bytes.len() - at, FramingState::Body);
                 }
                 FramingState::Chunk(left) => {
-                    at += self.pass(left, bytes.len() - at, FramingState::Chunk)
+                    at += self.pass(left, bytes.len() - at, FramingState::Chunk);
                 }
                 FramingState::Refused => return Ok(at),
                 FramingState::Head | FramingState::Size | FramingState::Trailers => {
@@ -163,7 +163,7 @@ impl FramingReader {
             Some(0) if is_whole => self.state = FramingState::Trailers,
             // Includes the line end.
             Some(size) if is_whole && size < u64::MAX - 2 => {
-                self.state = FramingState::Chunk(size + 2)
+                self.state = FramingState::Chunk(size + 2);
             }
             _ => return false,
         }

@@ -17,11 +17,14 @@ use tidegate_listen::Peer;
 
 use crate::config::{Token, TokenScope};
 use crate::problem::HttpProblem;
-pub(crate) use refusals::TokenRefusal;
+pub(crate) use refusals::AccessRefusal;
 use refusals::TokenRefusals;
 
 /// What to do where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
+
+/// The message for an unknown token.
+pub(crate) const UNKNOWN_TOKEN: &str = "unknown token; check it for typos and spaces";
 
 /// Access control of the API, gRPC and RESP.
 pub(crate) struct Access {
@@ -42,15 +45,16 @@ pub(crate) struct PresentedToken<'a> {
     pub(crate) secret: Option<&'a [u8]>,
 }
 
-/// Why access is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AccessRefusal {
-    /// No token was presented.
-    None,
-    /// The token is unknown.
-    Unknown,
-    /// The token lacks the scope; the message names it.
-    OutOfScope(String),
+impl<'a> PresentedToken<'a> {
+    /// The bearer token of a request.
+    pub(crate) fn of(parts: &'a Parts, front_end: FrontEnd) -> Self {
+        let given = parts.headers.get(AUTHORIZATION);
+        Self {
+            front_end,
+            peer: parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip()),
+            secret: given.and_then(|value| bearer(value.as_bytes())),
+        }
+    }
 }
 
 /// The caller, for the history of the rules.
@@ -150,27 +154,15 @@ impl Access {
         tokens: &[Token],
         scopes: &[TokenScope],
     ) -> Result<Caller, HttpProblem> {
-        let given = parts
-            .headers
-            .get(AUTHORIZATION)
-            .map(http::HeaderValue::as_bytes);
-        let peer = parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip());
-        let asked = PresentedToken {
-            front_end: FrontEnd::Http,
-            peer,
-            secret: given.and_then(bearer),
-        };
-        let token = self.opens(&asked, tokens, scopes);
+        let token = self.opens(&PresentedToken::of(parts, FrontEnd::Http), tokens, scopes);
         let token = token.map_err(|refused| match refused {
-            AccessRefusal::None if !self.is_configured => HttpProblem::unauthorized(
+            AccessRefusal::Missing if !self.is_configured => HttpProblem::unauthorized(
                 "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
             ),
-            AccessRefusal::None => HttpProblem::unauthorized(
+            AccessRefusal::Missing => HttpProblem::unauthorized(
                 "this server requires a token; send it as `Authorization: Bearer TOKEN`",
             ),
-            AccessRefusal::Unknown => HttpProblem::unauthorized(
-                "unknown token; check it for typos and spaces",
-            ),
+            AccessRefusal::Unknown => HttpProblem::unauthorized(UNKNOWN_TOKEN),
             AccessRefusal::OutOfScope(problem) => HttpProblem::forbidden(problem),
         })?;
         Ok(Caller {
@@ -198,14 +190,9 @@ impl Access {
     ) -> Result<&'t Token, AccessRefusal> {
         let opened = match asked.secret {
             Some(secret) => find(secret, tokens, scopes),
-            None => Err(AccessRefusal::None),
+            None => Err(AccessRefusal::Missing),
         };
-        if let Err(refused) = &opened {
-            let refusal = match refused {
-                AccessRefusal::None => TokenRefusal::Missing,
-                AccessRefusal::Unknown => TokenRefusal::Unknown,
-                AccessRefusal::OutOfScope(_) => TokenRefusal::Scope,
-            };
+        if let Err(refusal) = &opened {
             self.refusals.note(refusal, asked.front_end, asked.peer);
         }
         opened
@@ -242,7 +229,7 @@ fn find<'t>(
 }
 
 /// The secret of an `Authorization: Bearer` header, after spaces or tabs.
-pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
+fn bearer(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii_start();
     let blank = value.iter().position(u8::is_ascii_whitespace)?;
     let (scheme, secret) = value.split_at(blank);

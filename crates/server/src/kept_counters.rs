@@ -49,7 +49,7 @@ pub(crate) fn open(
     let store = load(config, data).unwrap_or_else(|| builder(config).build());
     if !data.is_writable() {
         tracing::warn!(
-            "counters are not kept over a restart: {}",
+            "counters are not kept across restarts: {}",
             DataDirError::read_only(data.path())
         );
         return (store, None);

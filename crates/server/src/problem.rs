@@ -13,7 +13,7 @@ use crate::data_dir::DataDirError;
 use crate::rulebook::ChangeError;
 
 /// A reply of this front end.
-pub(crate) type HttpReply = Response<Full<Bytes>>;
+pub(crate) type ApiReply = Response<Full<Bytes>>;
 
 /// Why a call failed, and what the caller can do about it.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl HttpProblem {
         Self { status, ..self }
     }
 
-    pub(crate) fn reply(self) -> HttpReply {
+    pub(crate) fn reply(self) -> ApiReply {
         let mut body = Map::new();
         let title = self.status.canonical_reason().unwrap_or("Error");
         body.insert("type".to_owned(), json!("about:blank"));

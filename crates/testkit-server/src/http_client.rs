@@ -18,7 +18,7 @@ pub struct HttpClient {
 
 /// A reply, with the names of headers in lower case.
 #[derive(Debug)]
-pub struct HttpReply {
+pub struct ClientReply {
     /// The status code.
     pub status: u16,
     /// In their order.
@@ -56,12 +56,12 @@ impl HttpClient {
     }
 
     /// Sends a request such as `POST /v1/check` and returns the reply. An empty body is none.
-    pub fn ask(&mut self, call: &str, body: &str) -> HttpReply {
+    pub fn ask(&mut self, call: &str, body: &str) -> ClientReply {
         self.ask_with(call, &[], body)
     }
 
     /// The same with headers.
-    pub fn ask_with(&mut self, call: &str, headers: &[(&str, &str)], body: &str) -> HttpReply {
+    pub fn ask_with(&mut self, call: &str, headers: &[(&str, &str)], body: &str) -> ClientReply {
         self.try_ask(call, headers, body).unwrap()
     }
 
@@ -71,7 +71,7 @@ impl HttpClient {
         call: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> io::Result<HttpReply> {
+    ) -> io::Result<ClientReply> {
         let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let is_given = headers.iter().any(|(name, _)| *name == "authorization");
         let mut headers = headers.to_vec();
@@ -96,7 +96,7 @@ impl HttpClient {
     }
 
     /// The next reply; an error if the connection ends before it is whole.
-    pub fn reply(&mut self) -> io::Result<HttpReply> {
+    pub fn reply(&mut self) -> io::Result<ClientReply> {
         let first = self.line()?;
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("not HTTP: {first:?}")))?;
@@ -108,7 +108,7 @@ impl HttpClient {
             };
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let reply = HttpReply {
+        let reply = ClientReply {
             status,
             headers,
             body: String::new(),
@@ -117,7 +117,7 @@ impl HttpClient {
         let mut body = vec![0; length.parse().map_err(io::Error::other)?];
         self.stream.read_exact(&mut body)?;
         let body = String::from_utf8(body).map_err(io::Error::other)?;
-        Ok(HttpReply { body, ..reply })
+        Ok(ClientReply { body, ..reply })
     }
 
     /// Whether the server closes the connection without sending more.
@@ -166,7 +166,7 @@ pub fn request(call: &str, headers: &[(&str, &str)], body: &str) -> String {
     text + "\r\n" + body
 }
 
-impl HttpReply {
+impl ClientReply {
     /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);

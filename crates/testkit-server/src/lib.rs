@@ -18,7 +18,7 @@ mod upstream;
 use std::time::Duration;
 
 pub use folder::{TestFolder, serve_arguments};
-pub use http_client::{HttpClient, HttpReply, request};
+pub use http_client::{ClientReply, HttpClient, request};
 pub use in_process::InProcessServer;
 pub use log::ServerLog;
 pub use server::TestServer;

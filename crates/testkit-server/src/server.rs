@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{HttpClient, HttpReply, ServerLog};
+use crate::{ClientReply, HttpClient, ServerLog};
 
 /// A server that listens: what its clients need to know.
 #[derive(Debug)]
@@ -50,12 +50,12 @@ impl TestServer {
     }
 
     /// Sends a request on a new connection.
-    pub fn ask(&self, call: &str, body: &str) -> HttpReply {
+    pub fn ask(&self, call: &str, body: &str) -> ClientReply {
         self.client().ask(call, body)
     }
 
     /// The same with headers.
-    pub fn ask_with(&self, call: &str, headers: &[(&str, &str)], body: &str) -> HttpReply {
+    pub fn ask_with(&self, call: &str, headers: &[(&str, &str)], body: &str) -> ClientReply {
         self.client().ask_with(call, headers, body)
     }
 

@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<HttpServerShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct HttpServerShared {
     answers: Mutex<HashMap<String, HttpAnswer>>,
     asked: Mutex<Vec<String>>,
     is_over: AtomicBool,
@@ -107,7 +107,7 @@ impl HttpServer {
     fn start_on(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(HttpServerShared::default());
         let serving = Arc::clone(&shared);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -146,7 +146,7 @@ impl Drop for HttpServer {
     }
 }
 
-impl Shared {
+impl HttpServerShared {
     fn serve(&self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         match tls {

@@ -83,7 +83,7 @@ impl OneKey {
 
 /// A step of a timeline: so long after the one before, a request of this cost.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct TimelineStep {
     /// The time since the step before.
     pub pause: Micros,
     /// What it takes.
@@ -145,7 +145,7 @@ fn any_window() -> impl Strategy<Value = Micros> {
 
 /// Steps in the time and size of `limit`: pauses up to twice its window, costs up to a little more
 /// than it can ever grant.
-pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
+pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<TimelineStep>> + use<> {
     // Long enough for every window; short enough that no timeline runs out of time.
     let memory = OneKey::new(limit)
         .memory()
@@ -163,7 +163,7 @@ pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
         2 => 0..=capacity,
         1 => Just(capacity.saturating_add(1)),
     ];
-    let step = (pause, cost).prop_map(|(pause, cost)| Step {
+    let step = (pause, cost).prop_map(|(pause, cost)| TimelineStep {
         pause: Micros::new(pause),
         cost,
     });
@@ -171,7 +171,7 @@ pub fn steps_for(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
 }
 
 /// Any limit, and a timeline for it.
-pub fn any_limit_with_steps() -> impl Strategy<Value = (Limit, Vec<Step>)> {
+pub fn any_limit_with_steps() -> impl Strategy<Value = (Limit, Vec<TimelineStep>)> {
     any_limit().prop_flat_map(|limit| {
         let steps = steps_for(&limit);
         (Just(limit), steps)

@@ -222,6 +222,9 @@ proptest! {
                     let permit = PermitId::from_u128(permits);
                     prop_assert_eq!(with.release(permit), without.release(permit));
                 }
+                // Under a limit whose clock was ahead the permit ends later than under the others. Only a store
+                // that was not restarted still knows those that have ended.
+                Act::Renew if back > 0 => {}
                 Act::Renew => {
                     let permit = PermitId::from_u128(permits);
                     prop_assert_eq!(with.renew(permit), without.renew(permit));

@@ -269,7 +269,7 @@ async fn a_redirect_is_followed_on_the_same_server_only() {
         (elsewhere.as_str(),                Some("redirects to another server")),
         (by_name.as_str(),                  Some("redirects to another server")),
         ("https://issuer.example/k",        Some("redirects to another server")),
-        ("http://issuer.example/k",         Some("redirects to nowhere")),
+        ("http://issuer.example/k",         Some("redirect cannot be followed")),
         (PATH,                              Some("more than 3 redirects")),
     ];
     for (to, problem) in table {
@@ -302,7 +302,10 @@ async fn an_issuer_that_does_not_answer_is_given_5_seconds() {
     pass(Duration::from_secs(5)).await;
     fetching.await.unwrap();
     let warning = identity.warnings().unwrap();
-    assert!(warning.contains("no whole answer within 5 s"), "{warning}");
+    assert!(
+        warning.contains("no complete answer within 5 s"),
+        "{warning}"
+    );
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tidegate_core::algorithm::{
 use tidegate_core::{
     Algorithm, Anchor, Limit, Micros, Outcome, PermitId, Rate, Retry, Timestamp, Window,
 };
-use tidegate_testkit::timeline::{START, Step, any_limit, steps_for};
+use tidegate_testkit::timeline::{START, TimelineStep, any_limit, steps_for};
 
 /// A key as Rust keeps it.
 enum MirrorState {
@@ -225,7 +225,7 @@ fn numbers(outcome: Outcome) -> [f64; 6] {
 /// What happens at a step, chosen by a number.
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    step: Step,
+    step: TimelineStep,
     choice: u8,
     back: u64,
     change: u64,

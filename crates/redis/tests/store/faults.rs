@@ -9,7 +9,7 @@ use tidegate_core::SharedStore as _;
 use tidegate_core::{Limit, Scope, StoreError};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::FaultProxy;
-use tidegate_testkit::fault_proxy::Mode;
+use tidegate_testkit::fault_proxy::FaultMode;
 use tidegate_testkit::redis::RedisServer;
 
 use crate::{Asked, store, store_within};
@@ -51,7 +51,7 @@ async fn wait_until_healed(store: &RedisStore) {
 }
 
 /// Breaks the connection to Redis, expects only errors after a moment, restores it and expects answers.
-async fn breaks_and_heals(mode: Mode) {
+async fn breaks_and_heals(mode: FaultMode) {
     let server = RedisServer::start();
     let proxy = FaultProxy::before(server.address());
     let url = format!("redis://{}", proxy.address());
@@ -69,28 +69,28 @@ async fn breaks_and_heals(mode: Mode) {
             .all(|error| matches!(error, StoreError::Unreachable(_))),
         "nothing is sent any more"
     );
-    proxy.set(Mode::Pass);
+    proxy.set(FaultMode::Pass);
     wait_until_healed(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_refuses_connections() {
-    breaks_and_heals(Mode::Cut).await;
+    breaks_and_heals(FaultMode::Cut).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_swallows_everything() {
-    breaks_and_heals(Mode::BlackHole).await;
+    breaks_and_heals(FaultMode::BlackHole).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_is_slower_than_the_deadline() {
-    breaks_and_heals(Mode::DelayReplies(Duration::from_millis(60))).await;
+    breaks_and_heals(FaultMode::DelayReplies(Duration::from_millis(60))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_whose_replies_are_lost() {
-    breaks_and_heals(Mode::LoseReplies).await;
+    breaks_and_heals(FaultMode::LoseReplies).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,12 +177,12 @@ async fn what_was_sent_and_not_answered_is_never_sent_again() {
     wait_until_healed(&store).await;
     let limit: Limit = "1000/day".parse().unwrap();
     let asked = Asked::new(Scope::new("once"), &limit, "key");
-    proxy.set(Mode::LoseReplies);
+    proxy.set(FaultMode::LoseReplies);
     assert!(matches!(
         asked.ask(&store, 10).await,
         Err(StoreError::TimedOut(_))
     ));
-    proxy.set(Mode::Pass);
+    proxy.set(FaultMode::Pass);
     wait_until_healed(&store).await;
     assert_eq!(asked.remaining(&store).await, 990, "it was charged once");
 }

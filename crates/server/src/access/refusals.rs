@@ -14,26 +14,26 @@ use tidegate_listen::Labels;
 /// The rate at which refusals are logged.
 const LOGGED: &str = "1/second burst 10";
 
-/// Why a token was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenRefusal {
+/// Why access is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AccessRefusal {
     /// No token was presented.
     Missing,
     /// The token is unknown.
     Unknown,
-    /// The token lacks the scope.
-    Scope,
+    /// The token lacks the scope; the message names it.
+    OutOfScope(String),
 }
 
-impl TokenRefusal {
-    const ALL: [Self; 3] = [Self::Missing, Self::Unknown, Self::Scope];
+impl AccessRefusal {
+    /// The names in logs and metrics.
+    const NAMES: [&str; 3] = ["missing", "unknown", "scope"];
 
-    /// The name in logs and metrics.
-    fn name(self) -> &'static str {
+    fn index(&self) -> usize {
         match self {
-            Self::Missing => "missing",
-            Self::Unknown => "unknown",
-            Self::Scope => "scope",
+            Self::Missing => 0,
+            Self::Unknown => 1,
+            Self::OutOfScope(_) => 2,
         }
     }
 }
@@ -43,7 +43,7 @@ const FRONT_ENDS: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::Grpc, FrontEnd::Res
 
 /// Refusals since the start.
 pub(crate) struct TokenRefusals {
-    counts: [[AtomicU64; TokenRefusal::ALL.len()]; FRONT_ENDS.len()],
+    counts: [[AtomicU64; AccessRefusal::NAMES.len()]; FRONT_ENDS.len()],
     sample: Option<Limiter>,
 }
 
@@ -56,19 +56,17 @@ impl TokenRefusals {
     }
 
     /// Counts a refusal, and logs it unless many were logged recently.
-    pub(crate) fn note(&self, refusal: TokenRefusal, front_end: FrontEnd, peer: Option<IpAddr>) {
+    pub(crate) fn note(&self, refusal: &AccessRefusal, front_end: FrontEnd, peer: Option<IpAddr>) {
+        let index = refusal.index();
         let all = FRONT_ENDS.into_iter().zip(&self.counts);
         for (_, counts) in all.filter(|(known, _)| *known == front_end) {
-            let both = TokenRefusal::ALL.into_iter().zip(counts);
-            for (_, count) in both.filter(|(known, _)| *known == refusal) {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
+            counts[index].fetch_add(1, Ordering::Relaxed);
         }
         let is_logged = |sample: &Limiter| !sample.check("").is_denied();
         if self.sample.as_ref().is_some_and(is_logged) {
             tracing::warn!(
                 front_end = front_end.name(),
-                reason = refusal.name(),
+                reason = AccessRefusal::NAMES[index],
                 peer = peer.map(tracing::field::display),
                 "a token was refused"
             );
@@ -79,12 +77,12 @@ impl TokenRefusals {
     pub(crate) fn register(&self, registry: &mut Registry, front_ends: &[FrontEnd]) {
         let refused = Family::<Labels<2>, Counter>::default();
         for (front_end, counts) in FRONT_ENDS.into_iter().zip(&self.counts) {
-            for (refusal, count) in TokenRefusal::ALL.into_iter().zip(counts) {
+            for (reason, count) in AccessRefusal::NAMES.into_iter().zip(counts) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 || front_ends.contains(&front_end) {
                     let labels = [
                         ("front_end", front_end.name().to_owned()),
-                        ("reason", refusal.name().to_owned()),
+                        ("reason", reason.to_owned()),
                     ];
                     refused.get_or_create(&labels).inc_by(count);
                 }

@@ -279,12 +279,12 @@ fn a_gateway_is_set_up_by_flags_or_by_routes() {
 fn mistakes_in_the_gateway_are_reported() {
     #[rustfmt::skip]
     let table = [
-        ("upstream: http://h", "field `upstream`: this means nothing without `gateway`"),
-        ("routes: []", "field `routes`: this means nothing without `gateway`"),
+        ("upstream: http://h", "field `upstream`: this has no meaning without `gateway`"),
+        ("routes: []", "field `routes`: this has no meaning without `gateway`"),
         ("gateway: 127.0.0.1:1", "set `upstream` (--upstream URL) or `routes`"),
         ("gateway: 80\nupstream: http://h", "`80` is not an address to listen on"),
-        ("gateway: 127.0.0.1:1\nupstream: h:80", "this is no URL"),
-        ("gateway: 127.0.0.1:1\nupstream: http://h/v1", "leave out what stands after the host"),
+        ("gateway: 127.0.0.1:1\nupstream: h:80", "this is not a URL"),
+        ("gateway: 127.0.0.1:1\nupstream: http://h/v1", "leave out everything after the host"),
         ("gateway: 127.0.0.1:1\nroutes: {}", "must be a list of routes"),
         ("gateway: 127.0.0.1:1\nroutes: [{}]", "a route needs `upstreams`"),
         ("gateway: 127.0.0.1:1\nroutes: [{upstreams: []}]", "at least one upstream"),
@@ -357,10 +357,10 @@ fn contradicting_settings_of_redis_are_reported() {
     let empty = empty.display();
     #[rustfmt::skip]
     let table = [
-        ("redis_user: u".to_owned(), "1:1: field `redis_user`: this means nothing without `redis`"),
-        ("redis_ca: x".to_owned(), "1:1: field `redis_ca`: this means nothing without `redis`"),
+        ("redis_user: u".to_owned(), "1:1: field `redis_user`: this has no meaning without `redis`"),
+        ("redis_ca: x".to_owned(), "1:1: field `redis_ca`: this has no meaning without `redis`"),
         ("redis: redis://h\nredis_ca: x".to_owned(), "2:1: field `redis_ca`: this is for TLS"),
-        ("redis: redis://h\nredis_sentinel_user: x".to_owned(), "means nothing without sentinels"),
+        ("redis: redis://h\nredis_sentinel_user: x".to_owned(), "has no meaning without sentinels"),
         ("redis: redis://h\nredis_deadline: 500us".to_owned(), "field `redis_deadline`:"),
         ("redis: redis://h\nredis_deadline: 0ms".to_owned(), "give at least `1ms`"),
         ("redis: rediss://h\nredis_ca: absent.pem".to_owned(), "cannot read `absent.pem`"),

@@ -57,11 +57,11 @@ pub(crate) async fn serve(
             Box::pin(answer(Arc::clone(&server), drain.clone(), request))
         })
     };
-    let places = threads
+    let workers = threads
         .runtimes()
         .map(|runtime| (runtime.clone(), service.clone()));
-    let places = RoundRobin::new(places.collect());
-    serve_on(listener, settings, drain, move || places.take()).await;
+    let workers = RoundRobin::new(workers.collect());
+    serve_on(listener, settings, drain, move || workers.take()).await;
 }
 
 /// Answers one call. Errors become a status.

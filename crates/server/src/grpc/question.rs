@@ -119,8 +119,8 @@ fn named_entries<'m>(
     let mut attributes = Attributes::new();
     let domain = attributes.insert("domain", &asked.domain);
     domain.map_err(|error| error.to_string())?;
-    for (place, entry) in descriptor.entries.iter().enumerate() {
-        let before = &descriptor.entries[..place];
+    for (index, entry) in descriptor.entries.iter().enumerate() {
+        let before = &descriptor.entries[..index];
         let same = before.iter().filter(|other| other.key == entry.key).count();
         let same = same + usize::from(entry.key == "domain");
         let name: Cow<'m, str> = match same {

@@ -22,7 +22,7 @@ use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unm
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::original::Original;
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 use crate::store::AnyStore;
 
@@ -42,16 +42,16 @@ pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
 struct Allowed;
 
 impl Service<Request<()>> for Allowed {
-    type Response = HttpReply;
+    type Response = ApiReply;
     type Error = Infallible;
-    type Future = Ready<Result<HttpReply, Infallible>>;
+    type Future = Ready<Result<ApiReply, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        let mut reply = HttpReply::default();
+        let mut reply = ApiReply::default();
         // The request is served elsewhere: the latency of this answer is not that of the service.
         reply.extensions_mut().insert(Unmeasured);
         ready(Ok(reply))
@@ -91,7 +91,7 @@ impl Authorize {
         server: &Server,
         parts: Parts,
         body: Incoming,
-    ) -> Result<HttpReply, HttpProblem> {
+    ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
         super::need_rules(server)?;
         let reply = match self.decide(server, parts).await {
@@ -102,7 +102,7 @@ impl Authorize {
         Ok(as_asked(reply, deny_status))
     }
 
-    async fn decide(&self, server: &Server, parts: Parts) -> Result<HttpReply, HttpProblem> {
+    async fn decide(&self, server: &Server, parts: Parts) -> Result<ApiReply, HttpProblem> {
         let header = server.identity.forwarded_header();
         let original = match peer(&parts) {
             Some(peer) if server.identity.trusts(peer) => {
@@ -123,7 +123,7 @@ impl Authorize {
 
 /// The answer with a status that the proxy understands. If denied or refused, a header has the status for the
 /// client.
-fn as_asked(mut reply: HttpReply, deny_status: StatusCode) -> HttpReply {
+fn as_asked(mut reply: ApiReply, deny_status: StatusCode) -> ApiReply {
     let meant = match reply.status() {
         StatusCode::TOO_MANY_REQUESTS => "429",
         StatusCode::BAD_REQUEST => "400",

@@ -14,7 +14,7 @@ use tidegate::rules::FrontEnd;
 use super::question::{Batch, CheckRequest};
 use super::{answer, body};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
 /// How many checks one batch may have.
@@ -26,7 +26,7 @@ pub(super) async fn check(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
@@ -36,7 +36,7 @@ pub(super) async fn check(
     Ok(reply(server.headers, &decision))
 }
 
-fn reply(settings: HeaderSettings, decision: &Decision) -> HttpReply {
+fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
     let mut body = Vec::with_capacity(512);
     answer::write(&mut body, decision);
     let mut reply = Response::new(Full::from(Bytes::from(body)));
@@ -58,7 +58,7 @@ pub(super) async fn batch(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::LARGE).await?;

@@ -4,10 +4,10 @@ use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::problem::HttpReply;
+use crate::problem::ApiReply;
 
 /// The reply to a read, or 304 if the caller already has the state that its tag names.
-pub(super) fn unless_known(headers: &HeaderMap, reply: HttpReply) -> HttpReply {
+pub(super) fn unless_known(headers: &HeaderMap, reply: ApiReply) -> ApiReply {
     let tag = reply.headers().get(ETAG);
     let is_known = |tag: &&HeaderValue| tag.to_str().is_ok_and(|tag| has_one_of(headers, tag));
     let Some(tag) = tag.filter(is_known) else {

@@ -9,7 +9,7 @@ use tidegate::{Attributes, PermitId};
 
 use super::body;
 use super::question::ResetRequest;
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
 /// `POST /v1/reset`: clears the usage of a client, and returns what it was.
@@ -17,7 +17,7 @@ pub(super) async fn reset(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let reset: ResetRequest<'_> = body::parse(&body)?;
@@ -67,7 +67,7 @@ pub(super) async fn release(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;
@@ -83,7 +83,7 @@ pub(super) async fn renew(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     body::read_unused(body).await?;
     let lease = lease(id)?;

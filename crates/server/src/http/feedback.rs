@@ -10,7 +10,7 @@ use tidegate::gate::Feedback;
 use tidegate::{Ended, Micros};
 
 use super::body;
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
 /// How many reports one call may have.
@@ -49,7 +49,7 @@ pub(super) async fn feedback(
     server: &Server,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_report(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;

@@ -30,7 +30,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 use route::ApiCall;
 
@@ -38,7 +38,7 @@ use route::ApiCall;
 pub(crate) struct Api {
     server: Arc<Server>,
     authorize: Authorize,
-    /// The OpenAPI description.
+    /// The description of the API, as JSON.
     openapi: Bytes,
 }
 
@@ -56,7 +56,7 @@ impl Api {
 pub(crate) async fn answer(
     api: Arc<Api>,
     request: Request<Incoming>,
-) -> Result<HttpReply, Infallible> {
+) -> Result<ApiReply, Infallible> {
     let (parts, body) = request.into_parts();
     let reply = match dispatch(&api, parts, body).await {
         Ok(reply) => reply,
@@ -65,7 +65,7 @@ pub(crate) async fn answer(
     Ok(reply)
 }
 
-async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<HttpReply, HttpProblem> {
+async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<ApiReply, HttpProblem> {
     match route::find(&parts.method, parts.uri.path())? {
         ApiCall::Authorize => api.authorize.answer(&api.server, parts, body).await,
         ApiCall::Check => check::check(&api.server, &parts, body).await,
@@ -80,7 +80,7 @@ async fn administer(
     call: ApiCall<'_>,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let server = &api.server;
     match call {
         ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
@@ -110,7 +110,7 @@ fn need_rules(server: &Server) -> Result<(), HttpProblem> {
     needed.map_err(|problem| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpReply {
+fn json(status: StatusCode, body: impl Into<Bytes>) -> ApiReply {
     let mut reply = Response::new(Full::from(body.into()));
     *reply.status_mut() = status;
     let media_type = HeaderValue::from_static("application/json");
@@ -118,7 +118,7 @@ fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpReply {
     reply
 }
 
-fn no_content() -> HttpReply {
+fn no_content() -> ApiReply {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = StatusCode::NO_CONTENT;
     reply

@@ -9,12 +9,12 @@ use serde_json::json;
 use tidegate_redis::Health;
 
 use crate::metrics_page::metrics_page;
-use crate::problem::HttpReply;
+use crate::problem::ApiReply;
 use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
-pub(super) fn health() -> HttpReply {
+pub(super) fn health() -> ApiReply {
     super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
 }
 
@@ -23,7 +23,7 @@ pub(super) fn health() -> HttpReply {
 /// A server without its store stays ready if every rule can decide without it: otherwise an outage of Redis
 /// would take all servers out of service together. The same holds for a Cluster that has lost a master: the
 /// others decide their keys exactly.
-pub(super) async fn readiness(server: &Server) -> HttpReply {
+pub(super) async fn readiness(server: &Server) -> ApiReply {
     let store = server.store_health().await;
     let rules = server.gate.rules();
     let status = if server.is_draining() {
@@ -66,7 +66,7 @@ pub(super) async fn readiness(server: &Server) -> HttpReply {
 }
 
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` if the scraper accepts it, else in the older format.
-pub(super) fn metrics(server: &Server, parts: &Parts) -> HttpReply {
+pub(super) fn metrics(server: &Server, parts: &Parts) -> ApiReply {
     let accepted = parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
     let open_metrics = metrics_page(server);
@@ -84,6 +84,6 @@ pub(super) fn metrics(server: &Server, parts: &Parts) -> HttpReply {
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(description: &Bytes) -> HttpReply {
+pub(super) fn openapi(description: &Bytes) -> ApiReply {
     super::json(StatusCode::OK, description.clone())
 }

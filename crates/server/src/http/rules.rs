@@ -16,11 +16,11 @@ use tidegate::rules::{Rule, RuleSet};
 use super::conditional::unless_known;
 use super::number::whole;
 use super::{body, json};
-use crate::problem::{HttpProblem, HttpReply};
+use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
 use crate::server::Server;
 
-pub(super) fn list(server: &Server, parts: &Parts) -> Result<HttpReply, HttpProblem> {
+pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
     Ok(unless_known(&parts.headers, whole_set(server)))
@@ -49,7 +49,7 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
 }
 
 /// All rules, with their version and tag.
-fn whole_set(server: &Server) -> HttpReply {
+fn whole_set(server: &Server) -> ApiReply {
     // The version is read first: it may be older than the rules, never newer.
     let version = server.book.version();
     let rules = server.gate.rules().written();
@@ -62,7 +62,7 @@ fn whole_set(server: &Server) -> HttpReply {
     )
 }
 
-pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<HttpReply, HttpProblem> {
+pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
     let rules = server.gate.rules();
@@ -70,7 +70,7 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<HttpReply,
     Ok(unless_known(&parts.headers, one(StatusCode::OK, rule)))
 }
 
-fn one(status: StatusCode, rule: &Rule) -> HttpReply {
+fn one(status: StatusCode, rule: &Rule) -> ApiReply {
     let reply = json(status, rule.written().to_string().into_bytes());
     with_header(reply, ETAG, &etag_of(rule))
 }
@@ -79,7 +79,7 @@ pub(super) async fn replace(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     let version = take_version(&mut document)?;
@@ -106,7 +106,7 @@ pub(super) async fn create(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let document = body::document(&body::read(body, body::LARGE).await?)?;
     let rule = read_rule(server, &document)?;
@@ -127,7 +127,7 @@ pub(super) async fn put(
     parts: &Parts,
     id: &str,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let mut document = body::document(&body::read(body, body::LARGE).await?)?;
     name_if_nameless(&mut document, id);
@@ -211,7 +211,7 @@ fn name_if_nameless(document: &mut Node, id: &str) {
     }
 }
 
-fn created(id: &str, written: &serde_json::Value) -> HttpReply {
+fn created(id: &str, written: &serde_json::Value) -> ApiReply {
     let reply = json(StatusCode::CREATED, written.to_string().into_bytes());
     let reply = with_header(reply, LOCATION, &format!("/v1/rules/{id}"));
     with_header(reply, ETAG, &etag(written))
@@ -221,7 +221,7 @@ pub(super) async fn delete(
     server: &Arc<Server>,
     parts: &Parts,
     id: &str,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let is_own = server.book.file().is_none() && !server.book.is_shared();
     if is_own && server.gate.rules().get(id).is_none() {
@@ -237,7 +237,7 @@ pub(super) async fn delete(
     Ok(super::no_content())
 }
 
-pub(super) async fn history(server: &Server, parts: &Parts) -> Result<HttpReply, HttpProblem> {
+pub(super) async fn history(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     let rows = server.book.history().await?;
     let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
@@ -261,7 +261,7 @@ pub(super) async fn roll_back(
     server: &Arc<Server>,
     parts: &Parts,
     body: Incoming,
-) -> Result<HttpReply, HttpProblem> {
+) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let body = body::read(body, body::SMALL).await?;
     let RollBack { version } = body::parse(&body)?;
@@ -353,7 +353,7 @@ fn time(at: Timestamp) -> String {
         .map_or_else(|_| String::new(), |time| time.to_string())
 }
 
-fn with_header(mut reply: HttpReply, name: HeaderName, value: &str) -> HttpReply {
+fn with_header(mut reply: ApiReply, name: HeaderName, value: &str) -> ApiReply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
     }

@@ -135,21 +135,21 @@ impl<'a> RespCommand<'a> {
     }
 
     /// The argument at this index; empty if there is none.
-    pub(super) fn get(self, place: usize) -> &'a [u8] {
-        let range = self.ranges.get(place);
+    pub(super) fn get(self, index: usize) -> &'a [u8] {
+        let range = self.ranges.get(index);
         range
             .and_then(|(start, end)| self.bytes.get(*start..*end))
             .unwrap_or_default()
     }
 
     /// The arguments from this index on.
-    pub(super) fn from(self, place: usize) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        (place..self.len().max(place)).map(move |place| self.get(place))
+    pub(super) fn from(self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        (index..self.len().max(index)).map(move |index| self.get(index))
     }
 
     /// Whether an argument is this upper-case word, in any case.
-    pub(super) fn is(self, place: usize, word: &str) -> bool {
-        self.get(place).eq_ignore_ascii_case(word.as_bytes())
+    pub(super) fn is(self, index: usize, word: &str) -> bool {
+        self.get(index).eq_ignore_ascii_case(word.as_bytes())
     }
 }
 

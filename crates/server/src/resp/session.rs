@@ -9,7 +9,7 @@ use super::arguments::RespCommand;
 use super::commands;
 use super::questions::Questions;
 use super::replies::{Replies, RespVersion};
-use crate::access::{AccessRefusal, PresentedToken, TokenRefusal};
+use crate::access::{AccessRefusal, PresentedToken};
 use crate::server::Server;
 
 /// What a connection does after a command.
@@ -89,7 +89,7 @@ impl Session {
             }
             _ if !self.may_ask => {
                 let refusals = &self.server.access.refusals;
-                refusals.note(TokenRefusal::Missing, FrontEnd::Resp, None);
+                refusals.note(&AccessRefusal::Missing, FrontEnd::Resp, None);
                 replies.error("NOAUTH", "Authentication required: send a token with AUTH");
             }
             b"TG.CHECK" => self.questions.check(command, &self.server, replies),
@@ -141,7 +141,7 @@ impl Session {
         };
         match self.server.access.may_check_with(&asked) {
             Ok(()) => self.may_ask = true,
-            Err(AccessRefusal::None | AccessRefusal::Unknown) => {
+            Err(AccessRefusal::Missing | AccessRefusal::Unknown) => {
                 self.may_ask = false;
                 replies.error("WRONGPASS", "unknown token");
             }

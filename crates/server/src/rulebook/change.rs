@@ -170,26 +170,26 @@ impl RuleBook {
     ) -> Result<PlannedChange, ChangeError> {
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
-        let place = |id: &str| current.iter().position(|rule| rule.id() == id);
+        let position = |id: &str| current.iter().position(|rule| rule.id() == id);
         let mut because = None;
         match change {
             RuleChange::ReplaceAll(set) => rules = set.iter().map(Arc::clone).collect(),
             RuleChange::Create(rule) => {
-                if place(rule.id()).is_some() {
+                if position(rule.id()).is_some() {
                     return Err(ChangeError::Duplicate(rule.id().to_owned()));
                 }
                 is_created = true;
                 rules.push(Arc::clone(rule));
             }
             RuleChange::Put(rule) => {
-                if let Some(at) = place(rule.id()) {
+                if let Some(at) = position(rule.id()) {
                     rules[at] = Arc::clone(rule);
                 } else {
                     is_created = true;
                     rules.push(Arc::clone(rule));
                 }
             }
-            RuleChange::Delete(id) => match place(id) {
+            RuleChange::Delete(id) => match position(id) {
                 Some(at) => drop(rules.remove(at)),
                 None => return Err(ChangeError::NoSuchRule(id.clone())),
             },

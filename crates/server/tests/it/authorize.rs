@@ -410,7 +410,7 @@ fn a_place_is_named_and_can_be_released() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_leaves_the_connection_as_it_is() {
+fn a_body_that_is_not_read_leaves_the_connection_as_it_is() {
     let place = TestFolder::new();
     let server = serve(&place, "", "- {id: all, per: [], limit: 100/hour}\n");
     let mut client = server.client();

@@ -167,16 +167,14 @@ fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
 }
 
 #[test]
-fn a_file_that_is_mended_to_what_it_was_is_good_again_and_said_to_be() {
+fn a_file_that_is_repaired_to_what_it_was_is_reported_as_valid_again() {
     let place = TestFolder::new();
     place.write("rules.yaml", &rules(10));
     let server = place.serve(&["--rules", "rules.yaml"]);
     place.write("rules.yaml", "rules: 7\n");
     server.log.wait_for("the rules stay as they were");
     place.write("rules.yaml", &rules(10));
-    server
-        .log
-        .wait_for("the file of the rules can be used again");
+    server.log.wait_for("the rule file is valid again");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["rules"]["problem"], Value::Null);
     assert_eq!(ready["rules"]["version"], 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use super::connection::{Shared, carry};
+use super::connection::{ProxyShared, carry};
 
 /// A thread that accepts connections.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(super) fn open(address: SocketAddr, shared: Arc<Shared>) -> Self {
+    pub(super) fn open(address: SocketAddr, shared: Arc<ProxyShared>) -> Self {
         let listener = TcpListener::bind(address).expect("the proxy's port is its own");
         let closing = Arc::new(AtomicBool::new(false));
         let closed = Arc::clone(&closing);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Mode;
+use super::FaultMode;
 use super::mode::Direction;
 use crate::now;
 
@@ -16,9 +16,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// What the threads of one proxy share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ProxyShared {
     server: SocketAddr,
-    state: Mutex<State>,
+    state: Mutex<ProxyState>,
     changed: Condvar,
     pub(super) connections: AtomicU64,
     pub(super) requests: AtomicU64,
@@ -26,8 +26,8 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    mode: Mode,
+struct ProxyState {
+    mode: FaultMode,
     /// The streams of open connections, by the number of the connection.
     open: Vec<(u64, TcpStream)>,
 }
@@ -38,7 +38,7 @@ struct Chunk {
     bytes: Vec<u8>,
 }
 
-impl Shared {
+impl ProxyShared {
     pub(super) fn new(server: SocketAddr) -> Self {
         Self {
             server,
@@ -50,15 +50,15 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> FaultMode {
         self.state().mode
     }
 
-    pub(super) fn set_mode(&self, mode: Mode) {
+    pub(super) fn set_mode(&self, mode: FaultMode) {
         self.state().mode = mode;
         self.changed.notify_all();
     }
@@ -72,7 +72,7 @@ impl Shared {
     /// Remembers a stream so that it can be closed; one that comes too late is closed here.
     fn register(&self, connection: u64, stream: &TcpStream) {
         let mut state = self.state();
-        if state.mode == Mode::Cut {
+        if state.mode == FaultMode::Cut {
             let _ = stream.shutdown(Shutdown::Both);
         } else if let Ok(copy) = stream.try_clone() {
             state.open.push((connection, copy));
@@ -87,16 +87,16 @@ impl Shared {
 
     /// Waits out a stall; false if the connection is cut then.
     fn may_pass(&self) -> bool {
-        let stalled = |state: &mut State| state.mode == Mode::Stall;
+        let stalled = |state: &mut ProxyState| state.mode == FaultMode::Stall;
         let state = self.changed.wait_while(self.state(), stalled);
-        state.unwrap_or_else(PoisonError::into_inner).mode != Mode::Cut
+        state.unwrap_or_else(PoisonError::into_inner).mode != FaultMode::Cut
     }
 }
 
 /// Carries the connection of that number until either side closes it.
-pub(super) fn carry(connection: u64, client: &TcpStream, shared: &Shared) {
+pub(super) fn carry(connection: u64, client: &TcpStream, shared: &ProxyShared) {
     shared.register(connection, client);
-    if shared.mode() == Mode::BlackHole {
+    if shared.mode() == FaultMode::BlackHole {
         swallow(client, &shared.requests);
     } else if let Ok(server) = TcpStream::connect_timeout(&shared.server, CONNECT) {
         shared.register(connection, &server);
@@ -121,7 +121,7 @@ fn read(
     mut from: &TcpStream,
     chunks: &Sender<Option<Chunk>>,
     direction: Direction,
-    shared: &Shared,
+    shared: &ProxyShared,
 ) {
     let counter = match direction {
         Direction::Requests => &shared.requests,
@@ -152,7 +152,7 @@ fn read(
 }
 
 /// Sends chunks on when they are due, and then the end of the stream, if that comes.
-fn write(mut to: &TcpStream, queue: &Receiver<Option<Chunk>>, shared: &Shared) {
+fn write(mut to: &TcpStream, queue: &Receiver<Option<Chunk>>, shared: &ProxyShared) {
     for chunk in queue {
         let Some(chunk) = chunk else {
             shared.may_pass();

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use acceptor::Acceptor;
-use connection::Shared;
-pub use mode::Mode;
+use connection::ProxyShared;
+pub use mode::FaultMode;
 
 use crate::port::ReservedPort;
 
@@ -38,19 +38,19 @@ pub struct Traffic {
 ///
 /// ```
 /// use std::net::{TcpListener, TcpStream};
-/// use tidegate_testkit::fault_proxy::{FaultProxy, Mode};
+/// use tidegate_testkit::fault_proxy::{FaultProxy, FaultMode};
 ///
 /// let server = TcpListener::bind("127.0.0.1:0")?;
 /// let proxy = FaultProxy::before(server.local_addr()?);
 /// assert!(TcpStream::connect(proxy.address()).is_ok());
-/// proxy.set(Mode::Cut);
+/// proxy.set(FaultMode::Cut);
 /// assert!(TcpStream::connect(proxy.address()).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct FaultProxy {
     port: ReservedPort,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     acceptor: Mutex<Option<Acceptor>>,
 }
 
@@ -59,10 +59,10 @@ impl FaultProxy {
     pub fn before(server: SocketAddr) -> Self {
         let proxy = Self {
             port: ReservedPort::new(),
-            shared: Arc::new(Shared::new(server)),
+            shared: Arc::new(ProxyShared::new(server)),
             acceptor: Mutex::new(None),
         };
-        proxy.set(Mode::Pass);
+        proxy.set(FaultMode::Pass);
         proxy
     }
 
@@ -77,12 +77,12 @@ impl FaultProxy {
     }
 
     /// The mode that is in force.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> FaultMode {
         self.shared.mode()
     }
 
     /// Changes the mode for new connections and for open ones; in force when this returns.
-    pub fn set(&self, mode: Mode) {
+    pub fn set(&self, mode: FaultMode) {
         let mut acceptor = self.acceptor();
         self.shared.set_mode(mode);
         if mode.refuses() {
@@ -92,7 +92,7 @@ impl FaultProxy {
         } else if acceptor.is_none() {
             *acceptor = Some(Acceptor::open(self.address(), Arc::clone(&self.shared)));
         }
-        if mode == Mode::Cut {
+        if mode == FaultMode::Cut {
             self.shared.close_all();
         }
     }
@@ -119,6 +119,6 @@ impl FaultProxy {
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.set(Mode::Cut);
+        self.set(FaultMode::Cut);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What happens to connections and to what goes through them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum FaultMode {
     /// Everything passes.
     #[default]
     Pass,
@@ -31,7 +31,7 @@ pub(super) enum Direction {
     Replies,
 }
 
-impl Mode {
+impl FaultMode {
     pub(super) fn refuses(self) -> bool {
         matches!(self, Self::Refuse | Self::Cut)
     }

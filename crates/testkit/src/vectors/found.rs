@@ -6,8 +6,8 @@
 use serde_json::Value;
 use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, Retry, Store, Timestamp};
 
-use super::known::{Step, micros};
-use super::mismatch::Problem;
+use super::known::{VectorStep, micros};
+use super::mismatch::VectorProblem;
 use super::player::{Player, instant, wait};
 
 /// What our contract says, in the form in which the file writes it.
@@ -53,10 +53,10 @@ impl<S: Store> Player<'_, S> {
     pub(super) async fn found(
         &self,
         field: &str,
-        step: &Step,
+        step: &VectorStep,
         limit: &Limit,
         outcome: Outcome,
-    ) -> Result<Option<Found>, Problem> {
+    ) -> Result<Option<Found>, VectorProblem> {
         let at = instant(step.t)?;
         let to_reset = outcome.reset_at.since(at);
         let found = match field {
@@ -111,9 +111,9 @@ fn since_epoch(at: Timestamp) -> Micros {
     at.since(Timestamp::EPOCH)
 }
 
-fn window_start(step: &Step) -> Result<Timestamp, Problem> {
+fn window_start(step: &VectorStep) -> Result<Timestamp, VectorProblem> {
     let known = step.answers.get("window_start").and_then(Value::as_f64);
-    instant(known.ok_or_else(|| Problem::new("window_start", "is missing"))?)
+    instant(known.ok_or_else(|| VectorProblem::new("window_start", "is missing"))?)
 }
 
 fn whole_seconds(retry: Retry) -> String {

@@ -28,7 +28,7 @@ pub struct Vector {
     /// What was used before the first step.
     pub state: Option<UsedBefore>,
     /// The timeline.
-    pub steps: Vec<Step>,
+    pub steps: Vec<VectorStep>,
     /// Where it comes from.
     pub source: String,
     /// What it shows.
@@ -63,7 +63,7 @@ pub struct UsedBefore {
 
 /// One step of a timeline, and what is known of the answer.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Step {
+pub struct VectorStep {
     /// When, in seconds.
     #[serde(default, alias = "now")]
     pub t: f64,

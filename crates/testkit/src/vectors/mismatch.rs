@@ -1,6 +1,6 @@
 //! How a replay says that an answer differs from the known one, or could not be had.
 //!
-//! The steps of a line know only the [`Problem`]; `replay` adds where it was.
+//! The steps of a line know only the [`VectorProblem`]; `replay` adds where it was.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ impl fmt::Display for Mismatch {
 }
 
 /// A [`Mismatch`] before it is known where.
-pub(super) struct Problem {
+pub(super) struct VectorProblem {
     pub(super) field: String,
     pub(super) text: String,
 }
 
-impl Problem {
+impl VectorProblem {
     pub(super) fn new(field: &str, text: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -46,13 +46,13 @@ impl Problem {
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for VectorProblem {
     fn from(error: StoreError) -> Self {
         Self::new("store", error.to_string())
     }
 }
 
-impl From<LimitError> for Problem {
+impl From<LimitError> for VectorProblem {
     fn from(error: LimitError) -> Self {
         Self::new("limit", error.to_string())
     }

@@ -12,7 +12,7 @@ mod player;
 mod properties;
 mod replay;
 
-pub use known::{Count, Operation, Step, TEXT, UsedBefore, Vector, all};
+pub use known::{Count, Operation, TEXT, UsedBefore, Vector, VectorStep, all};
 pub use mismatch::Mismatch;
 pub use not_replayed::{NOT_REPLAYED, NotReplayed};
 pub use replay::{Replayed, in_flight_together, replay, replay_all};

@@ -10,8 +10,8 @@ use tidegate_core::{
 };
 
 use super::found::Found;
-use super::known::{Count, Operation, Step, Vector, micros};
-use super::mismatch::Problem;
+use super::known::{Count, Operation, Vector, VectorStep, micros};
+use super::mismatch::VectorProblem;
 use super::not_replayed::NotReplayed;
 
 /// A count that no line reaches: on a limit this large, what was used can be made and read.
@@ -27,7 +27,7 @@ pub(super) struct Player<'a, S> {
 }
 
 impl<'a, S: Store> Player<'a, S> {
-    pub(super) fn new(store: &'a S, vector: &'a Vector) -> Result<Self, Problem> {
+    pub(super) fn new(store: &'a S, vector: &'a Vector) -> Result<Self, VectorProblem> {
         let algorithm = match vector.algorithm.as_str() {
             "fixed_window_first_hit" | "headers" => Algorithm::FixedWindow {
                 anchor: Anchor::FirstRequest,
@@ -36,23 +36,28 @@ impl<'a, S: Store> Player<'a, S> {
             "gcra" | "gcra_emission_interval" => Algorithm::TOKEN_BUCKET,
             "sliding_log" => Algorithm::SlidingWindowLog,
             "sliding_window_counter" => Algorithm::SlidingWindowCounter,
-            other => return Err(Problem::new("algorithm", format!("`{other}` is not ours"))),
+            other => {
+                return Err(VectorProblem::new(
+                    "algorithm",
+                    format!("`{other}` is not ours"),
+                ));
+            }
         };
         let window = vector.window_s.and_then(micros);
         Ok(Self {
             store,
             vector,
             algorithm,
-            window: window.ok_or_else(|| Problem::new("window_s", "is missing"))?,
+            window: window.ok_or_else(|| VectorProblem::new("window_s", "is missing"))?,
             scope: Scope::new(&vector.id),
         })
     }
 
     pub(super) async fn play(
         &self,
-        step: &Step,
+        step: &VectorStep,
         race: &impl AsyncFn(&S, &Request<'_>, u64) -> Result<u64, StoreError>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), VectorProblem> {
         if step.answers.contains_key("property") {
             return self.hold_property().await;
         }
@@ -96,9 +101,9 @@ impl<'a, S: Store> Player<'a, S> {
 
     fn compare_all(
         &self,
-        step: &Step,
+        step: &VectorStep,
         found: impl Fn(&str) -> Option<Found>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), VectorProblem> {
         for (field, known) in &step.answers {
             self.compare(field, known, found(field))?;
         }
@@ -110,7 +115,7 @@ impl<'a, S: Store> Player<'a, S> {
         field: &str,
         known: &Value,
         found: Option<Found>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), VectorProblem> {
         let is_listed = NotReplayed::names(&self.vector.id, field);
         let text = match found {
             None if is_listed => return Ok(()),
@@ -121,11 +126,11 @@ impl<'a, S: Store> Player<'a, S> {
                 (true, true) => "is listed as not replayed, but agrees".into(),
             },
         };
-        Err(Problem::new(field, text))
+        Err(VectorProblem::new(field, text))
     }
 
     /// Charges what the line says was used before its first step.
-    pub(super) async fn use_before(&self) -> Result<(), Problem> {
+    pub(super) async fn use_before(&self) -> Result<(), VectorProblem> {
         if let Some(state) = &self.vector.state {
             let start = instant(state.bucket_start)?;
             self.fill("", state.previous, start - self.window).await?;
@@ -135,13 +140,13 @@ impl<'a, S: Store> Player<'a, S> {
     }
 
     /// Uses so much of the window, on a larger limit: a changed limit keeps what was used.
-    async fn fill(&self, key: &str, used: u64, at: Timestamp) -> Result<(), Problem> {
+    async fn fill(&self, key: &str, used: u64, at: Timestamp) -> Result<(), VectorProblem> {
         let roomy = self.limit(ROOMY, None)?;
         let filled = self.charge(self.asking(&roomy, key, used), at).await?;
         if filled.allowed {
             Ok(())
         } else {
-            Err(Problem::new(
+            Err(VectorProblem::new(
                 "state",
                 format!("{used} do not fit into {roomy}"),
             ))
@@ -149,7 +154,7 @@ impl<'a, S: Store> Player<'a, S> {
     }
 
     /// What counts as used, above the limit too.
-    pub(super) async fn used(&self, key: &str, at: Timestamp) -> Result<u64, Problem> {
+    pub(super) async fn used(&self, key: &str, at: Timestamp) -> Result<u64, VectorProblem> {
         let roomy = self.limit(ROOMY, None)?;
         let asked = self.peek(self.asking(&roomy, key, 0), at).await?;
         Ok(ROOMY.saturating_sub(asked.remaining))
@@ -192,37 +197,41 @@ impl<'a, S: Store> Player<'a, S> {
         &self,
         charge: Charge<'_>,
         at: Timestamp,
-    ) -> Result<Outcome, Problem> {
+    ) -> Result<Outcome, VectorProblem> {
         let outcomes = self.store.charge(&Request::new(&[charge]).at(at)).await?;
         the_only(&outcomes)
     }
 
-    pub(super) async fn peek(&self, charge: Charge<'_>, at: Timestamp) -> Result<Outcome, Problem> {
+    pub(super) async fn peek(
+        &self,
+        charge: Charge<'_>,
+        at: Timestamp,
+    ) -> Result<Outcome, VectorProblem> {
         let outcomes = self.store.peek(&Request::new(&[charge]).at(at)).await?;
         the_only(&outcomes)
     }
 }
 
-pub(super) fn instant(seconds: f64) -> Result<Timestamp, Problem> {
-    let since = micros(seconds).ok_or_else(|| Problem::new("t", "is not a time"))?;
+pub(super) fn instant(seconds: f64) -> Result<Timestamp, VectorProblem> {
+    let since = micros(seconds).ok_or_else(|| VectorProblem::new("t", "is not a time"))?;
     Ok(Timestamp::EPOCH + since)
 }
 
 /// How long a denied request has to wait.
-pub(super) fn wait(outcome: Outcome) -> Result<Micros, Problem> {
+pub(super) fn wait(outcome: Outcome) -> Result<Micros, VectorProblem> {
     match outcome.retry {
         Retry::After(wait) => Ok(wait),
-        other => Err(Problem::new(
+        other => Err(VectorProblem::new(
             "retry_after",
             format!("is {other:?}, not a wait"),
         )),
     }
 }
 
-fn the_only(outcomes: &[Outcome]) -> Result<Outcome, Problem> {
+fn the_only(outcomes: &[Outcome]) -> Result<Outcome, VectorProblem> {
     match outcomes {
         [outcome] => Ok(*outcome),
-        _ => Err(Problem::new(
+        _ => Err(VectorProblem::new(
             "store",
             format!("{} outcomes to one charge", outcomes.len()),
         )),

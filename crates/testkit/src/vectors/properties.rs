@@ -3,21 +3,24 @@
 use tidegate_core::{Micros, Store, Timestamp};
 
 use super::known::Count;
-use super::mismatch::Problem;
+use super::mismatch::VectorProblem;
 use super::player::{Player, wait};
 
 impl<S: Store> Player<'_, S> {
-    pub(super) async fn hold_property(&self) -> Result<(), Problem> {
+    pub(super) async fn hold_property(&self) -> Result<(), VectorProblem> {
         match self.vector.id.as_str() {
-            "gov-wait" => self.waiting_as_told_is_enough().await,
+            "gov-wait" => self.waiting_as_long_as_said_is_enough().await,
             "gov-prop-not-until" => self.waiting_less_is_not().await,
-            _ => Err(Problem::new("property", "is neither checked nor listed")),
+            _ => Err(VectorProblem::new(
+                "property",
+                "is neither checked nor listed",
+            )),
         }
     }
 
     /// After each denial, waits exactly as long as the denial says: all of twenty charges conform.
     /// Held for every limit that denies some of them, the known one included.
-    async fn waiting_as_told_is_enough(&self) -> Result<(), Problem> {
+    async fn waiting_as_long_as_said_is_enough(&self) -> Result<(), VectorProblem> {
         for count in 1..20 {
             let limit = self.limit(count, Some(count))?;
             let (key, mut now) = (count.to_string(), Timestamp::EPOCH);
@@ -41,7 +44,7 @@ impl<S: Store> Player<'_, S> {
 
     /// Takes the burst, then one request whenever one has come back; each time the next is denied at
     /// every instant before its `retry_after`, and allowed at it.
-    async fn waiting_less_is_not(&self) -> Result<(), Problem> {
+    async fn waiting_less_is_not(&self) -> Result<(), VectorProblem> {
         for count in self.sample_counts()? {
             let limit = self.limit(count, None)?;
             let key = count.to_string();
@@ -73,14 +76,14 @@ impl<S: Store> Player<'_, S> {
     }
 
     /// Counts from the line's range, its ends among them.
-    fn sample_counts(&self) -> Result<Vec<u64>, Problem> {
+    fn sample_counts(&self) -> Result<Vec<u64>, VectorProblem> {
         let range = match &self.vector.limit {
             Some(Count::AnyOf(range)) => range.split_once(".."),
             _ => None,
         };
         let ends = range.and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
         let (low, high): (u64, u64) =
-            ends.ok_or_else(|| Problem::new("limit", "is not a range"))?;
+            ends.ok_or_else(|| VectorProblem::new("limit", "is not a range"))?;
         let between = [2, 3, 7, 60, 999, 1_000, 3_001];
         let inside = between
             .into_iter()
@@ -89,10 +92,10 @@ impl<S: Store> Player<'_, S> {
     }
 }
 
-fn hold(holds: bool, problem: impl FnOnce() -> String) -> Result<(), Problem> {
+fn hold(holds: bool, problem: impl FnOnce() -> String) -> Result<(), VectorProblem> {
     if holds {
         Ok(())
     } else {
-        Err(Problem::new("property", problem()))
+        Err(VectorProblem::new("property", problem()))
     }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tidegate_core::{Request, Store, StoreError};
 
 use super::known::{Vector, all};
-use super::mismatch::{Mismatch, Problem};
+use super::mismatch::{Mismatch, VectorProblem};
 use super::not_replayed::NotReplayed;
 use super::player::Player;
 
@@ -46,7 +46,7 @@ pub async fn replay<S: Store>(
     race: impl AsyncFn(&S, &Request<'_>, u64) -> Result<u64, StoreError>,
 ) -> Result<(), Mismatch> {
     let at = |step: usize| {
-        move |problem: Problem| Mismatch {
+        move |problem: VectorProblem| Mismatch {
             id: vector.id.clone(),
             step,
             field: problem.field,

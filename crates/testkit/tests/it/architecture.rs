@@ -290,6 +290,8 @@ fn a_type_name_means_one_thing_in_the_workspace() {
         let source = entry.expect("an entry").path().join("src");
         sources(&source, None, &mut files);
     }
+    // Takes the place of `condition` where the feature `cel` is off.
+    files.retain(|file| !file.path.ends_with("rules/no_condition.rs"));
     let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for file in &files {
         let path = file.path.strip_prefix(&crates).expect("it is below");

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use redis::{Connection, RedisResult};
-use tidegate_testkit::fault_proxy::{FaultProxy, Mode};
+use tidegate_testkit::fault_proxy::{FaultMode, FaultProxy};
 use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::{now, wait_until};
 
@@ -63,8 +63,8 @@ fn a_delay_is_for_both_directions_or_for_replies() {
     let scene = Scene::new();
     let mut connection = scene.connect();
     for (mode, least) in [
-        (Mode::Delay(SHORT), 2 * SHORT),
-        (Mode::DelayReplies(SHORT), SHORT),
+        (FaultMode::Delay(SHORT), 2 * SHORT),
+        (FaultMode::DelayReplies(SHORT), SHORT),
     ] {
         scene.proxy.set(mode);
         let start = now();
@@ -76,7 +76,7 @@ fn a_delay_is_for_both_directions_or_for_replies() {
 #[test]
 fn a_delay_does_not_add_up_over_requests_that_do_not_wait() {
     let scene = Scene::new();
-    scene.proxy.set(Mode::DelayReplies(4 * SHORT));
+    scene.proxy.set(FaultMode::DelayReplies(4 * SHORT));
     let mut stream = TcpStream::connect(scene.proxy.address()).unwrap();
     let start = now();
     for _ in 0..8 {
@@ -91,11 +91,11 @@ fn a_delay_does_not_add_up_over_requests_that_do_not_wait() {
 fn cut_closes_and_refuses_until_it_passes_again() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::Cut);
+    scene.proxy.set(FaultMode::Cut);
     assert!(increment(&mut connection).is_err());
     let refused = TcpStream::connect(scene.proxy.address()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    scene.proxy.set(Mode::Pass);
+    scene.proxy.set(FaultMode::Pass);
     scene.connect();
 }
 
@@ -103,7 +103,7 @@ fn cut_closes_and_refuses_until_it_passes_again() {
 fn refuse_leaves_open_connections_alone() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::Refuse);
+    scene.proxy.set(FaultMode::Refuse);
     assert_eq!(increment(&mut connection).unwrap(), 2);
     assert!(TcpStream::connect(scene.proxy.address()).is_err());
 }
@@ -112,11 +112,11 @@ fn refuse_leaves_open_connections_alone() {
 fn a_black_hole_takes_everything_and_gives_nothing() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::BlackHole);
+    scene.proxy.set(FaultMode::BlackHole);
     assert!(increment_briefly(&mut connection).unwrap_err().is_timeout());
     assert!(TcpStream::connect(scene.proxy.address()).is_ok());
     assert_eq!(scene.count(), 1);
-    scene.proxy.set(Mode::Pass);
+    scene.proxy.set(FaultMode::Pass);
     assert!(increment_briefly(&mut connection).is_err());
     assert_eq!(scene.count(), 1);
     scene.connect();
@@ -126,7 +126,7 @@ fn a_black_hole_takes_everything_and_gives_nothing() {
 fn a_black_hole_hides_that_the_server_has_gone() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::BlackHole);
+    scene.proxy.set(FaultMode::BlackHole);
     scene.server.kill();
     assert!(increment_briefly(&mut connection).unwrap_err().is_timeout());
 }
@@ -135,7 +135,7 @@ fn a_black_hole_hides_that_the_server_has_gone() {
 fn lost_replies_are_of_requests_that_happened() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::LoseReplies);
+    scene.proxy.set(FaultMode::LoseReplies);
     assert!(increment_briefly(&mut connection).unwrap_err().is_timeout());
     assert_eq!(scene.count(), 2);
 }
@@ -144,14 +144,14 @@ fn lost_replies_are_of_requests_that_happened() {
 fn a_stall_holds_everything_until_it_is_over() {
     let scene = Scene::new();
     let mut connection = scene.connect();
-    scene.proxy.set(Mode::Stall);
+    scene.proxy.set(FaultMode::Stall);
     let before = scene.proxy.traffic().requests;
     std::thread::scope(|scope| {
         let reply = scope.spawn(|| increment(&mut connection).unwrap());
         let arrived = || (scene.proxy.traffic().requests > before).then_some(());
         wait_until("the request arrives", Duration::from_secs(5), arrived);
         assert_eq!(scene.count(), 1);
-        scene.proxy.set(Mode::Pass);
+        scene.proxy.set(FaultMode::Pass);
         assert_eq!(reply.join().unwrap(), 2);
     });
 }
@@ -160,7 +160,7 @@ fn a_stall_holds_everything_until_it_is_over() {
 fn there_is_one_before_each_of_many() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let proxies = FaultProxy::many(servers.iter().map(RedisServer::address));
-    proxies[0].set(Mode::Cut);
+    proxies[0].set(FaultMode::Cut);
     assert!(TcpStream::connect(proxies[0].address()).is_err());
     assert!(TcpStream::connect(proxies[1].address()).is_ok());
 }

@@ -41,7 +41,7 @@ fn a_gateway_needs_something_else_to_stand_before() {
     assert!(run.stderr.contains("--upstream URL"), "{}", run.stderr);
     let run = place.fail_to_serve(&["--upstream", "http://127.0.0.1:1"]);
     assert!(
-        run.stderr.contains("means nothing without `gateway`"),
+        run.stderr.contains("has no meaning without `gateway`"),
         "{}",
         run.stderr
     );

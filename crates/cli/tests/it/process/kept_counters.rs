@@ -227,7 +227,7 @@ fn a_snapshot_that_cannot_be_used_is_set_aside_with_a_warning() {
         fs::write(&file, &bytes).unwrap();
         let server = serve(&place);
         let log = server.log.wait_for("the rules are in force");
-        assert!(log.contains("all limits begin anew"), "{log}");
+        assert!(log.contains("all limits start fresh"), "{log}");
         assert!(log.contains(why), "{why}: {log}");
         assert!(
             log.contains("set aside as `data/counters.corrupt`"),
@@ -318,7 +318,7 @@ fn a_data_directory_that_is_not_writable_any_more_is_read() {
     };
     set_mode(0o500);
     let server = place.serve_unprivileged(&[]);
-    server.log.wait_for("counters are not kept over a restart");
+    server.log.wait_for("counters are not kept across restarts");
     assert_eq!(check(&server, "/", 1)["remaining"], 2);
     end(server);
     set_mode(0o700);

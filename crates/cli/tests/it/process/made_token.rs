@@ -28,7 +28,7 @@ fn status_with(server: &Server, token: &str, (call, body): (&str, &str)) -> u16 
 }
 
 #[test]
-fn behind_a_bare_proxy_nobody_administrates_without_the_token() {
+fn behind_a_bare_proxy_the_admin_api_needs_the_token() {
     let place = ProgramFolder::new();
     let server = place.serve(&[]);
     // As nginx sends it with nothing but `proxy_pass`: a loopback host, and no trace of the client.
@@ -187,7 +187,7 @@ fn a_made_token_is_ignored_with_a_warning_once_one_is_configured() {
     let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
     let log = server
         .log
-        .wait_for("opens nothing, because a token is configured");
+        .wait_for("is not used, because a token is configured");
     assert!(log.contains("WARN"), "{log}");
     assert_eq!(status_with(&server, made.trim_end(), READ), 401);
     assert_eq!(status_with(&server, "configured", READ), 200);
@@ -196,7 +196,7 @@ fn a_made_token_is_ignored_with_a_warning_once_one_is_configured() {
     fs::remove_file(place.path("data/admin-token")).unwrap();
     let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
     assert!(!place.path("data/admin-token").exists());
-    assert!(!server.log.text().contains("opens nothing"));
+    assert!(!server.log.text().contains("is not used, because"));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_server_that_cannot_make_a_token_is_closed_to_administration() {
     let server = place.serve(&["--rules", "rules.yaml", "--data-dir", "taken"]);
     server
         .log
-        .wait_for("no token is configured, and none can be kept");
+        .wait_for("no token is configured, and a generated one cannot be stored");
     for (call, body) in [READ, WRITE, RESET, HISTORY] {
         let refused = server.ask(call, body).with_status(403);
         let detail = refused.detail();

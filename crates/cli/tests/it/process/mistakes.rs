@@ -33,7 +33,7 @@ const MISTAKES: [Mistake; 12] = [
     ("no rules at all", no_rules, "every request is allowed"),
     ("a bad token", bad_token, "unknown token"),
     ("a wrong method", wrong_method, "use POST"),
-    ("malformed JSON", malformed_json, "not readable as JSON"),
+    ("malformed JSON", malformed_json, "not valid JSON"),
     (
         "an unknown attribute",
         unknown_attribute,
@@ -63,7 +63,7 @@ fn each_likely_mistake_of_a_new_user_gets_one_clear_message() {
 }
 
 #[test]
-fn a_data_directory_that_may_not_be_read_is_told_apart() {
+fn a_data_directory_that_may_not_be_read_has_a_message_of_its_own() {
     if rustix::process::geteuid().is_root() {
         // For whom nothing is forbidden.
         return;

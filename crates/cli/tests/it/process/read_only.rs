@@ -26,7 +26,7 @@ fn a_data_directory_that_is_not_writable_any_more_serves_its_rules_and_refuses_w
         set_writable(&place, closed, false);
 
         let server = place.serve_unprivileged(&[]);
-        let log = server.log.wait_for("the rules can be read and not changed");
+        let log = server.log.wait_for("the rules can be read but not changed");
         assert!(log.contains("no permission to write"), "{log}");
         for status in [200, 200, 429] {
             server.ask(CHECK.0, CHECK.1).with_status(status);
@@ -61,7 +61,7 @@ fn with_a_rule_file_a_data_directory_that_cannot_be_used_is_a_warning() {
     let rules = ["--rules", "rules.yaml"];
     let first = place.serve(&rules);
     let log = first.log.wait_for("the rules are in force");
-    assert!(!log.contains("nothing is kept over a restart"), "{log}");
+    assert!(!log.contains("nothing is kept across restarts"), "{log}");
 
     // Locked by the first server, a file in the way, no permission.
     fs::write(place.path("taken"), "").unwrap();
@@ -75,7 +75,7 @@ fn with_a_rule_file_a_data_directory_that_cannot_be_used_is_a_warning() {
     ] {
         let arguments = [&rules[..], &["--data-dir", directory]].concat();
         let server = place.serve_unprivileged(&arguments);
-        let log = server.log.wait_for("nothing is kept over a restart");
+        let log = server.log.wait_for("nothing is kept across restarts");
         assert!(log.contains(why), "{directory}: {log}");
         for status in [200, 200, 429] {
             server.ask(CHECK.0, CHECK.1).with_status(status);

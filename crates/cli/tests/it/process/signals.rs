@@ -117,7 +117,7 @@ fn a_hangup_without_a_file_is_explained_and_changes_nothing() {
     let place = ProgramFolder::new();
     let server = place.serve(&[]);
     server.signal(Signal::HUP);
-    server.log.wait_for("there is nothing to read again");
+    server.log.wait_for("there is nothing to reload");
     server.ask("POST /v1/check", CHECK).with_status(200);
 }
 

@@ -118,7 +118,7 @@ fn nothing_escapes(guide: &Guide, start: impl FnOnce(&Setup) -> Proxy) {
         let replies = (0..7).map(|_| ask(last, proxy.address, &call, &headers));
         let replies: Vec<_> = replies.collect();
         let is_served =
-            |reply: &&tidegate_testkit_server::HttpReply| reply.header("x-handler").is_some();
+            |reply: &&tidegate_testkit_server::ClientReply| reply.header("x-handler").is_some();
         let served = replies.iter().filter(is_served).count();
         let mut statuses = BTreeMap::new();
         for reply in &replies {
@@ -128,7 +128,7 @@ fn nothing_escapes(guide: &Guide, start: impl FnOnce(&Setup) -> Proxy) {
         assert!(served <= 5, "{what}");
         // What is not counted is refused, by the proxy or by Tidegate.
         let is_refused =
-            |reply: &tidegate_testkit_server::HttpReply| matches!(reply.status, 400 | 404);
+            |reply: &tidegate_testkit_server::ClientReply| matches!(reply.status, 400 | 404);
         assert!(
             replies.last().unwrap().status == 429 || replies.iter().all(is_refused),
             "{what}"

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use tidegate_testkit_server::PATIENCE;
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 /// Asks `address` from 127.0.0.`last`, on a connection of its own.
 pub(crate) fn ask(
@@ -14,7 +14,7 @@ pub(crate) fn ask(
     address: SocketAddr,
     call: &str,
     headers: &[(&str, &str)],
-) -> HttpReply {
+) -> ClientReply {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(
         &socket,

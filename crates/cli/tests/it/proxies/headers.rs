@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use super::from::ask;
 use super::proxy::Proxy;
 use tidegate_testkit_server::PATIENCE;
-use tidegate_testkit_server::{HttpReply, request};
+use tidegate_testkit_server::{ClientReply, request};
 use tidegate_testkit_server::{OWN_HEADERS, OWN_VALUE};
 
 /// The headers of a limit that allowed and denied clients get alike.
@@ -78,7 +78,7 @@ pub(crate) fn each_header_arrives_once(proxy: &Proxy, passing: Passing) {
 }
 
 #[track_caller]
-fn has_limits(reply: &HttpReply, left: &str) {
+fn has_limits(reply: &ClientReply, left: &str) {
     for name in LIMITS {
         let values = values(reply, name);
         assert!(
@@ -111,7 +111,7 @@ fn has_limits(reply: &HttpReply, left: &str) {
     }
 }
 
-fn values<'r>(reply: &'r HttpReply, name: &str) -> Vec<&'r str> {
+fn values<'r>(reply: &'r ClientReply, name: &str) -> Vec<&'r str> {
     let named = reply.headers.iter().filter(|(known, _)| known == name);
     named.map(|(_, value)| value.as_str()).collect()
 }

@@ -8,7 +8,7 @@ use super::from::ask;
 use super::guide::Guide;
 use super::proxy::Proxy;
 use crate::server::{ProgramFolder, Server};
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::RecordingUpstream;
 
 /// A proxy between clients and a service, and the server that it asks.
@@ -150,13 +150,13 @@ pub(crate) fn play(setup: &Setup, proxy: &Proxy, manners: &Manners) {
 }
 
 /// A body goes to the service, and not to the server that decides.
-fn ask_with_body(proxy: &Proxy) -> HttpReply {
+fn ask_with_body(proxy: &Proxy) -> ClientReply {
     let mut client = tidegate_testkit_server::HttpClient::to(proxy.address);
     client.ask_with("POST /v1/upload", &[("x-api-key", "k9")], "{\"a\": 1}")
 }
 
 #[track_caller]
-fn is_denied(reply: &HttpReply, limit: &str, manners: &Manners) {
+fn is_denied(reply: &ClientReply, limit: &str, manners: &Manners) {
     assert_eq!(reply.status, 429, "{reply:?}");
     let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=20).contains(&wait), "{reply:?}");

@@ -10,7 +10,7 @@ use super::guide::Guide;
 use super::proxy::{Proxy, program};
 use super::story::{Setup, status_with_stopped_server, status_without_server};
 use crate::server::ProgramFolder;
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::PATIENCE;
 
 const TOKEN: &str = "a-token-of-the-worker";
@@ -40,7 +40,7 @@ fn start(setup: &Setup, module: &str) -> Proxy {
     })
 }
 
-fn get(proxy: &Proxy, path: &str, key: &str) -> HttpReply {
+fn get(proxy: &Proxy, path: &str, key: &str) -> ClientReply {
     let call = format!("GET {path}");
     ask(2, proxy.address, &call, &[("x-api-key", key)])
 }

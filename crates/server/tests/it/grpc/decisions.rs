@@ -102,7 +102,7 @@ async fn a_status_says_everything_about_its_limit() {
 }
 
 #[tokio::test]
-async fn who_is_over_the_limit_is_told_when_to_come_back() {
+async fn a_denied_call_says_when_to_come_back() {
     let server = start(RULES);
     let mut client = server.client().await;
     let asked = || request(&["generic_key=a generic_key=b"]);

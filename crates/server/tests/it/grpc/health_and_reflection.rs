@@ -46,7 +46,7 @@ async fn each_service_says_how_it_is() {
 }
 
 #[tokio::test]
-async fn who_watches_hears_that_the_server_ends() {
+async fn a_watching_client_hears_that_the_server_ends() {
     let folder = TestFolder::new();
     let server = start_in(folder, Some(RULES), "drain_delay: 700ms");
     let mut client = server.client().await;
@@ -66,7 +66,7 @@ async fn who_watches_hears_that_the_server_ends() {
 }
 
 #[tokio::test]
-async fn who_watches_a_service_that_is_not_here_is_told_so() {
+async fn watching_an_unknown_service_is_answered_as_unknown() {
     let server = start(RULES);
     let mut client = server.client().await;
     client.grpc.ready().await.unwrap();
@@ -104,7 +104,7 @@ async fn reflect(
 }
 
 #[tokio::test]
-async fn reflection_tells_what_can_be_called() {
+async fn reflection_lists_what_can_be_called() {
     let server = start(RULES);
     let mut client = server.client().await;
     for path in [

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use tidegate_testkit_server::TestFolder;
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 const PERMITS: &str =
     "rules:\n  - {id: uploads, per: [], limit: 1, algorithm: concurrency, lease_ttl: 60s}\n";
@@ -11,7 +11,7 @@ const WITH_BUCKET: &str =
     "  - {id: slow, per: [], limit: 1/minute, algorithm: fixed_window, anchor: first_request}\n";
 
 /// What the header of the draft says of each limit.
-fn standings(reply: &HttpReply) -> &str {
+fn standings(reply: &ClientReply) -> &str {
     reply.header("ratelimit").unwrap_or_default()
 }
 

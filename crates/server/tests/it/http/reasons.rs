@@ -5,7 +5,7 @@ use tidegate_testkit::redis::RedisServer;
 
 use crate::Server;
 use crate::redis::shared;
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::TestFolder;
 
 const RULES: &str = "rules:
@@ -17,7 +17,7 @@ const RULES: &str = "rules:
 - {id: held, match: {path: /held}, per: [], limit: 2, algorithm: concurrency}
 ";
 
-fn ask(server: &Server, path: &str, user: Option<&str>, cost: u64) -> HttpReply {
+fn ask(server: &Server, path: &str, user: Option<&str>, cost: u64) -> ClientReply {
     let mut attributes = json!({"path": path, "ip": "203.0.113.7"});
     if let Some(user) = user {
         attributes["user_id"] = json!(user);

@@ -10,7 +10,7 @@ type Refusal<'a> = (&'a str, &'a str, u16, &'a str);
 
 #[rustfmt::skip]
 const REFUSALS: [Refusal<'_>; 61] = [
-    ("GET /",                       "",                                             404, "`/openapi.json` describes"),
+    ("GET /",                       "",                                             404, "`/openapi.json` lists"),
     ("GET /v1",                     "",                                             404, "`/v1`"),
     ("POST /v1/check/",             "{}",                                           404, "`/v1/check/`"),
     ("POST /v1/chek",               "{}",                                           404, "`/v1/chek`"),
@@ -28,12 +28,12 @@ const REFUSALS: [Refusal<'_>; 61] = [
     ("POST /healthz",               "{}",                                           405, "use GET, HEAD"),
     ("BREW /v1/check",              "",                                             405, "BREW"),
     ("POST /v1/check",              "",                                             400, "empty"),
-    ("POST /v1/check",              "{",                                            400, "not readable as JSON"),
+    ("POST /v1/check",              "{",                                            400, "not valid JSON"),
     ("POST /v1/check",              "[]",                                           400, "must be a JSON object, not an array"),
     ("POST /v1/check",              r#"[{"user_id": "u"}, 1, null]"#,               400, "must be a JSON object, not an array"),
     ("POST /v1/check",              r#"{"attributes": [["user_id", "u"]]}"#,        400, "an object of attributes"),
     ("POST /v1/check",              "\"{}\"",                                       400, "not a string"),
-    ("POST /v1/check",              "[{]",                                          400, "not readable as JSON"),
+    ("POST /v1/check",              "[{]",                                          400, "not valid JSON"),
     ("POST /v1/check/batch",        r#"[[{"attributes": {}}]]"#,                    400, "must be a JSON object, not an array"),
     ("POST /v1/check/batch",        r#"{"checks": [{"attributes": {}}, [{}, 1]]}"#, 400, "checks[1] must be a JSON object, not an array"),
     ("POST /v1/reset",              r#"[{"user_id": "u"}, "a"]"#,                   400, "must be a JSON object, not an array"),
@@ -58,7 +58,7 @@ const REFUSALS: [Refusal<'_>; 61] = [
     ("POST /v1/check",              r#"{"attributes": {}, "cost": 0.5}"#,           400, "`cost`"),
     ("POST /v1/check",              r#"{"attributes": {}, "timestamp": 1}"#,        400, "--trust-timestamps"),
     ("POST /v1/check/batch",        r#"{"attributes": {}}"#,                        400, "`attributes`"),
-    ("POST /v1/rules",              "{",                                            400, "not readable as JSON"),
+    ("POST /v1/rules",              "{",                                            400, "not valid JSON"),
     ("PUT /v1/rules",               "",                                             403, "application/json"),
     ("POST /v1/check",              "",                                             400, "empty"),
     ("PUT /v1/rules",               r#"{"rules": [], "prune": true}"#,              422, "`prune`"),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::TestFolder;
 
 fn rule(id: &str, limit: &str) -> Value {
@@ -13,7 +13,7 @@ fn text(id: &str, limit: &str) -> String {
     rule(id, limit).to_string()
 }
 
-fn tag(reply: &HttpReply) -> String {
+fn tag(reply: &ClientReply) -> String {
     reply.header("etag").unwrap().to_owned()
 }
 
@@ -153,7 +153,7 @@ fn a_change_of_something_that_has_changed_since_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_told_by_field_and_all_at_once() {
+fn all_problems_of_a_rule_are_reported_together_by_field() {
     let place = TestFolder::new();
     let server = place.serve(&[]);
     let bad = json!({"id": "a", "per": ["ip"], "limit": "10/fortnight", "algorithm": "magic", "colour": "red"});
@@ -230,7 +230,7 @@ fn a_whole_set_is_replaced_or_nothing_is() {
 }
 
 #[test]
-fn the_history_tells_each_change_and_a_rollback_is_one_of_them() {
+fn the_history_lists_each_change_and_a_rollback_is_one_of_them() {
     let place = TestFolder::new();
     let server = place.serve(&[]);
     let mut client = server.client();

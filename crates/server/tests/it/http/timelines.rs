@@ -18,7 +18,7 @@ use tidegate_testkit::block_on;
 use tidegate_testkit::timeline::{OneKey, START, any_limit, steps_for};
 
 use tidegate_testkit_server::TestFolder;
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 const CASES: u32 = 60;
 const MAX_STEPS: usize = 40;
@@ -28,7 +28,7 @@ const KEYS: [&str; 2] = ["a", "b"];
 #[derive(Debug, Clone)]
 struct Case {
     rules: Vec<WrittenRule>,
-    steps: Vec<Step>,
+    steps: Vec<CheckStep>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ struct WrittenRule {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct CheckStep {
     pause: Micros,
     /// How far the clock goes back instead, now and then.
     back: Option<Micros>,
@@ -107,7 +107,7 @@ fn play(client: &mut HttpClient, number: u32, case: &Case) -> Result<(), TestCas
     Ok(())
 }
 
-fn question(step: &Step, now: Timestamp) -> String {
+fn question(step: &CheckStep, now: Timestamp) -> String {
     let (seconds, micros) = (now.as_micros() / 1_000_000, now.as_micros() % 1_000_000);
     format!(
         r#"{{"attributes": {{"key": "{}"}}, "cost": {}, "timestamp": {seconds}.{micros:06}}}"#,
@@ -122,7 +122,7 @@ fn gate(document: &Value) -> Gate<MemoryStore> {
 }
 
 /// Every field of a reply against the decision. The lease that it names, whose id is its own.
-fn compare(reply: &HttpReply, decision: &Decision) -> Result<Option<String>, TestCaseError> {
+fn compare(reply: &ClientReply, decision: &Decision) -> Result<Option<String>, TestCaseError> {
     let status = if decision.is_allowed() { 200 } else { 429 };
     prop_assert_eq!(reply.status, status, "{:?}", reply);
     let answered: Answered = serde_json::from_str(&reply.body)
@@ -290,7 +290,7 @@ impl Alone {
 
     fn compare(
         &mut self,
-        step: &Step,
+        step: &CheckStep,
         now: Timestamp,
         decision: &Decision,
     ) -> Result<(), TestCaseError> {
@@ -448,7 +448,7 @@ fn with_another(limit: &Limit) -> Vec<Limit> {
     }
 }
 
-fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
+fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<CheckStep>> + use<> {
     let memory = OneKey::new(limit).memory().get();
     let back =
         prop_oneof![1 => Just(1), 2 => 1..=memory.max(1), 1 => 1..=memory.max(1).saturating_mul(3)];
@@ -460,9 +460,9 @@ fn any_steps(limit: &Limit) -> impl Strategy<Value = Vec<Step>> + use<> {
     let seconds = prop::collection::vec(seconds, MAX_STEPS);
     (steps_for(limit), seconds).prop_map(|(steps, seconds)| {
         let step = |(step, (back, key, releases)): (
-            tidegate_testkit::timeline::Step,
+            tidegate_testkit::timeline::TimelineStep,
             (Option<Micros>, &'static str, bool),
-        )| Step {
+        )| CheckStep {
             pause: step.pause,
             back,
             cost: step.cost,

@@ -7,7 +7,7 @@ use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::wait_until;
 
 use crate::Server;
-use tidegate_testkit_server::HttpReply;
+use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
 /// Many tests run at once, and this is not about how fast Redis is.
@@ -20,7 +20,7 @@ pub(crate) fn serve(place: &TestFolder, redis: &RedisServer, arguments: &[&str])
     place.serve_with(&arguments, &CALM)
 }
 
-pub(crate) fn check(server: &Server, attributes: &Value) -> HttpReply {
+pub(crate) fn check(server: &Server, attributes: &Value) -> ClientReply {
     let body = json!({ "attributes": attributes }).to_string();
     server.ask("POST /v1/check", &body)
 }
@@ -100,7 +100,7 @@ fn a_server_that_ends_returns_what_it_took_in_advance() {
         check(&ending, &json!({"user_id": "u"})).with_status(200);
     }
     let log = ending.log.text();
-    assert!(!log.contains("makes no difference"), "{log}");
+    assert!(!log.contains("`sync: leased` has no effect"), "{log}");
     ending.stop();
     let body = json!({"attributes": {"user_id": "u"}, "cost": 95}).to_string();
     staying.ask("POST /v1/check", &body).with_status(200);
@@ -308,7 +308,7 @@ fn a_cluster_is_shared_like_one_redis() {
 
 /// A deadline of the default length, for what is about time.
 #[test]
-fn a_redis_that_is_stopped_holds_nobody_up() {
+fn a_redis_that_is_stopped_holds_no_request_up() {
     let redis = RedisServer::start();
     let place = TestFolder::new();
     place.write(

@@ -176,7 +176,7 @@ fn redis_is_followed_back_but_not_into_nothing() {
 
     let _: i64 = redis.query(&["HSET", "tg:{rules}", "version", "1"]);
     for server in [&first, &second] {
-        server.log.wait_for("Redis went back");
+        server.log.wait_for("Redis returned to an earlier version");
         wait_for_version(server, 1, PATIENCE);
         server.ask("GET /v1/rules/two", "").with_status(404);
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use tidegate_testkit::FaultProxy;
-use tidegate_testkit::fault_proxy::Mode;
+use tidegate_testkit::fault_proxy::FaultMode;
 use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::wait_until;
 
@@ -127,7 +127,7 @@ fn servers_keep_their_shares_when_one_was_cut_off_before_redis_died() {
             .map(|place| serve(place, &redis, &WITH_RULES)),
     );
     know_each_other(&places, &servers);
-    proxy.set(Mode::Cut);
+    proxy.set(FaultMode::Cut);
     for place in &places[1..] {
         wait_for_kept(place, 3, 1);
     }

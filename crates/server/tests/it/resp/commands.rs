@@ -132,7 +132,7 @@ fn pairs(value: Value) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn clients_are_told_what_they_ask_before_they_begin() {
+fn clients_get_what_they_ask_for_before_they_begin() {
     let place = TestFolder::new();
     let server = serve(&place, &[]);
     let mut client = Client::to(&server);

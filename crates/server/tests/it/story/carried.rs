@@ -9,7 +9,7 @@ use super::seen::{Seen, Times};
 use crate::Server;
 use crate::grpc::envoy::Application;
 use tidegate_testkit_server::TestFolder;
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 /// `/v1/authorize`, asked by a proxy that is trusted.
 pub(super) struct Authorize {
@@ -103,7 +103,7 @@ impl Ask for Gateway {
     }
 }
 
-fn seen(reply: HttpReply) -> Seen {
+fn seen(reply: ClientReply) -> Seen {
     if reply.status == 400 {
         return Seen::refused();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub use migration::Migration;
 use redis::RedisResult;
 pub use slot::{SLOTS, slot_of, tag_of};
-use view::Seen;
+use view::SeenNode;
 
 use super::replication::Replication;
 use super::server::BRIEF;
@@ -186,7 +186,7 @@ impl Cluster {
         wait_until("every node knows every other", PATIENCE, || {
             let all = self.nodes.iter().all(|node| {
                 let seen = seen_by(node).unwrap_or_default();
-                seen.len() == self.nodes.len() && seen.iter().all(Seen::is_connected)
+                seen.len() == self.nodes.len() && seen.iter().all(SeenNode::is_connected)
             });
             all.then_some(())
         });
@@ -221,7 +221,7 @@ impl Cluster {
 }
 
 /// What a node says of all, if it answers.
-fn seen_by(node: &RedisServer) -> Option<Vec<Seen>> {
+fn seen_by(node: &RedisServer) -> Option<Vec<SeenNode>> {
     let reply: String = node.query_within(BRIEF, &["CLUSTER", "NODES"]).ok()?;
     Some(view::read(&reply))
 }

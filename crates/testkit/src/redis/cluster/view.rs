@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// A line of the reply.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct SeenNode {
     pub(super) address: SocketAddr,
     pub(super) is_myself: bool,
     pub(super) is_master: bool,
@@ -15,7 +15,7 @@ pub(super) struct Seen {
     slots: Vec<(u16, u16)>,
 }
 
-impl Seen {
+impl SeenNode {
     pub(super) fn serves(&self, slot: u16) -> bool {
         let mut slots = self.slots.iter();
         self.is_master && slots.any(|(first, last)| (*first..=*last).contains(&slot))
@@ -48,8 +48,8 @@ impl Seen {
 }
 
 /// All lines of the reply that name an address.
-pub(super) fn read(reply: &str) -> Vec<Seen> {
-    reply.lines().filter_map(Seen::read).collect()
+pub(super) fn read(reply: &str) -> Vec<SeenNode> {
+    reply.lines().filter_map(SeenNode::read).collect()
 }
 
 /// The shard of each node, by its id, in what a node has written down. Redis writes none before 7.2.

@@ -18,7 +18,7 @@ const USER: &str = r#"{"user": "u1"}"#;
 const BY_USER: &str = "- actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]";
 
 #[test]
-fn filter_state_tells_the_cost_of_the_whole_call() {
+fn filter_state_sets_the_cost_of_the_whole_call() {
     let filter = r#"http_filters:
                   - name: cost
                     typed_config:

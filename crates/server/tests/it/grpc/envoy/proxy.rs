@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tidegate_testkit::{ReservedPort, wait_until};
 
-use tidegate_testkit_server::{HttpClient, HttpReply};
+use tidegate_testkit_server::{ClientReply, HttpClient};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
 /// Envoy. Killed when it is dropped.
@@ -56,7 +56,7 @@ impl Envoy {
     }
 
     /// Asks for a page with these headers.
-    pub(super) fn get(&self, path: &str, headers: &[(&str, &str)]) -> HttpReply {
+    pub(super) fn get(&self, path: &str, headers: &[(&str, &str)]) -> ClientReply {
         HttpClient::to(self.address()).ask_with(&format!("GET {path}"), headers, "")
     }
 }
