@@ -100,7 +100,7 @@ impl RuleBuilder {
     /// What is allowed: a [`Rate`](crate::Rate), or text such as `100/minute burst 20`, `10/minute; 2/second`,
     /// `unlimited` or `blocked`; for concurrency a number.
     pub fn limit(self, limit: impl Display) -> Self {
-        self.set("limit", json!(limit.to_string()))
+        self.set("limit", number_or_text(limit))
     }
 
     /// How requests are counted: by a token bucket unless this is called, or by a fixed window for months and
@@ -120,7 +120,7 @@ impl RuleBuilder {
     /// Lets the limit follow what the upstream can bear, between `min` and `max`: numbers for concurrency,
     /// otherwise rates. With a `target`, the limit keeps the latency of the typical request below it.
     pub fn adaptive(self, min: impl Display, max: impl Display, target: Option<Duration>) -> Self {
-        let mut bounds = json!({"min": min.to_string(), "max": max.to_string()});
+        let mut bounds = json!({"min": number_or_text(min), "max": number_or_text(max)});
         if let Some(target) = target {
             bounds["target"] = json!(Micros::from(target).to_string());
         }
@@ -129,13 +129,13 @@ impl RuleBuilder {
 
     /// What requests get whose attribute `tier` is `name`.
     pub fn tier(self, name: &str, limit: impl Display) -> Self {
-        self.insert("tiers", name, json!(limit.to_string()))
+        self.insert("tiers", name, number_or_text(limit))
     }
 
     /// What requests get whose first attribute of `per` is `value`, or has this hash (`sha256:…`). If that
     /// attribute is `ip`, an address or a network.
     pub fn override_for(self, value: &str, limit: impl Display) -> Self {
-        self.insert("overrides", value, json!(limit.to_string()))
+        self.insert("overrides", value, number_or_text(limit))
     }
 
     /// How much a request takes, multiplied by its own cost: 1 unless this is called.
@@ -254,6 +254,13 @@ impl MatchBuilder {
         push(&mut self.document, key, json!(value));
         self
     }
+}
+
+/// A limit as a document has it: a number for concurrency, otherwise text.
+fn number_or_text(limit: impl Display) -> Value {
+    let text = limit.to_string();
+    text.parse::<u64>()
+        .map_or_else(|_| json!(text), Value::from)
 }
 
 /// Adds an item to the list under a key.
