@@ -9,9 +9,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Type names that still have two meanings. Do not add to it.
-const STILL_AMBIGUOUS: [&str; 4] = ["Mode", "Problem", "Shared", "Step"];
-
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> PathBuf {
@@ -295,7 +292,7 @@ fn a_type_name_means_one_thing_in_the_workspace() {
     let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for file in &files {
         let path = file.path.strip_prefix(&crates).expect("it is below");
-        for name in declared(&file.text).filter(|name| !STILL_AMBIGUOUS.contains(name)) {
+        for name in declared(&file.text) {
             let paths = names.entry(name).or_default();
             paths.push(path.display().to_string());
         }
