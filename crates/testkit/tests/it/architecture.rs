@@ -1,5 +1,5 @@
-//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the modules
-//! of the server do not depend on each other in circles; no two types share a name.
+//! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the limiter alone
+//! needs few of them; the modules of the server do not depend on each other in circles; no two types share a name.
 
 #![expect(clippy::expect_used, reason = "a test may")]
 
@@ -89,6 +89,44 @@ fn the_crates_depend_on_each_other_as_drawn() {
     }
     for from in drawn.keys() {
         assert!(built.contains_key(from), "`{from}` is drawn and not there");
+    }
+}
+
+/// The packages that `tidegate` is built with, by its features.
+fn compiled_with(features: &str) -> BTreeSet<String> {
+    let tree = ["tree", "-p", "tidegate", "-e", "normal", "--prefix", "none"];
+    let output = Command::new(env!("CARGO"))
+        .args(tree)
+        .args(["--locked", "--offline", "--no-default-features"])
+        .args(["--features", features])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let tree = String::from_utf8(output.stdout).expect("names are text");
+    let names = tree.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_user_of_the_limiter_compiles_neither_conditions_nor_yaml() {
+    let conditions = ["cel", "regex"];
+    let rules = ["saphyr-parser", "serde_json", "jiff", "ipnet", "sha2"];
+    let has = |packages: &BTreeSet<String>, name: &str| packages.contains(name);
+
+    let limiter = compiled_with("");
+    assert!(has(&limiter, "tidegate-core"), "{limiter:?}");
+    for name in conditions.iter().chain(&rules) {
+        assert!(!has(&limiter, name), "the limiter alone needs `{name}`");
+    }
+    let without_conditions = compiled_with("rules");
+    for name in rules {
+        assert!(has(&without_conditions, name), "rules need `{name}`");
+    }
+    for name in conditions {
+        assert!(!has(&without_conditions, name), "rules need `{name}`");
+        assert!(has(&compiled_with("cel"), name), "conditions need `{name}`");
     }
 }
 
