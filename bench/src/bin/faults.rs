@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::{Charge, Limit, Request, Scope, Store as _};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::FaultProxy;
-use tidegate_testkit::fault_proxy::Mode;
+use tidegate_testkit::fault_proxy::FaultMode;
 use tidegate_testkit::redis::{Cluster, RedisServer, Sentinel, slot_of};
 
 const DEADLINE: Duration = Duration::from_millis(15);
@@ -129,13 +129,13 @@ async fn measure<B: Future<Output = ()>, M: Future<Output = Instant>>(
     print(name, &load.stop().await, broken, repaired);
 }
 
-async fn fault(name: &str, mode: Mode) {
+async fn fault(name: &str, mode: FaultMode) {
     let server = RedisServer::start();
     let proxy = FaultProxy::before(server.address());
     let url = format!("redis://{}", proxy.address());
     let repair = async || {
         tokio::time::sleep(BROKEN_FOR).await;
-        proxy.set(Mode::Pass);
+        proxy.set(FaultMode::Pass);
         Instant::now()
     };
     measure((name, &url, "key"), async || proxy.set(mode), repair).await;
@@ -206,14 +206,14 @@ async fn main() {
         "{:<26} {:>7} {:>8} {:>8} {:>8} {:>8} {:>10}",
         "Redis is", "asked", "p50", "p99", "p99.9", "max", "healed"
     );
-    fault("refusing connections", Mode::Cut).await;
-    fault("swallowing everything", Mode::BlackHole).await;
+    fault("refusing connections", FaultMode::Cut).await;
+    fault("swallowing everything", FaultMode::BlackHole).await;
     fault(
         "slow, 60 ms a reply",
-        Mode::DelayReplies(Duration::from_millis(60)),
+        FaultMode::DelayReplies(Duration::from_millis(60)),
     )
     .await;
-    fault("losing replies", Mode::LoseReplies).await;
+    fault("losing replies", FaultMode::LoseReplies).await;
     stopped().await;
     restarted().await;
     sentinel().await;
