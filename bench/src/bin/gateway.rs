@@ -33,12 +33,12 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("upstream") => serve_upstream(),
-        Some(program) => compare(program),
+        Some(program) => compare_servers(program),
         None => panic!("give the path of the tidegate program"),
     }
 }
 
-fn compare(program: &str) {
+fn compare_servers(program: &str) {
     let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let mut upstream = Command::new(std::env::current_exe().expect("this program"));

@@ -84,12 +84,12 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("bare") => serve_bare(),
-        Some(program) => compare(program),
+        Some(program) => compare_servers(program),
         None => panic!("give the path of the tidegate program"),
     }
 }
 
-fn compare(program: &str) {
+fn compare_servers(program: &str) {
     let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let rules = folder.join("rules.yaml");
