@@ -18,7 +18,9 @@ const CALLS: u32 = 100;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
     let store = RedisStore::open(RedisSettings::new(url.parse()?));
-    store.connected(Duration::from_secs(2)).await?;
+    if let Err(problem) = store.connected(Duration::from_secs(2)).await {
+        return Err(format!("no Redis at {url}: {problem}; start one, or set REDIS_URL").into());
+    }
 
     // A burst of 1 spaces the calls evenly. No call waits for more than a minute.
     let limiter = Limiter::builder("20/second burst 1")
@@ -27,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("{CALLS} calls at 20 a second, shared through {url}");
     println!("run this program a second time meanwhile: the two share the rate");
-    println!("  redis-cli -u {url} --scan --pattern 'tidegate*'   shows the counter");
+    println!("  redis-cli -u {url} --scan --pattern 'tg:*'   shows the counter");
     for number in 1..=CALLS {
         let _permit = limiter.acquire("api.example.com").await?;
         println!("call {number:>3}");
