@@ -224,6 +224,7 @@ fn detail(decision: &Decision) -> String {
         Some(Reason::TooExpensive) => {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
+        // `OverLimit`. The enum is `non_exhaustive`: name every other reason above.
         _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);
             let unit = if wait == 1 { "second" } else { "seconds" };
