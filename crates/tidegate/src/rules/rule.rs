@@ -89,6 +89,42 @@ pub enum Grant {
     Blocked,
 }
 
+impl Grant {
+    /// The limits that it has.
+    pub fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Limits(limits) => limits,
+            Self::Unlimited | Self::Blocked => &[],
+        }
+    }
+}
+
+/// Where the grant of a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrantSource {
+    /// The rule's own limit.
+    Limit,
+    /// One of its tiers.
+    Tier,
+    /// One of its overrides.
+    Override,
+    /// A temporary override.
+    Temporary,
+}
+
+impl GrantSource {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Tier => "tier",
+            Self::Override => "override",
+            Self::Temporary => "temporary",
+        }
+    }
+}
+
 /// How much a request takes of a rule's limits, before its own cost multiplies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -394,30 +430,34 @@ impl Rule {
         }
     }
 
-    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
-    /// [`grants`](Self::grants).
-    pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> usize {
+    /// What the rule grants to a request at `now`: its override, else its tier's, else the limit. The index in
+    /// [`grants`](Self::grants), and where it came from.
+    pub(crate) fn grant(
+        &self,
+        attributes: &Attributes<'_>,
+        _now: Timestamp,
+    ) -> (usize, GrantSource) {
         if !self.overrides.is_empty() {
             let first = self
                 .per
                 .first()
                 .and_then(|name| self.value_of(name, attributes));
             if let Some(index) = first.and_then(|value| self.override_of(&value)) {
-                return index;
+                return (index, GrantSource::Override);
             }
             if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
                 && let Some(index) = networks.covering(ip).next()
             {
-                return *index;
+                return (*index, GrantSource::Override);
             }
         }
         if !self.tiers.is_empty() {
             let tier = attributes.get("tier");
             if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
-                return *index;
+                return (*index, GrantSource::Tier);
             }
         }
-        0
+        (0, GrantSource::Limit)
     }
 
     /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
