@@ -54,7 +54,6 @@ pub(crate) struct Server {
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
     /// Shows values of secret attributes.
-    #[expect(dead_code, reason = "the first reader is not merged yet")]
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
@@ -122,6 +121,14 @@ impl Server {
             .gate
             .decide_by(self.gate.rules(), front_end, attributes);
         deciding.wait().await.into_decision()
+    }
+
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
+        if self.book.settings().is_secret(attribute) {
+            return self.digest.shown(value);
+        }
+        value.to_owned()
     }
 
     /// How much of the store answers.

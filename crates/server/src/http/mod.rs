@@ -9,6 +9,7 @@ mod body;
 mod check;
 mod conditional;
 mod counters;
+mod explain;
 mod feedback;
 mod number;
 mod openapi;
@@ -85,6 +86,7 @@ async fn administer(
     match call {
         ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
+        ApiCall::Explain => explain::explain(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),
         ApiCall::ReplaceRules => rules::replace(server, parts, body).await,
         ApiCall::CreateRule => rules::create(server, parts, body).await,
