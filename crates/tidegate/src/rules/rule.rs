@@ -14,13 +14,14 @@ use super::descriptors::Descriptor;
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
+use super::temporary::TemporaryGrants;
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
 use crate::document::Problems;
 
 /// When a limit applies, and to whom.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) id: String,
     pub(super) description: Option<String>,
@@ -29,7 +30,8 @@ pub struct Rule {
     pub(super) except: Vec<Match>,
     pub(super) per: Vec<String>,
     pub(super) missing: Missing,
-    /// What the rule grants, first unless a tier or an override says otherwise.
+    /// What the rule grants, first unless a tier or an override says otherwise; last those of temporary
+    /// overrides.
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: GrantIndexes,
     pub(super) overrides: GrantIndexes,
@@ -37,6 +39,8 @@ pub struct Rule {
     pub(super) has_hashed_overrides: bool,
     /// Those of them that name a network of several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
+    /// Overrides that end by themselves, if there are any.
+    pub(super) temporary: Option<Box<TemporaryGrants>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
@@ -240,7 +244,7 @@ impl Rule {
         self.adaptive.as_deref()
     }
 
-    /// Everything that it may grant: its own limit first, then tiers and overrides.
+    /// Everything that it may grant: its own limit first, then tiers and overrides, then temporary overrides.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
@@ -310,6 +314,7 @@ impl Rule {
             overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
+            temporary: None,
             algorithm: None,
             max_delay: None,
             cost: Cost::Fixed(1),
@@ -402,18 +407,22 @@ impl Rule {
         }
     }
 
-    /// What the rule grants to a request at `now`: its override, else its tier's, else the limit. The index in
-    /// [`grants`](Self::grants), and where it came from.
+    /// What the rule grants to a request at `now`: its temporary override, else its override, else its tier's, else
+    /// the limit. The index in [`grants`](Self::grants), and where it came from.
     pub(crate) fn grant(
         &self,
         attributes: &Attributes<'_>,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> (usize, GrantSource) {
+        if let Some(temporary) = &self.temporary {
+            let value = self.first_value(attributes);
+            let found = temporary.find(value.as_deref(), attributes.ip(), now);
+            if let Some(index) = found {
+                return (index, GrantSource::Temporary);
+            }
+        }
         if !self.overrides.is_empty() {
-            let first = self
-                .per
-                .first()
-                .and_then(|name| self.value_of(name, attributes));
+            let first = self.first_value(attributes);
             if let Some(index) = first.and_then(|value| self.override_of(&value)) {
                 return (index, GrantSource::Override);
             }
@@ -469,6 +478,11 @@ impl Rule {
         let plain = per.chain(cost).filter(|name| name.starts_with(HEADER));
         let excepted = self.except.iter().flat_map(Match::headers);
         plain.chain(self.matches.headers()).chain(excepted)
+    }
+
+    /// The value of the first attribute of `per`.
+    fn first_value<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
+        self.value_of(self.per.first()?, attributes)
     }
 
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
