@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 20] = [
+    const EVERY: &[ApiCall<'_>] = &[
         ApiCall::Check,
         ApiCall::CheckBatch,
         ApiCall::Explain,
@@ -44,6 +44,8 @@ mod tests {
         ApiCall::PutRule("x"),
         ApiCall::DeleteRule("x"),
         ApiCall::History,
+        ApiCall::RulesVersion("x"),
+        ApiCall::RulesDiff,
         ApiCall::RollBack,
         ApiCall::Reset,
         ApiCall::Feedback,
@@ -53,6 +55,7 @@ mod tests {
         ApiCall::Readiness,
         ApiCall::Metrics,
         ApiCall::OpenApi,
+        ApiCall::Status,
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -69,6 +72,8 @@ mod tests {
             ApiCall::PutRule(_) => "putRule",
             ApiCall::DeleteRule(_) => "deleteRule",
             ApiCall::History => "ruleHistory",
+            ApiCall::RulesVersion(_) => "rulesVersion",
+            ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
@@ -78,6 +83,7 @@ mod tests {
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
+            ApiCall::Status => "status",
         }
     }
 
@@ -92,7 +98,11 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
                 let method = method.to_uppercase().parse().unwrap();
-                let entry = (method, path.replace("{id}", "x"), operation.clone());
+                let entry = (
+                    method,
+                    path.replace("{id}", "x").replace("{version}", "x"),
+                    operation.clone(),
+                );
                 let earlier = operations.insert(id.to_owned(), entry);
                 assert!(earlier.is_none(), "two operations are called {id}");
             }
