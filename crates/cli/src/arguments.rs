@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, rules::RulesArgs};
+use crate::commands::{check::CheckArgs, console::ConsoleArgs, rules::RulesArgs};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Open the web console of a server, signed in with your token
+    Console(ConsoleArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -131,6 +133,7 @@ mod tests {
             "tidegate rules history",
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate console --no-open --server http://x --data-dir d",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",

@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 19] = [
+    const EVERY: [ApiCall<'_>; 23] = [
         ApiCall::Check,
         ApiCall::CheckBatch,
         ApiCall::Authorize,
@@ -48,6 +48,10 @@ mod tests {
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
         ApiCall::RenewLease("x"),
+        ApiCall::MakeCode,
+        ApiCall::OpenSession,
+        ApiCall::ShowSession,
+        ApiCall::EndSession,
         ApiCall::Health,
         ApiCall::Readiness,
         ApiCall::Metrics,
@@ -72,6 +76,12 @@ mod tests {
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
             ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::MakeCode => "makeConsoleCode",
+            ApiCall::OpenSession => "openConsoleSession",
+            ApiCall::ShowSession => "showConsoleSession",
+            ApiCall::EndSession => "endConsoleSession",
+            // Files are not part of the API.
+            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect => "console",
             ApiCall::Health => "health",
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",

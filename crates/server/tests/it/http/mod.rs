@@ -2,6 +2,7 @@
 
 mod access;
 mod checks;
+mod console;
 mod feedback;
 mod metrics;
 mod permits;
