@@ -63,7 +63,7 @@ impl Access {
                 ));
             }
             let made = self.sessions.make_code(token, SystemClock.now());
-            made.map_err(|error| no_random_numbers(&error))
+            made.map_err(no_random_numbers)
         })
     }
 
@@ -75,7 +75,7 @@ impl Access {
     ) -> Result<NewSession, HttpProblem> {
         self.by_admin_tokens(parts, |tokens| {
             let opened = self.sessions.open(code, tokens, SystemClock.now());
-            let Some((secret, session)) = opened.map_err(|error| no_random_numbers(&error))? else {
+            let Some((secret, session)) = opened.map_err(no_random_numbers)? else {
                 let presented = PresentedToken::of(parts, FrontEnd::Http);
                 let refusal = AccessRefusal::Unknown;
                 self.refusals
@@ -101,7 +101,7 @@ impl Access {
     }
 }
 
-fn no_random_numbers(error: &getrandom::Error) -> HttpProblem {
+fn no_random_numbers(error: getrandom::Error) -> HttpProblem {
     HttpProblem::new(
         http::StatusCode::INTERNAL_SERVER_ERROR,
         format!("the system provides no random numbers: {error}"),

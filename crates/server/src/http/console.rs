@@ -141,7 +141,6 @@ fn described(server: &Server, signed_in: &SignedIn) -> Value {
         "scopes": scopes,
         "expires_at": signed_in.ends.map(|ends| ends.as_micros() / 1_000_000),
         "secret_attributes": secret,
-        "rules_file": server.book.file().map(|path| path.display().to_string()),
     })
 }
 
