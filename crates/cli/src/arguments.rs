@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, explain::ExplainArgs, rules::RulesArgs};
+use crate::commands::{
+    check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs, rules::RulesArgs,
+};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -32,6 +34,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Open the web console of a server, signed in with your token
+    Console(ConsoleArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -134,6 +138,7 @@ mod tests {
             "tidegate rules history",
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate console --no-open --server http://x --data-dir d",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",

@@ -103,6 +103,11 @@ impl ApiClient {
         &self.server
     }
 
+    /// Where the calls are sent.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Reply> {
         self.ask(Method::GET, path, None, None)
     }

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
@@ -82,6 +84,7 @@ impl Server {
             gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
+            has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,

@@ -1,6 +1,7 @@
 //! The commands that call a server, one file each.
 
 pub(crate) mod check;
+pub(crate) mod console;
 mod decision;
 pub(crate) mod explain;
 mod question;

@@ -2,6 +2,7 @@
 
 mod access;
 mod checks;
+mod console;
 mod explain;
 mod feedback;
 pub(crate) mod history;
