@@ -98,6 +98,16 @@ impl ApiClient {
         })
     }
 
+    /// Where calls are sent.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The value of the `Authorization` header.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_ref().and_then(|token| token.to_str().ok())
+    }
+
     /// The server's address, for messages.
     pub(crate) fn server(&self) -> &str {
         &self.server

@@ -1,4 +1,5 @@
 //! The commands that call a server, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod rules;
