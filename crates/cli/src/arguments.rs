@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs, rules::RulesArgs,
+    bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
+    rules::RulesArgs,
 };
 use crate::completions::CompletionsArgs;
 use crate::exit;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Rules(RulesArgs),
     /// Open the web console of a server, signed in with your token
     Console(ConsoleArgs),
+    /// Send load to a server, and measure what it answers and how fast
+    Bench(BenchArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -139,6 +142,11 @@ mod tests {
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
             "tidegate console --no-open --server http://x --data-dir d",
+            "tidegate bench http -a user_id=user_{key} -a path=/v1/x --keys 1000 --zipf 1.1 --json",
+            "tidegate bench grpc --address 127.0.0.1:8081 --domain web --connections 4 --in-flight 16",
+            "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",
+            "tidegate bench resp -a user_id=u{key} --requests 1000",
+            "tidegate bench url http://127.0.0.1:8000/items/{key} -H x-api-key:k{key} --rate 500 --warm-up 2s",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",

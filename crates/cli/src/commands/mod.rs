@@ -1,5 +1,6 @@
 //! The commands that call a server, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod console;
 mod decision;
