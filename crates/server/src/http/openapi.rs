@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(operation(call), id, "{method} {path}");
         }
         for call in EVERY {
-            assert!(operations.contains_key(operation(call)), "{call:?}");
+            assert!(operations.contains_key(operation(*call)), "{call:?}");
         }
         let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
         for (_, path, _) in operations.values() {
