@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, rules::RulesArgs};
+use crate::commands::{check::CheckArgs, reset::ResetArgs, rules::RulesArgs, status::StatusArgs};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -30,6 +30,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Clear what a client has used, and show how much it was
+    Reset(ResetArgs),
+    /// Show the state of a server
+    Status(StatusArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -128,8 +132,14 @@ mod tests {
             "tidegate rules apply -f rules.yaml --prune --dry-run",
             "tidegate rules diff -f -",
             "tidegate rules delete per-user --color never",
+            "tidegate rules diff --from 3 --to 5",
+            "tidegate rules diff --from 3 --json",
             "tidegate rules history",
+            "tidegate rules history --diff",
             "tidegate rules rollback 3",
+            "tidegate rules rollback 3 --dry-run",
+            "tidegate reset -a user_id=u1 --rule per-user",
+            "tidegate status --server http://x --json",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
             "tidegate schema rules",
             "tidegate schema config",
@@ -145,6 +155,10 @@ mod tests {
     fn bad_usage_ends_with_two() {
         let lines = [
             "tidegate rules apply",
+            "tidegate rules diff",
+            "tidegate rules diff -f a.yaml --from 3",
+            "tidegate rules diff --from first",
+            "tidegate reset --rule",
             "tidegate rules validate",
             "tidegate rules rollback last",
             "tidegate check --attr user_id",

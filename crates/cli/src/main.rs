@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
+        Command::Reset(args) => exit::finish(args.server.json, commands::reset::run(&args)),
+        Command::Status(args) => exit::finish(args.server.json, commands::status::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),
     }

@@ -5,9 +5,10 @@ mod advice;
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
+use super::attributes::AttributeArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, Answer};
@@ -20,9 +21,8 @@ const DECIMALS: usize = 6;
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct CheckArgs {
-    /// An attribute of the request, such as `user_id=u1`; may be given several times
-    #[arg(long = "attr", short, value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
+    #[command(flatten)]
+    attributes: AttributeArgs,
 
     /// How much the request costs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -54,32 +54,18 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
         let now = now.unwrap_or_else(|| SystemClock.now());
         output::print(&decision(&reply.body, now))?;
         if list(&reply.body).is_empty() {
-            output::note(&advice::no_rule(&client, &args.attributes))?;
+            output::note(&advice::no_rule(&client, &args.attributes.attributes))?;
         }
     }
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
 }
 
 fn request(args: &CheckArgs) -> anyhow::Result<Value> {
-    let mut attributes = Map::new();
-    for (name, value) in &args.attributes {
-        let before = attributes.insert(name.clone(), json!(value));
-        if before.is_some() {
-            anyhow::bail!("the attribute `{name}` is given twice; keep one");
-        }
-    }
-    let mut request = json!({"attributes": attributes, "cost": args.cost});
+    let mut request = json!({"attributes": args.attributes.to_json()?, "cost": args.cost});
     if let (Some(timestamp), Value::Object(map)) = (&args.timestamp, &mut request) {
         map.insert("timestamp".to_owned(), Value::Number(timestamp.clone()));
     }
     Ok(request)
-}
-
-fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it as NAME=VALUE, for example `user_id=u1`".to_owned()),
-    }
 }
 
 fn timestamp(text: &str) -> Result<Number, String> {

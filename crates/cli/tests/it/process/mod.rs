@@ -17,4 +17,5 @@ mod resources;
 mod signals;
 mod starts;
 mod tls;
+mod undo;
 mod variables;
