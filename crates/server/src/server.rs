@@ -10,6 +10,7 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::Health;
 
 use crate::access::Access;
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     pub(crate) counters: Option<KeptCounters>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
+    /// When it started, to measure its uptime.
+    pub(crate) started: Stopwatch,
     is_draining: AtomicBool,
 }
 
@@ -74,6 +77,7 @@ impl Server {
             data: None,
             counters: None,
             observer,
+            started: Stopwatch::start(),
             is_draining: AtomicBool::new(false),
         }
     }

@@ -11,13 +11,17 @@ mod conditional;
 mod console;
 mod counters;
 mod feedback;
+mod history;
 mod number;
 mod openapi;
 mod original;
 mod probes;
+mod query;
 mod question;
 mod route;
 mod rules;
+mod status;
+mod validate;
 
 use authorize::Authorize;
 
@@ -104,8 +108,11 @@ async fn administer(
         ApiCall::GetRule(id) => rules::get(server, parts, id),
         ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
-        ApiCall::History => rules::history(server, parts).await,
-        ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::ValidateRule(id) => validate::validate(server, parts, id, body).await,
+        ApiCall::History => history::list(server, parts).await,
+        ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
+        ApiCall::RulesDiff => history::diff(server, parts).await,
+        ApiCall::RollBack => history::roll_back(server, parts, body).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,
@@ -116,6 +123,7 @@ async fn administer(
         ApiCall::OpenSession => console::open_session(server, parts, body).await,
         ApiCall::ShowSession => console::show_session(server, parts),
         ApiCall::EndSession => console::end_session(server, parts, body).await,
+        ApiCall::Status => status::status(server, parts).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
         ApiCall::Metrics => Ok(probes::metrics(server, parts)),

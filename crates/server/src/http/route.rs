@@ -16,7 +16,10 @@ pub(crate) enum ApiCall<'p> {
     GetRule(&'p str),
     PutRule(&'p str),
     DeleteRule(&'p str),
+    ValidateRule(&'p str),
     History,
+    RulesVersion(&'p str),
+    RulesDiff,
     RollBack,
     Reset,
     Feedback,
@@ -32,6 +35,7 @@ pub(crate) enum ApiCall<'p> {
     Readiness,
     Metrics,
     OpenApi,
+    Status,
 }
 
 /// The call that a method and a path name.
@@ -51,6 +55,14 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
+        "/v1/rules/diff" => (
+            "GET, HEAD",
+            match *method {
+                // A rule of this name may be stored since before there was this call.
+                Method::DELETE => Some(ApiCall::DeleteRule("diff")),
+                _ => get(method, ApiCall::RulesDiff),
+            },
+        ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
@@ -65,6 +77,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                 _ => None,
             },
         ),
+        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
@@ -78,6 +91,10 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(version) = below("/v1/rules/history/", path) {
+                ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
+            } else if let Some(id) = of_rule(path, "/validate") {
+                ("POST", post(method, ApiCall::ValidateRule(id)))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -103,6 +120,12 @@ fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
 
 fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
+}
+
+/// The id of the rule that a call about one rule names.
+fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
+    let rest = path.strip_suffix(call)?;
+    below("/v1/rules/", rest).filter(|id| *id != "history")
 }
 
 /// The one segment below a prefix.
