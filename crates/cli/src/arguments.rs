@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, console::ConsoleArgs, rules::RulesArgs};
+use crate::commands::{
+    check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs, rules::RulesArgs,
+};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
+    /// Explain why a request would be allowed or denied, without charging it
+    Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
     /// Open the web console of a server, signed in with your token
@@ -125,6 +129,7 @@ mod tests {
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
             "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",
+            "tidegate explain -a path=/x -a api_key=k --cost 2 --json",
             "tidegate rules list --server https://x --ca-file ca.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",

@@ -10,6 +10,7 @@ mod check;
 mod conditional;
 mod console;
 mod counters;
+mod explain;
 mod feedback;
 mod history;
 mod number;
@@ -102,6 +103,7 @@ async fn administer(
     match call {
         ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
+        ApiCall::Explain => explain::explain(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),
         ApiCall::ReplaceRules => rules::replace(server, parts, body).await,
         ApiCall::CreateRule => rules::create(server, parts, body).await,

@@ -32,9 +32,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 27] = [
+    const EVERY: [ApiCall<'_>; 28] = [
         ApiCall::Check,
         ApiCall::CheckBatch,
+        ApiCall::Explain,
         ApiCall::Authorize,
         ApiCall::ListRules,
         ApiCall::ReplaceRules,
@@ -68,6 +69,7 @@ mod tests {
             ApiCall::Authorize => "authorize",
             ApiCall::Check => "check",
             ApiCall::CheckBatch => "checkBatch",
+            ApiCall::Explain => "explain",
             ApiCall::ListRules => "listRules",
             ApiCall::ReplaceRules => "replaceRules",
             ApiCall::CreateRule => "createRule",

@@ -9,6 +9,7 @@ use crate::problem::HttpProblem;
 pub(crate) enum ApiCall<'p> {
     Check,
     CheckBatch,
+    Explain,
     Authorize,
     ListRules,
     ReplaceRules,
@@ -43,6 +44,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
     let (allowed, call) = match path {
         "/v1/check" => ("POST", post(method, ApiCall::Check)),
         "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
+        "/v1/explain" => ("POST", post(method, ApiCall::Explain)),
         // Any method: a proxy uses its client's, or its own.
         "/v1/authorize" => ("", Some(ApiCall::Authorize)),
         "/v1/rules" => (

@@ -3,6 +3,7 @@
 mod access;
 mod checks;
 mod console;
+mod explain;
 mod feedback;
 pub(crate) mod history;
 mod metrics;
