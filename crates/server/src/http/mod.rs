@@ -22,6 +22,7 @@ mod question;
 mod route;
 mod rules;
 mod status;
+mod validate;
 
 use authorize::Authorize;
 
@@ -109,6 +110,7 @@ async fn administer(
         ApiCall::GetRule(id) => rules::get(server, parts, id),
         ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
+        ApiCall::ValidateRule(id) => validate::validate(server, parts, id, body).await,
         ApiCall::History => history::list(server, parts).await,
         ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
         ApiCall::RulesDiff => history::diff(server, parts).await,

@@ -17,6 +17,7 @@ pub(crate) enum ApiCall<'p> {
     GetRule(&'p str),
     PutRule(&'p str),
     DeleteRule(&'p str),
+    ValidateRule(&'p str),
     History,
     RulesVersion(&'p str),
     RulesDiff,
@@ -94,6 +95,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                 ("DELETE, GET, HEAD, PUT", call)
             } else if let Some(version) = below("/v1/rules/history/", path) {
                 ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
+            } else if let Some(id) = of_rule(path, "/validate") {
+                ("POST", post(method, ApiCall::ValidateRule(id)))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -119,6 +122,12 @@ fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
 
 fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
+}
+
+/// The id of the rule that a call about one rule names.
+fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
+    let rest = path.strip_suffix(call)?;
+    below("/v1/rules/", rest).filter(|id| *id != "history")
 }
 
 /// The one segment below a prefix.

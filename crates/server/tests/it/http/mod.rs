@@ -13,3 +13,4 @@ mod refusals;
 mod rules;
 mod status;
 mod timelines;
+mod validate;
