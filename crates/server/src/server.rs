@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
+use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest};
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
@@ -15,11 +15,21 @@ use tidegate_redis::Health;
 use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
+use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
 use tidegate_tower::RateLimitLayer;
+
+/// What is opened before a server can be made.
+pub(crate) struct Opened {
+    pub(crate) store: AnyStore,
+    pub(crate) book: RuleBook,
+    pub(crate) rules: RuleSet,
+    /// The data directory, if there is one.
+    pub(crate) data: Option<Arc<LockedDir>>,
+}
 
 /// The state that all front ends share.
 pub(crate) struct Server {
@@ -43,13 +53,23 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
+    /// Shows values of secret attributes.
+    #[expect(dead_code, reason = "the first reader is not merged yet")]
+    pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
     is_draining: AtomicBool,
 }
 
 impl Server {
-    pub(crate) fn new(config: &Config, store: AnyStore, book: RuleBook, rules: RuleSet) -> Self {
+    pub(crate) fn new(config: &Config, opened: Opened) -> Self {
+        let Opened {
+            store,
+            book,
+            rules,
+            data,
+        } = opened;
+        let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
         let observer = Arc::new(observer);
@@ -68,8 +88,9 @@ impl Server {
             metrics,
             front_ends: front_ends(config),
             gateway: None,
-            data: None,
+            data,
             counters: None,
+            digest,
             observer,
             is_draining: AtomicBool::new(false),
         }

@@ -84,7 +84,7 @@ pub(super) fn match_rules<'a>(
         if rule.is_excepted(&facts) {
             continue;
         }
-        let grant = rule.grant(attributes);
+        let (grant, _) = rule.grant(attributes, now);
         let mut missing = MissingNames::default();
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
         let key = match (rule.key(attributes), &rule.grants()[grant]) {

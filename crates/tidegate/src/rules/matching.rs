@@ -9,7 +9,7 @@ use super::pattern::{HostPattern, PathPattern};
 pub(super) const HEADER: &str = "header.";
 
 /// Which requests are meant. All parts that are given must hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Match {
     pub(super) path: Vec<PathPattern>,
     pub(super) method: Vec<String>,

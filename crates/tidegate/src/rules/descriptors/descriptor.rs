@@ -12,7 +12,7 @@ use crate::attributes::Attributes;
 use crate::rules::rule::{CounterKey, joined};
 
 /// The path from the domain to a limit, and what the file says next to it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
     pub(super) steps: Vec<DescriptorStep>,
