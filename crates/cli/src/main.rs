@@ -11,7 +11,6 @@ mod output;
 mod schema;
 mod serve;
 mod times;
-mod yaml;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,7 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::Health;
 
 use crate::access::Access;
@@ -58,6 +59,8 @@ pub(crate) struct Server {
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
+    /// When it started, to measure its uptime.
+    pub(crate) started: Stopwatch,
     is_draining: AtomicBool,
 }
 
@@ -92,6 +95,7 @@ impl Server {
             counters: None,
             digest,
             observer,
+            started: Stopwatch::start(),
             is_draining: AtomicBool::new(false),
         }
     }

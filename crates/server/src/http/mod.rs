@@ -10,13 +10,16 @@ mod check;
 mod conditional;
 mod counters;
 mod feedback;
+mod history;
 mod number;
 mod openapi;
 mod original;
 mod probes;
+mod query;
 mod question;
 mod route;
 mod rules;
+mod status;
 
 use authorize::Authorize;
 
@@ -91,12 +94,15 @@ async fn administer(
         ApiCall::GetRule(id) => rules::get(server, parts, id),
         ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
-        ApiCall::History => rules::history(server, parts).await,
-        ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::History => history::list(server, parts).await,
+        ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
+        ApiCall::RulesDiff => history::diff(server, parts).await,
+        ApiCall::RollBack => history::roll_back(server, parts, body).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,
         ApiCall::RenewLease(id) => counters::renew(server, parts, id, body).await,
+        ApiCall::Status => status::status(server, parts).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
         ApiCall::Metrics => Ok(probes::metrics(server, parts)),

@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 19] = [
+    const EVERY: [ApiCall<'_>; 22] = [
         ApiCall::Check,
         ApiCall::CheckBatch,
         ApiCall::Authorize,
@@ -43,6 +43,8 @@ mod tests {
         ApiCall::PutRule("x"),
         ApiCall::DeleteRule("x"),
         ApiCall::History,
+        ApiCall::RulesVersion("x"),
+        ApiCall::RulesDiff,
         ApiCall::RollBack,
         ApiCall::Reset,
         ApiCall::Feedback,
@@ -52,6 +54,7 @@ mod tests {
         ApiCall::Readiness,
         ApiCall::Metrics,
         ApiCall::OpenApi,
+        ApiCall::Status,
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -67,6 +70,8 @@ mod tests {
             ApiCall::PutRule(_) => "putRule",
             ApiCall::DeleteRule(_) => "deleteRule",
             ApiCall::History => "ruleHistory",
+            ApiCall::RulesVersion(_) => "rulesVersion",
+            ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
@@ -76,6 +81,7 @@ mod tests {
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
+            ApiCall::Status => "status",
         }
     }
 
@@ -90,7 +96,11 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
                 let method = method.to_uppercase().parse().unwrap();
-                let entry = (method, path.replace("{id}", "x"), operation.clone());
+                let entry = (
+                    method,
+                    path.replace("{id}", "x").replace("{version}", "x"),
+                    operation.clone(),
+                );
                 let earlier = operations.insert(id.to_owned(), entry);
                 assert!(earlier.is_none(), "two operations are called {id}");
             }

@@ -17,6 +17,8 @@ pub(crate) enum ApiCall<'p> {
     PutRule(&'p str),
     DeleteRule(&'p str),
     History,
+    RulesVersion(&'p str),
+    RulesDiff,
     RollBack,
     Reset,
     Feedback,
@@ -26,6 +28,7 @@ pub(crate) enum ApiCall<'p> {
     Readiness,
     Metrics,
     OpenApi,
+    Status,
 }
 
 /// The call that a method and a path name.
@@ -45,9 +48,18 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
+        "/v1/rules/diff" => (
+            "GET, HEAD",
+            match *method {
+                // A rule of this name may be stored since before there was this call.
+                Method::DELETE => Some(ApiCall::DeleteRule("diff")),
+                _ => get(method, ApiCall::RulesDiff),
+            },
+        ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
@@ -61,6 +73,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(version) = below("/v1/rules/history/", path) {
+                ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),

@@ -3,9 +3,11 @@
 mod access;
 mod checks;
 mod feedback;
+pub(crate) mod history;
 mod metrics;
 mod permits;
 mod reasons;
 mod refusals;
 mod rules;
+mod status;
 mod timelines;

@@ -1,5 +1,6 @@
 //! Servers that share a Redis: limits, rules, leases, namespaces, clocks.
 
+mod history;
 mod namespaces;
 pub(crate) mod shared;
 mod shared_rules;
