@@ -37,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
@@ -55,7 +57,6 @@ pub(crate) struct Server {
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
     /// Shows values of secret attributes.
-    #[expect(dead_code, reason = "the first reader is not merged yet")]
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
@@ -83,6 +84,7 @@ impl Server {
             gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
+            has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
@@ -126,6 +128,14 @@ impl Server {
             .gate
             .decide_by(self.gate.rules(), front_end, attributes);
         deciding.wait().await.into_decision()
+    }
+
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
+        if self.book.settings().is_secret(attribute) {
+            return self.digest.shown(value);
+        }
+        value.to_owned()
     }
 
     /// How much of the store answers.

@@ -1,4 +1,9 @@
 //! The commands that call a server, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod console;
+mod decision;
+pub(crate) mod explain;
+mod question;
 pub(crate) mod rules;

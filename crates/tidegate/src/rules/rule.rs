@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
-use super::counts::{RuleCounts, add_one};
+use super::counts::RuleCounts;
 use super::descriptors::Descriptor;
-use super::facts::{ConditionFailed, Facts};
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
@@ -342,37 +341,10 @@ impl Rule {
         joined(&texts)
     }
 
-    /// Whether the rule has started and has not expired at `now`.
-    pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
-        self.starts_at.is_none_or(|start| start <= now)
-            && self.expires_at.is_none_or(|end| now < end)
-    }
-
     /// The conditions of `match` and `except`.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
         let all = std::iter::once(&self.matches).chain(&self.except);
         all.filter_map(|matches| matches.when.as_ref())
-    }
-
-    /// Whether all parts of `match` hold, for any reading of the request's path.
-    pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        facts.any(|reading| self.matches.holds(reading))
-    }
-
-    /// Whether an item of `except` holds for every reading of the request's path: a path that one server
-    /// may take for another must not exempt a request. A condition that cannot be evaluated does not
-    /// hold, and is counted.
-    pub(crate) fn is_excepted(&self, facts: &Facts<'_, '_>) -> bool {
-        let mut has_failed = false;
-        let is_excepted = self.except.iter().any(|item| {
-            let holds = facts.all(|reading| item.holds(reading));
-            has_failed |= holds.is_err();
-            holds == Ok(true)
-        });
-        if has_failed {
-            add_one(&self.counts.condition_failures);
-        }
-        is_excepted
     }
 
     /// Whether it reads the host of a request.
