@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::target::LoadAnswer;
+use crate::protocol::LoadAnswer;
 
 /// Latencies are kept from a microsecond to ten minutes, with three digits.
 const LOWEST_NANOS: u64 = 1_000;

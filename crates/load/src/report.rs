@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::plan::LoadPlan;
+use crate::protocol::Target;
 use crate::record::LoadRecord;
-use crate::target::Target;
 
 /// What a run measured. Times are in seconds.
 #[derive(Debug, Clone, Serialize)]

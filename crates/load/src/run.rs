@@ -12,9 +12,9 @@ use crate::error::LoadError;
 use crate::keys::KeyStream;
 use crate::pace::Pace;
 use crate::plan::{LoadEnd, LoadPlan};
+use crate::protocol::{Lane, Target};
 use crate::record::LoadRecord;
 use crate::report::LoadReport;
-use crate::target::{Lane, Target};
 
 /// How often progress is reported.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
