@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{bench::BenchArgs, check::CheckArgs, rules::RulesArgs};
+use crate::commands::{
+    bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
+    rules::RulesArgs,
+};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -28,8 +31,12 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
+    /// Explain why a request would be allowed or denied, without charging it
+    Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Open the web console of a server, signed in with your token
+    Console(ConsoleArgs),
     /// Send load to a server, and measure what it answers and how fast
     Bench(BenchArgs),
     /// Write the JSON Schema of a file to stdout, for editors
@@ -125,6 +132,7 @@ mod tests {
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
             "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",
+            "tidegate explain -a path=/x -a api_key=k --cost 2 --json",
             "tidegate rules list --server https://x --ca-file ca.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",
@@ -133,6 +141,7 @@ mod tests {
             "tidegate rules history",
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate console --no-open --server http://x --data-dir d",
             "tidegate bench http -a user_id=user_{key} -a path=/v1/x --keys 1000 --zipf 1.1 --json",
             "tidegate bench grpc --address 127.0.0.1:8081 --domain web --connections 4 --in-flight 16",
             "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",

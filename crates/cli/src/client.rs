@@ -98,11 +98,6 @@ impl ApiClient {
         })
     }
 
-    /// Where calls are sent.
-    pub(crate) fn base(&self) -> &str {
-        &self.base
-    }
-
     /// The value of the `Authorization` header.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_ref().and_then(|token| token.to_str().ok())
@@ -111,6 +106,11 @@ impl ApiClient {
     /// The server's address, for messages.
     pub(crate) fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Where the calls are sent.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
     }
 
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Reply> {

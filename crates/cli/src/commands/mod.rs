@@ -2,4 +2,8 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod console;
+mod decision;
+pub(crate) mod explain;
+mod question;
 pub(crate) mod rules;

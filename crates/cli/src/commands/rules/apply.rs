@@ -3,10 +3,11 @@
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
+use tidegate_server::rulebook::id_of;
 
 use super::changes::{Changes, merged};
 use super::file::{self, FileArgs};
-use super::remote::{Remote, id_of};
+use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
@@ -74,22 +75,19 @@ fn report_text(changes: &Changes, is_dry_run: bool, version: Option<u64>) -> Str
         return "nothing to change\n".to_owned();
     }
     let word = |done: &'static str, planned: &'static str| if is_dry_run { planned } else { done };
-    let after: Vec<Value> = changes
-        .changed
-        .iter()
-        .map(|(_, rule)| rule.clone())
-        .collect();
+    let Changes(diff) = changes;
+    let after: Vec<Value> = diff.changed.iter().map(|(_, rule)| rule.clone()).collect();
     let kinds = [
-        (GOOD, word("added", "would add"), &changes.added),
+        (GOOD, word("added", "would add"), &diff.added),
         (CAREFUL, word("changed", "would change"), &after),
-        (BAD, word("removed", "would remove"), &changes.removed),
+        (BAD, word("removed", "would remove"), &diff.removed),
     ];
     let mut lines = Vec::new();
     for (style, word, rules) in kinds {
         let line = |rule| format!("{} {}", styled(style, word), plain(id_of(rule)));
         lines.extend(rules.iter().map(line));
     }
-    if let Some((_, order)) = &changes.order {
+    if let Some((_, order)) = &diff.order {
         let word = styled(CAREFUL, word("changed the order", "would change the order"));
         lines.push(format!("{word}: {}", plain(&order.join(", "))));
     }

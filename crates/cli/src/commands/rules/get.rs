@@ -5,7 +5,8 @@ use clap::Args;
 use super::remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
-use crate::{output, yaml};
+use crate::output;
+use tidegate::document::write_yaml;
 
 #[derive(Debug, Args)]
 pub(super) struct GetArgs {
@@ -25,7 +26,7 @@ pub(super) fn run(args: &GetArgs, client: &ApiClient, json: bool) -> anyhow::Res
     if json {
         output::print_json(&reply.body)?;
     } else {
-        output::print(&yaml::write(&reply.body))?;
+        output::print(&write_yaml(&reply.body))?;
     }
     Ok(Answer::Yes)
 }

@@ -55,11 +55,6 @@ pub(super) fn canonical(rule: &Value, settings: &RuleSettings) -> Value {
     understood(rule, settings).map_or_else(|| rule.clone(), |rule| rule.to_json())
 }
 
-/// The id of a rule; empty if it has none.
-pub(super) fn id_of(rule: &Value) -> &str {
-    rule.get("id").and_then(Value::as_str).unwrap_or_default()
-}
-
 /// The path of a rule. `None` if no rule can have this id.
 pub(super) fn path_of(id: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
