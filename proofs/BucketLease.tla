@@ -139,7 +139,7 @@ Crash(i) ==
   /\ crashes < MaxCrashes
   /\ crashes' = crashes + 1
   /\ pool' = [pool EXCEPT ![i] =
-       IF Bug = "restart-refilled" THEN [@ EXCEPT !.left = @.granted] ELSE EmptyPool]
+       IF Bug = "restart-refilled" THEN [pool[i] EXCEPT !.left = pool[i].granted] ELSE EmptyPool]
   /\ asked' = [asked EXCEPT ![i] = 0]
   /\ UNCHANGED <<now, debt, leases, messages, replies, nextId, reference>>
 
