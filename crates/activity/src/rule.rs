@@ -156,7 +156,9 @@ impl Drop for RuleActivity {
     fn drop(&mut self) {
         self.take_room();
         if self.own.get().is_some() {
-            self.common.budget.give(KeyTracker::bytes(self.common.shards));
+            self.common
+                .budget
+                .give(KeyTracker::bytes(self.common.shards));
         }
     }
 }
