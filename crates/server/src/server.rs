@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
+use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
@@ -35,6 +36,8 @@ pub(crate) struct Opened {
 pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
+    /// The temporary overrides of rules.
+    pub(crate) overrides: OverrideBook,
     pub(crate) access: Access,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
@@ -54,7 +57,6 @@ pub(crate) struct Server {
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
     /// Shows values of secret attributes.
-    #[expect(dead_code, reason = "the first reader is not merged yet")]
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
@@ -75,10 +77,14 @@ impl Server {
         let observer = Arc::new(observer);
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
+            .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
+        let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
+        overrides.begin(&gate);
         Self {
             gate: Arc::new(gate),
             book,
+            overrides,
             access: Access::new(config.tokens.clone()),
             identity: Arc::default(),
             headers: config.headers,

@@ -13,6 +13,7 @@ mod feedback;
 mod number;
 mod openapi;
 mod original;
+mod overrides;
 mod probes;
 mod question;
 mod route;
@@ -93,6 +94,10 @@ async fn administer(
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
         ApiCall::History => rules::history(server, parts).await,
         ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::ListOverrides => overrides::list(server, parts, None),
+        ApiCall::ListOverridesOf(id) => overrides::list(server, parts, Some(id)),
+        ApiCall::PutOverride(id) => overrides::put(server, parts, id, body).await,
+        ApiCall::DeleteOverride(id, key) => overrides::delete(server, parts, id, key).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,

@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 19] = [
+    const EVERY: [ApiCall<'_>; 23] = [
         ApiCall::Check,
         ApiCall::CheckBatch,
         ApiCall::Authorize,
@@ -44,6 +44,10 @@ mod tests {
         ApiCall::DeleteRule("x"),
         ApiCall::History,
         ApiCall::RollBack,
+        ApiCall::ListOverrides,
+        ApiCall::ListOverridesOf("x"),
+        ApiCall::PutOverride("x"),
+        ApiCall::DeleteOverride("x", "x"),
         ApiCall::Reset,
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
@@ -68,6 +72,10 @@ mod tests {
             ApiCall::DeleteRule(_) => "deleteRule",
             ApiCall::History => "ruleHistory",
             ApiCall::RollBack => "rollBackRules",
+            ApiCall::ListOverrides => "listOverrides",
+            ApiCall::ListOverridesOf(_) => "listRuleOverrides",
+            ApiCall::PutOverride(_) => "putOverride",
+            ApiCall::DeleteOverride(..) => "deleteOverride",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
@@ -90,7 +98,11 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
                 let method = method.to_uppercase().parse().unwrap();
-                let entry = (method, path.replace("{id}", "x"), operation.clone());
+                let entry = (
+                    method,
+                    path.replace("{id}", "x").replace("{key}", "x"),
+                    operation.clone(),
+                );
                 let earlier = operations.insert(id.to_owned(), entry);
                 assert!(earlier.is_none(), "two operations are called {id}");
             }

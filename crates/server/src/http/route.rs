@@ -18,6 +18,10 @@ pub(crate) enum ApiCall<'p> {
     DeleteRule(&'p str),
     History,
     RollBack,
+    ListOverrides,
+    ListOverridesOf(&'p str),
+    PutOverride(&'p str),
+    DeleteOverride(&'p str, &'p str),
     Reset,
     Feedback,
     ReleaseLease(&'p str),
@@ -46,6 +50,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
+        "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
@@ -61,6 +66,16 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(id) = overrides_of(path) {
+                let call = match *method {
+                    Method::GET | Method::HEAD => Some(ApiCall::ListOverridesOf(id)),
+                    Method::POST => Some(ApiCall::PutOverride(id)),
+                    _ => None,
+                };
+                ("GET, HEAD, POST", call)
+            } else if let Some((id, key)) = override_of(path) {
+                let call = ApiCall::DeleteOverride(id, key);
+                ("DELETE", (*method == Method::DELETE).then_some(call))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -84,6 +99,18 @@ fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
 
 fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
+}
+
+/// The rule whose temporary overrides are meant.
+fn overrides_of(path: &str) -> Option<&str> {
+    below("/v1/rules/", path.strip_suffix("/overrides")?)
+}
+
+/// The rule and the key of one temporary override, still percent-encoded.
+fn override_of(path: &str) -> Option<(&str, &str)> {
+    let (of, key) = path.rsplit_once('/')?;
+    let id = overrides_of(of)?;
+    (!key.is_empty()).then_some((id, key))
 }
 
 /// The one segment below a prefix.

@@ -9,7 +9,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
-use tidegate::Timestamp;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
@@ -18,6 +17,7 @@ use super::number::whole;
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
+use crate::seconds::date_time as time;
 use crate::server::Server;
 
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
@@ -239,7 +239,7 @@ pub(super) async fn delete(
 
 pub(super) async fn history(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
-    let rows = server.book.history().await?;
+    let rows = server.overrides.with_rows(server.book.history().await?);
     let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
     let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
     let body = json!({ "history": rows });
@@ -343,17 +343,11 @@ fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     })
 }
 
-fn no_such_rule(id: &str) -> HttpProblem {
+pub(super) fn no_such_rule(id: &str) -> HttpProblem {
     HttpProblem::not_found(format!("there is no rule `{id}`"))
 }
 
-fn time(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros)
-        .map_or_else(|_| String::new(), |time| time.to_string())
-}
-
-fn with_header(mut reply: ApiReply, name: HeaderName, value: &str) -> ApiReply {
+pub(super) fn with_header(mut reply: ApiReply, name: HeaderName, value: &str) -> ApiReply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
     }

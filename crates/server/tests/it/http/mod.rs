@@ -4,6 +4,7 @@ mod access;
 mod checks;
 mod feedback;
 mod metrics;
+mod overrides;
 mod permits;
 mod reasons;
 mod refusals;
