@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, rules::RulesArgs};
+use crate::commands::{check::CheckArgs, overrides::OverrideArgs, rules::RulesArgs};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Give a client another limit until a given time
+    Override(OverrideArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -131,6 +133,11 @@ mod tests {
             "tidegate rules history",
             "tidegate rules rollback 3",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate override",
+            "tidegate override per-user --json",
+            "tidegate override per-user u1 unlimited --for 2h --reason launch",
+            "tidegate override per-user u1 100/minute --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 --remove",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
@@ -151,6 +158,9 @@ mod tests {
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
             "tidegate check --timestamp yesterday",
+            "tidegate override per-user u1 blocked --for 2h --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 blocked --remove",
+            "tidegate override per-user --remove",
             "tidegate schema clients",
             "tidegate frobnicate",
         ];

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
+        Command::Override(args) => exit::finish(args.server.json, commands::overrides::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),
     }

@@ -160,7 +160,10 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
     let server = place.serve(&[]);
     let reply = check(&server, &u1, None).with_status(200);
     assert_eq!(reply.json()["limit"], 5);
-    assert_eq!(listed(&server, "/v1/overrides"), std::slice::from_ref(&made));
+    assert_eq!(
+        listed(&server, "/v1/overrides"),
+        std::slice::from_ref(&made)
+    );
     let history = server.ask("GET /v1/rules/history", "").json();
     let rows: Vec<(u64, String)> = history["history"]
         .as_array()
