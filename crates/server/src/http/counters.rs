@@ -37,7 +37,10 @@ pub(super) async fn reset(
             "a counter was reset"
         );
     }
-    Ok(super::json(StatusCode::OK, written(server, &done, attributes)))
+    Ok(super::json(
+        StatusCode::OK,
+        written(server, &done, attributes),
+    ))
 }
 
 /// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted; secret

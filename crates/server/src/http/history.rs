@@ -22,7 +22,7 @@ use crate::server::Server;
 /// `GET /v1/rules/history`: the versions, newest first.
 pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
-    let rows = server.book.history().await?;
+    let rows = server.overrides.with_rows(server.book.history().await?);
     let rows: Vec<Value> = rows.iter().map(written).collect();
     Ok(reply(&json!({ "history": rows })))
 }

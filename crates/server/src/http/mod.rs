@@ -19,6 +19,7 @@ mod history;
 mod number;
 mod openapi;
 mod original;
+mod overrides;
 mod probes;
 mod query;
 mod question;
@@ -139,6 +140,10 @@ async fn administer(
         ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
         ApiCall::RulesDiff => history::diff(server, parts).await,
         ApiCall::RollBack => history::roll_back(server, parts, body).await,
+        ApiCall::ListOverrides => overrides::list(server, parts, None),
+        ApiCall::ListOverridesOf(id) => overrides::list(server, parts, Some(id)),
+        ApiCall::PutOverride(id) => overrides::put(server, parts, id, body).await,
+        ApiCall::DeleteOverride(id, key) => overrides::delete(server, parts, id, key).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,

@@ -239,7 +239,10 @@ fn a_reset_does_not_repeat_a_secret() {
     server.ask("POST /v1/check", &body).with_status(200);
     let done = server.ask("POST /v1/reset", &body).with_status(200).json();
     let key = done["reset"][0]["key"]["api_key"].as_str().unwrap();
-    assert!(key.starts_with("secr…") && key.chars().count() == 17, "{done}");
+    assert!(
+        key.starts_with("secr…") && key.chars().count() == 17,
+        "{done}"
+    );
     assert_eq!(done["reset"][0]["used"], 1);
 }
 
