@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check::CheckArgs, reset::ResetArgs, rules::RulesArgs, status::StatusArgs};
+use crate::commands::{
+    bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
+    reset::ResetArgs, rules::RulesArgs, status::StatusArgs,
+};
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -28,12 +31,18 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
+    /// Explain why a request would be allowed or denied, without charging it
+    Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
     /// Clear what a client has used, and show how much it was
     Reset(ResetArgs),
     /// Show the state of a server
     Status(StatusArgs),
+    /// Open the web console of a server, signed in with your token
+    Console(ConsoleArgs),
+    /// Send load to a server, and measure what it answers and how fast
+    Bench(BenchArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -127,6 +136,7 @@ mod tests {
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
             "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",
+            "tidegate explain -a path=/x -a api_key=k --cost 2 --json",
             "tidegate rules list --server https://x --ca-file ca.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",
@@ -141,6 +151,12 @@ mod tests {
             "tidegate reset -a user_id=u1 --rule per-user",
             "tidegate status --server http://x --json",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
+            "tidegate console --no-open --server http://x --data-dir d",
+            "tidegate bench http -a user_id=user_{key} -a path=/v1/x --keys 1000 --zipf 1.1 --json",
+            "tidegate bench grpc --address 127.0.0.1:8081 --domain web --connections 4 --in-flight 16",
+            "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",
+            "tidegate bench resp -a user_id=u{key} --requests 1000",
+            "tidegate bench url http://127.0.0.1:8000/items/{key} -H x-api-key:k{key} --rate 500 --warm-up 2s",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",

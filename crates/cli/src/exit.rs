@@ -10,7 +10,8 @@ use crate::output;
 /// The exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  check       0 allowed, 1 denied, 2 error
+  check, explain
+              0 allowed, 1 denied, 2 error
   all others  0 fine, 1 the answer is no, 2 error (could not ask, bad usage)
               `rules diff`: 1 when there are differences
               `rules validate`: 1 when a file has errors

@@ -3,6 +3,7 @@
 
 mod slot;
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
@@ -55,17 +56,24 @@ pub(crate) enum SecretFrom<'a> {
     Public,
 }
 
+impl<'a> SecretFrom<'a> {
+    /// The secret itself.
+    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+        match self {
+            Self::Configured(secret) => Cow::Borrowed(secret),
+            // Derived, so that the password itself is used for nothing else.
+            Self::Password(password) => {
+                let derived = KeySecret::keyed(password.as_bytes()).hash(b"tidegate key secret");
+                Cow::Owned(derived.to_vec())
+            }
+            Self::Public => Cow::Borrowed(b"tidegate: public key secret"),
+        }
+    }
+}
+
 impl KeySecret {
     pub(crate) fn new(from: SecretFrom<'_>) -> Self {
-        match from {
-            SecretFrom::Configured(secret) => Self::keyed(secret),
-            // Derived, so that the password itself is used for nothing else.
-            SecretFrom::Password(password) => {
-                let derived = Self::keyed(password.as_bytes()).hash(b"tidegate key secret");
-                Self::keyed(&derived)
-            }
-            SecretFrom::Public => Self::keyed(b"tidegate: public key secret"),
-        }
+        Self::keyed(&from.bytes())
     }
 
     fn keyed(secret: &[u8]) -> Self {

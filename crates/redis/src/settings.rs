@@ -1,9 +1,11 @@
 //! How a Redis store is set up.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use crate::instances::KnownInstances;
+use crate::keys::SecretFrom;
 use crate::namespace::Namespace;
 use crate::url::RedisUrl;
 
@@ -66,6 +68,20 @@ impl RedisSettings {
 
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.as_deref().or(self.url.user.as_deref())
+    }
+
+    /// The secret under which values that must not be readable are hashed: the configured one, else one that
+    /// is derived from the password of Redis, else a public constant. The same on every instance.
+    pub fn hashing_secret(&self) -> Cow<'_, [u8]> {
+        self.secret_from().bytes()
+    }
+
+    pub(crate) fn secret_from(&self) -> SecretFrom<'_> {
+        match (&self.key_secret, self.password()) {
+            (Some(secret), _) => SecretFrom::Configured(secret),
+            (None, Some(password)) => SecretFrom::Password(password),
+            (None, None) => SecretFrom::Public,
+        }
     }
 
     pub(crate) fn password(&self) -> Option<&str> {

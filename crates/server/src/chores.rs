@@ -215,6 +215,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Overrides};
     use crate::rulebook::RuleBook;
+    use crate::server::Opened;
     use crate::store::AnyStore;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
@@ -230,8 +231,13 @@ mod tests {
         let config = Config::load(&overrides).unwrap();
         let settings = RuleSettings::default();
         let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
-        let store = AnyStore::Memory(MemoryStore::new());
-        Arc::new(Server::new(&config, store, book, rules))
+        let opened = Opened {
+            store: AnyStore::Memory(MemoryStore::new()),
+            book,
+            rules,
+            data: None,
+        };
+        Arc::new(Server::new(&config, opened))
     }
 
     async fn after(millis: u64) {

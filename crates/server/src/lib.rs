@@ -22,6 +22,7 @@ mod condition_steps;
 pub mod config;
 pub mod data_dir;
 mod descriptors;
+mod digest_secret;
 mod grpc;
 mod handle;
 mod http;

@@ -28,7 +28,7 @@ use crate::listeners::Listeners;
 use crate::resp;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
-use crate::server::Server;
+use crate::server::{Opened, Server};
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
 use crate::token_files;
@@ -125,9 +125,14 @@ impl Service {
         let next_fetch = identity
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
-        let mut server = Server::new(config, store, book, rules).with_identity(identity);
+        let opened = Opened {
+            store,
+            book,
+            rules,
+            data,
+        };
+        let mut server = Server::new(config, opened).with_identity(identity);
         server.gateway = gateway;
-        server.data = data;
         server.counters = counters;
         admin_token::open(&server)?;
         let token_watches = token_files::watch(&server.access);

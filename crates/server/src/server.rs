@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet};
+use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest};
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
@@ -16,17 +16,29 @@ use tidegate_redis::Health;
 use crate::access::Access;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
+use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
 use tidegate_tower::RateLimitLayer;
 
+/// What is opened before a server can be made.
+pub(crate) struct Opened {
+    pub(crate) store: AnyStore,
+    pub(crate) book: RuleBook,
+    pub(crate) rules: RuleSet,
+    /// The data directory, if there is one.
+    pub(crate) data: Option<Arc<LockedDir>>,
+}
+
 /// The state that all front ends share.
 pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
@@ -44,6 +56,8 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
+    /// Shows values of secret attributes.
+    pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
     /// When it started, to measure its uptime.
@@ -52,7 +66,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(config: &Config, store: AnyStore, book: RuleBook, rules: RuleSet) -> Self {
+    pub(crate) fn new(config: &Config, opened: Opened) -> Self {
+        let Opened {
+            store,
+            book,
+            rules,
+            data,
+        } = opened;
+        let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
         let observer = Arc::new(observer);
@@ -63,6 +84,7 @@ impl Server {
             gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
+            has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
@@ -71,8 +93,9 @@ impl Server {
             metrics,
             front_ends: front_ends(config),
             gateway: None,
-            data: None,
+            data,
             counters: None,
+            digest,
             observer,
             started: Stopwatch::start(),
             is_draining: AtomicBool::new(false),
@@ -105,6 +128,14 @@ impl Server {
             .gate
             .decide_by(self.gate.rules(), front_end, attributes);
         deciding.wait().await.into_decision()
+    }
+
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
+        if self.book.settings().is_secret(attribute) {
+            return self.digest.shown(value);
+        }
+        value.to_owned()
     }
 
     /// How much of the store answers.

@@ -120,6 +120,10 @@ impl Store for AnyStore {
         ask!(self, peek(request))
     }
 
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        ask!(self, preview(request))
+    }
+
     async fn give_back(
         &self,
         request: &Request<'_>,

@@ -11,6 +11,7 @@ mod charge;
 mod deciding;
 mod decision;
 mod decisions;
+mod explain;
 mod fallback;
 mod feedback;
 mod group;
@@ -30,6 +31,7 @@ pub use charge::{Charged, Charging};
 pub use deciding::Deciding;
 pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
+pub use explain::{ExplainedGrant, ExplainedRule, Explanation};
 pub use feedback::{Feedback, FeedbackError};
 pub use observer::{Observed, Observer};
 pub use parts::{Asked, Part};
@@ -41,13 +43,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
     Charge, Clock, PermitId, SharedStore, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::attributes::Attributes;
-use crate::rules::{FrontEnd, OnStoreFailure, RuleSet};
+use crate::rules::{FrontEnd, OnStoreFailure, RuleSet, TemporaryOverrides, ValueDigest};
 use local::Local;
 use matching::MatchedRules;
 
@@ -77,6 +80,10 @@ pub struct Gate<S> {
     /// Counts for rules that decide locally while the store is unavailable.
     local: Local,
     rules: ArcSwap<RuleSet>,
+    /// The overrides that are merged into the rules. Held while either changes.
+    temporary: Mutex<TemporaryOverrides>,
+    /// Recognises clients that an override names by their digest.
+    digest: Option<Arc<ValueDigest>>,
     clock: Arc<dyn Clock>,
     instances: u64,
     observer: Option<Arc<dyn Observer>>,
@@ -109,6 +116,8 @@ impl<S: Store> Gate<S> {
             store,
             local: Local::new(Arc::clone(&clock)),
             rules: ArcSwap::from_pointee(rules),
+            temporary: Mutex::default(),
+            digest: None,
             clock,
             instances: 1,
             observer: None,
@@ -120,6 +129,15 @@ impl<S: Store> Gate<S> {
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Self {
             observer: Some(observer),
+            ..self
+        }
+    }
+
+    /// The same gate, in which temporary overrides may name clients by these digests.
+    #[must_use]
+    pub fn with_digest(self, digest: Arc<ValueDigest>) -> Self {
+        Self {
+            digest: Some(digest),
             ..self
         }
     }
@@ -217,9 +235,47 @@ impl<S: Store> Gate<S> {
     }
 
     /// Puts other rules in force, all of them in one step. What was used stays used, and what was counted by
-    /// rules that stay goes on being counted.
+    /// rules that stay goes on being counted. Temporary overrides stay as they are.
     pub fn replace_rules(&self, rules: RuleSet) {
+        let temporary = self.temporary.lock();
         let rules = rules.inherit_counters(&self.rules.load());
+        let merged = rules.with_temporary(&temporary, self.digest.as_ref());
+        self.put_in_force(merged.unwrap_or(rules));
+    }
+
+    /// Replaces all temporary overrides in one step. They beat tiers and overrides of their rule until they end,
+    /// by the time of each decision, and stay when rules are replaced.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tidegate::rules::{OverrideKey, RuleSet, TemporaryOverride, TemporaryOverrides};
+    /// use tidegate::{Attributes, Clock, Gate, MemoryStore, Micros, SystemClock};
+    ///
+    /// let rules = RuleSet::from_yaml("rules: [{id: per-user, per: [user_id], limit: blocked}]")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert("user_id", "u1")?;
+    /// assert!(gate.decide(&attributes).await.is_denied());
+    ///
+    /// let raised = TemporaryOverride {
+    ///     key: OverrideKey::Value("u1".to_owned()),
+    ///     limit: "100/minute".to_owned(),
+    ///     expires_at: SystemClock.now() + Micros::HOUR,
+    /// };
+    /// gate.replace_overrides(TemporaryOverrides::from([("per-user".to_owned(), vec![raised])]));
+    /// assert!(gate.decide(&attributes).await.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn replace_overrides(&self, overrides: TemporaryOverrides) {
+        let mut temporary = self.temporary.lock();
+        *temporary = overrides;
+        let rules = self.rules.load();
+        if let Some(merged) = rules.with_temporary(&temporary, self.digest.as_ref()) {
+            self.put_in_force(merged);
+        }
+    }
+
+    fn put_in_force(&self, rules: RuleSet) {
         rules.set_clock(&self.clock);
         self.rules.store(Arc::new(rules));
         if let Some(shared) = self.store.shared() {

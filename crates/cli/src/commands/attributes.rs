@@ -25,7 +25,7 @@ impl AttributeArgs {
     }
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
+pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write it as NAME=VALUE, for example `user_id=u1`".to_owned()),

@@ -67,19 +67,10 @@ impl Drop for Chores {
     }
 }
 
-fn secret_of(settings: &RedisSettings) -> KeySecret {
-    let from = match (&settings.key_secret, settings.password()) {
-        (Some(secret), _) => SecretFrom::Configured(secret),
-        (None, Some(password)) => SecretFrom::Password(password),
-        (None, None) => SecretFrom::Public,
-    };
-    KeySecret::new(from)
-}
-
 impl RedisStore {
     /// Begins to connect. Must be called within a runtime, which then does the work.
     pub fn open(settings: RedisSettings) -> Self {
-        if settings.key_secret.is_none() && settings.password().is_none() {
+        if matches!(settings.secret_from(), SecretFrom::Public) {
             tracing::warn!(
                 "keys of clients are hashed in Redis with a public default secret; set `key_secret`, the same on every instance"
             );
@@ -89,7 +80,7 @@ impl RedisStore {
         let settings = Arc::new(settings);
         let stats = Arc::new(Stats::default());
         let namespace = settings.namespace.as_ref();
-        let keys = RedisKeys::new(namespace, secret_of(&settings));
+        let keys = RedisKeys::new(namespace, KeySecret::new(settings.secret_from()));
         let inner = Arc::new(StoreInner {
             router: Router::open(&settings, &stats, &LuaStep::probe(&keys)),
             keys,
@@ -225,6 +216,20 @@ impl Store for RedisStore {
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         let deadline = self.inner.router.deadline();
         self.inner.peek(&self.inner.plan(request), deadline).await
+    }
+
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let inner = &self.inner;
+        let (plan, deadline) = (inner.plan(request), inner.router.deadline());
+        if plan.at.is_none() {
+            if let Some(outcomes) = inner.remembered_denial(&plan) {
+                return Ok(outcomes);
+            }
+            if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+                return inner.preview_leased(&plan, deadline).await;
+            }
+        }
+        inner.preview_exact(&plan, deadline).await
     }
 
     async fn give_back(

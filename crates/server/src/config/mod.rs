@@ -78,6 +78,8 @@ pub struct Config {
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
     /// server generates.
     pub tokens: Vec<Token>,
+    /// Whether the console is served.
+    pub console: bool,
     /// The certificate and the key to serve with, as PEM files.
     pub tls: Option<TlsFiles>,
     /// The authorities of client certificates that gRPC requires, as a PEM file.

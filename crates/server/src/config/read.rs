@@ -63,6 +63,7 @@ pub(super) fn config(
         problems,
     );
     let tokens = tokens::read(fields.take("tokens"), overrides, problems);
+    let console = on_or_off(fields.take("console"), problems);
     let tls_client_ca = client_ca(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
@@ -101,6 +102,7 @@ pub(super) fn config(
         underscore_headers,
         headers,
         tokens,
+        console: console.unwrap_or(true),
         tls,
         tls_client_ca,
         drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
@@ -225,6 +227,11 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     let address = listen_address(text).map(Some);
     address.map_err(|problem| format!("{problem}, or `off`"))
+}
+
+fn on_or_off(taken: TakenField<'_>, problems: &mut Problems) -> Option<bool> {
+    let words = [("on", true), ("off", false)];
+    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))
 }
 
 fn encoded_slashes(taken: TakenField<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {

@@ -32,9 +32,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 22] = [
+    const EVERY: &[ApiCall<'_>] = &[
         ApiCall::Check,
         ApiCall::CheckBatch,
+        ApiCall::Explain,
         ApiCall::Authorize,
         ApiCall::ListRules,
         ApiCall::ReplaceRules,
@@ -50,6 +51,10 @@ mod tests {
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
         ApiCall::RenewLease("x"),
+        ApiCall::MakeCode,
+        ApiCall::OpenSession,
+        ApiCall::ShowSession,
+        ApiCall::EndSession,
         ApiCall::Health,
         ApiCall::Readiness,
         ApiCall::Metrics,
@@ -63,6 +68,7 @@ mod tests {
             ApiCall::Authorize => "authorize",
             ApiCall::Check => "check",
             ApiCall::CheckBatch => "checkBatch",
+            ApiCall::Explain => "explain",
             ApiCall::ListRules => "listRules",
             ApiCall::ReplaceRules => "replaceRules",
             ApiCall::CreateRule => "createRule",
@@ -77,6 +83,12 @@ mod tests {
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
             ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::MakeCode => "makeConsoleCode",
+            ApiCall::OpenSession => "openConsoleSession",
+            ApiCall::ShowSession => "showConsoleSession",
+            ApiCall::EndSession => "endConsoleSession",
+            // Files are not part of the API.
+            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect => "console",
             ApiCall::Health => "health",
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",
@@ -117,7 +129,7 @@ mod tests {
             assert_eq!(operation(call), id, "{method} {path}");
         }
         for call in EVERY {
-            assert!(operations.contains_key(operation(call)), "{call:?}");
+            assert!(operations.contains_key(operation(*call)), "{call:?}");
         }
         let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
         for (_, path, _) in operations.values() {

@@ -9,6 +9,7 @@ use crate::problem::HttpProblem;
 pub(crate) enum ApiCall<'p> {
     Check,
     CheckBatch,
+    Explain,
     Authorize,
     ListRules,
     ReplaceRules,
@@ -24,6 +25,12 @@ pub(crate) enum ApiCall<'p> {
     Feedback,
     ReleaseLease(&'p str),
     RenewLease(&'p str),
+    ConsoleFile(&'p str),
+    ConsoleRedirect,
+    MakeCode,
+    OpenSession,
+    ShowSession,
+    EndSession,
     Health,
     Readiness,
     Metrics,
@@ -36,6 +43,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
     let (allowed, call) = match path {
         "/v1/check" => ("POST", post(method, ApiCall::Check)),
         "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
+        "/v1/explain" => ("POST", post(method, ApiCall::Explain)),
         // Any method: a proxy uses its client's, or its own.
         "/v1/authorize" => ("", Some(ApiCall::Authorize)),
         "/v1/rules" => (
@@ -60,6 +68,17 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
         "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
+        "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
+        "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
+        "/v1/console/session" => (
+            "DELETE, GET, HEAD, POST",
+            match *method {
+                Method::GET | Method::HEAD => Some(ApiCall::ShowSession),
+                Method::POST => Some(ApiCall::OpenSession),
+                Method::DELETE => Some(ApiCall::EndSession),
+                _ => None,
+            },
+        ),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
@@ -82,6 +101,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, PUT", call)
+            } else if let Some(file) = path.strip_prefix("/console/") {
+                ("GET, HEAD", get(method, ApiCall::ConsoleFile(file)))
             } else {
                 return Err(HttpProblem::not_found(format!(
                     "there is no call `{path}`; `/openapi.json` lists the calls"

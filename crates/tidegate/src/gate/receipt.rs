@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Charge, Outcomes, PermitId, Request, Store, StoreError, Timestamp};
 
 use super::decision::DecidedLimit;
+use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
 use super::matching::{MatchedRule, MatchedRules};
 use super::pipeline::Pipeline;
@@ -228,7 +229,7 @@ impl<S: Store> Gate<S> {
                     charges: &[of_share(line, share)],
                     at: receipt.at,
                     permit,
-                    is_denied: false,
+                    verb: Verb::Charge,
                 };
                 self.local.give_back(&request, &[line.decided.outcome]);
             }

@@ -133,7 +133,14 @@ impl<S: Store> Gate<S> {
         reset: &mut Reset,
     ) -> Result<(), StoreError> {
         let moved = rule.adaptive().map(AdaptiveLimit::current);
-        for state in states(rule, attributes, moved.as_deref()) {
+        let in_force = match &moved {
+            Some(moved) => std::slice::from_ref(&**moved),
+            None => {
+                let (grant, _) = rule.grant(attributes, self.time_of(attributes));
+                rule.grants()[grant].limits()
+            }
+        };
+        for state in states(rule, in_force) {
             let limit = state.in_force.unwrap_or(state.largest);
             let at = attributes.time();
             let mut used = self.used(rule, limit, key, at).await?;
@@ -187,19 +194,7 @@ struct ResetState<'r> {
 }
 
 /// The states of a rule: those of the limits that apply to a request, then the others.
-fn states<'r>(
-    rule: &'r Rule,
-    attributes: &Attributes<'_>,
-    moved: Option<&'r Limit>,
-) -> Vec<ResetState<'r>> {
-    let limits = |grant: &'r Grant| match grant {
-        Grant::Limits(limits) => limits.as_slice(),
-        Grant::Unlimited | Grant::Blocked => &[],
-    };
-    let in_force = match moved {
-        Some(moved) => std::slice::from_ref(moved),
-        None => limits(&rule.grants()[rule.grant(attributes)]),
-    };
+fn states<'r>(rule: &'r Rule, in_force: &'r [Limit]) -> Vec<ResetState<'r>> {
     let mut states: Vec<ResetState<'r>> = in_force
         .iter()
         .map(|limit| ResetState {
@@ -208,7 +203,7 @@ fn states<'r>(
             largest: limit,
         })
         .collect();
-    for limit in rule.grants().iter().flat_map(limits) {
+    for limit in rule.grants().iter().flat_map(Grant::limits) {
         let known = states
             .iter_mut()
             .filter(|state| state.shape == limit.shape());

@@ -3,6 +3,7 @@
 //! [`RuleSet::from_yaml`] reads the text of a rule file, [`Rule::builder`] makes a rule in Rust; both are
 //! checked by the same code. [`RuleSet::to_json`] writes rules down again.
 
+mod applies;
 mod builder;
 mod client_written;
 #[cfg(feature = "cel")]
@@ -12,6 +13,8 @@ mod condition;
 mod condition;
 mod counts;
 mod descriptors;
+mod digest;
+mod explain;
 mod facts;
 mod hashed;
 mod index;
@@ -29,21 +32,27 @@ mod read_time;
 mod rule;
 mod schema;
 mod shares;
+mod temporary;
 mod warnings;
 mod work;
 mod write;
 
+pub(crate) use applies::Unmet;
 pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub use digest::ValueDigest;
+pub(crate) use explain::{Explaining, limits_text};
+pub use explain::{FailedCondition, ShowValue};
 pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
-pub use rule::{Consistency, Cost, Grant, Missing, Mode, OnStoreFailure, Rule};
+pub use rule::{Consistency, Cost, Grant, GrantSource, Missing, Mode, OnStoreFailure, Rule};
 pub(crate) use rule::{CounterKey, MissingNames};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
+pub use temporary::{OverrideKey, TemporaryOverride, TemporaryOverrides};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -103,8 +112,8 @@ impl RuleSettings {
         }
     }
 
-    /// Whether the values of this attribute must not be readable in a store.
-    fn is_secret(&self, attribute: &str) -> bool {
+    /// Whether the values of this attribute must not be readable in a store, nor shown.
+    pub fn is_secret(&self, attribute: &str) -> bool {
         let mut secret = self.secret_attributes.iter();
         attribute == "api_key" || secret.any(|name| name == attribute)
     }
@@ -114,8 +123,8 @@ impl RuleSettings {
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
-    by_id: HashMap<String, usize, RandomState>,
-    index: Index,
+    by_id: Arc<HashMap<String, usize, RandomState>>,
+    index: Arc<Index>,
     /// The attributes `header.*` that any of them asks about.
     headers: Vec<String>,
     /// Whether any of them asks for the host of a request.
@@ -123,7 +132,7 @@ pub struct RuleSet {
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
     /// How rules are found that are written as descriptors. Then only by these.
-    descriptors: Option<Descriptors>,
+    descriptors: Option<Arc<Descriptors>>,
     warnings: Problems,
 }
 
@@ -211,8 +220,8 @@ impl RuleSet {
         let headers: BTreeSet<&str> = rules.iter().flat_map(|rule| rule.headers()).collect();
         let headers = headers.into_iter().map(str::to_owned).collect();
         Self {
-            by_id: indexes_by_id(&rules),
-            index: Index::of(&rules),
+            by_id: Arc::new(indexes_by_id(&rules)),
+            index: Arc::new(Index::of(&rules)),
             headers,
             reads_host: rules.iter().any(|rule| rule.reads_host()),
             rules,
@@ -223,9 +232,9 @@ impl RuleSet {
     /// These rules, found by descriptors.
     fn by_descriptors(rules: Vec<Arc<Rule>>, descriptors: Descriptors) -> Self {
         Self {
-            by_id: indexes_by_id(&rules),
+            by_id: Arc::new(indexes_by_id(&rules)),
             rules,
-            descriptors: Some(descriptors),
+            descriptors: Some(Arc::new(descriptors)),
             ..Self::default()
         }
     }
@@ -245,7 +254,7 @@ impl RuleSet {
 
     /// The form in which they are written as descriptors, the same for all that say the same.
     pub fn descriptors(&self) -> Option<&serde_json::Value> {
-        self.descriptors.as_ref().map(Descriptors::written)
+        self.descriptors.as_deref().map(Descriptors::written)
     }
 
     /// Whether limits that callers bring count for this domain: one that the descriptors name, or any.
@@ -299,6 +308,20 @@ impl RuleSet {
             }
         }
         self
+    }
+
+    /// A copy of these rules, which shares them.
+    fn copy(&self) -> Self {
+        Self {
+            rules: self.rules.clone(),
+            by_id: Arc::clone(&self.by_id),
+            index: Arc::clone(&self.index),
+            headers: self.headers.clone(),
+            reads_host: self.reads_host,
+            shares: ArcSwapOption::default(),
+            descriptors: self.descriptors.clone(),
+            warnings: self.warnings.clone(),
+        }
     }
 
     /// Lets the limits that move read the time from this clock.

@@ -4,7 +4,7 @@ use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
 
 /// A condition on the attributes and the cost of a request. There are none without the feature `cel`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum NoCondition {}
 
 pub use self::NoCondition as Condition;

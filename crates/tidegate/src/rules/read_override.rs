@@ -91,6 +91,12 @@ fn is_one_key(network: IpNet, ipv6_prefix: u8) -> bool {
     }
 }
 
+/// The network of several keys that an override is for, if it is for one.
+pub(super) fn network_of(key: &str, ipv6_prefix: u8) -> Option<IpNet> {
+    let network = key.parse::<IpNet>().ok();
+    network.filter(|network| !is_one_key(*network, ipv6_prefix))
+}
+
 /// The overrides of a rule by `ip` that name networks of several keys, by network; none if there are
 /// none.
 pub(super) fn networks_of(
@@ -104,9 +110,7 @@ pub(super) fn networks_of(
     let mut networks = Networks::default();
     let mut is_empty = true;
     for (name, index) in overrides {
-        let network = name.parse::<IpNet>().ok();
-        let network = network.filter(|network| !is_one_key(*network, ipv6_prefix));
-        if let Some(network) = network {
+        if let Some(network) = network_of(name, ipv6_prefix) {
             *networks.value(network) = *index;
             is_empty = false;
         }

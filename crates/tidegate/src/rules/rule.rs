@@ -9,19 +9,19 @@ use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
-use super::counts::{RuleCounts, add_one};
+use super::counts::RuleCounts;
 use super::descriptors::Descriptor;
-use super::facts::{ConditionFailed, Facts};
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
+use super::temporary::TemporaryGrants;
 use crate::adaptive::AdaptiveLimit;
 use crate::address;
 use crate::attributes::Attributes;
 use crate::document::Problems;
 
 /// When a limit applies, and to whom.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) id: String,
     pub(super) description: Option<String>,
@@ -30,7 +30,8 @@ pub struct Rule {
     pub(super) except: Vec<Match>,
     pub(super) per: Vec<String>,
     pub(super) missing: Missing,
-    /// What the rule grants, first unless a tier or an override says otherwise.
+    /// What the rule grants, first unless a tier or an override says otherwise; last those of temporary
+    /// overrides.
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: GrantIndexes,
     pub(super) overrides: GrantIndexes,
@@ -38,6 +39,8 @@ pub struct Rule {
     pub(super) has_hashed_overrides: bool,
     /// Those of them that name a network of several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
+    /// Overrides that end by themselves, if there are any.
+    pub(super) temporary: Option<Box<TemporaryGrants>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
@@ -87,6 +90,42 @@ pub enum Grant {
     Unlimited,
     /// Nothing.
     Blocked,
+}
+
+impl Grant {
+    /// The limits that it has.
+    pub fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Limits(limits) => limits,
+            Self::Unlimited | Self::Blocked => &[],
+        }
+    }
+}
+
+/// Where the grant of a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrantSource {
+    /// The rule's own limit.
+    Limit,
+    /// One of its tiers.
+    Tier,
+    /// One of its overrides.
+    Override,
+    /// A temporary override.
+    Temporary,
+}
+
+impl GrantSource {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Tier => "tier",
+            Self::Override => "override",
+            Self::Temporary => "temporary",
+        }
+    }
 }
 
 /// How much a request takes of a rule's limits, before its own cost multiplies it.
@@ -205,7 +244,7 @@ impl Rule {
         self.adaptive.as_deref()
     }
 
-    /// Everything that it may grant: its own limit first, then tiers and overrides.
+    /// Everything that it may grant: its own limit first, then tiers and overrides, then temporary overrides.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
@@ -275,6 +314,7 @@ impl Rule {
             overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
+            temporary: None,
             algorithm: None,
             max_delay: None,
             cost: Cost::Fixed(1),
@@ -301,37 +341,10 @@ impl Rule {
         joined(&texts)
     }
 
-    /// Whether the rule has started and has not expired at `now`.
-    pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
-        self.starts_at.is_none_or(|start| start <= now)
-            && self.expires_at.is_none_or(|end| now < end)
-    }
-
     /// The conditions of `match` and `except`.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
         let all = std::iter::once(&self.matches).chain(&self.except);
         all.filter_map(|matches| matches.when.as_ref())
-    }
-
-    /// Whether all parts of `match` hold, for any reading of the request's path.
-    pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        facts.any(|reading| self.matches.holds(reading))
-    }
-
-    /// Whether an item of `except` holds for every reading of the request's path: a path that one server
-    /// may take for another must not exempt a request. A condition that cannot be evaluated does not
-    /// hold, and is counted.
-    pub(crate) fn is_excepted(&self, facts: &Facts<'_, '_>) -> bool {
-        let mut has_failed = false;
-        let is_excepted = self.except.iter().any(|item| {
-            let holds = facts.all(|reading| item.holds(reading));
-            has_failed |= holds.is_err();
-            holds == Ok(true)
-        });
-        if has_failed {
-            add_one(&self.counts.condition_failures);
-        }
-        is_excepted
     }
 
     /// Whether it reads the host of a request.
@@ -394,30 +407,38 @@ impl Rule {
         }
     }
 
-    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
-    /// [`grants`](Self::grants).
-    pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> usize {
+    /// What the rule grants to a request at `now`: its temporary override, else its override, else its tier's, else
+    /// the limit. The index in [`grants`](Self::grants), and where it came from.
+    pub(crate) fn grant(
+        &self,
+        attributes: &Attributes<'_>,
+        now: Timestamp,
+    ) -> (usize, GrantSource) {
+        if let Some(temporary) = &self.temporary {
+            let value = self.first_value(attributes);
+            let found = temporary.find(value.as_deref(), attributes.ip(), now);
+            if let Some(index) = found {
+                return (index, GrantSource::Temporary);
+            }
+        }
         if !self.overrides.is_empty() {
-            let first = self
-                .per
-                .first()
-                .and_then(|name| self.value_of(name, attributes));
+            let first = self.first_value(attributes);
             if let Some(index) = first.and_then(|value| self.override_of(&value)) {
-                return index;
+                return (index, GrantSource::Override);
             }
             if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
                 && let Some(index) = networks.covering(ip).next()
             {
-                return *index;
+                return (*index, GrantSource::Override);
             }
         }
         if !self.tiers.is_empty() {
             let tier = attributes.get("tier");
             if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
-                return *index;
+                return (*index, GrantSource::Tier);
             }
         }
-        0
+        (0, GrantSource::Limit)
     }
 
     /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
@@ -457,6 +478,11 @@ impl Rule {
         let plain = per.chain(cost).filter(|name| name.starts_with(HEADER));
         let excepted = self.except.iter().flat_map(Match::headers);
         plain.chain(self.matches.headers()).chain(excepted)
+    }
+
+    /// The value of the first attribute of `per`.
+    fn first_value<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
+        self.value_of(self.per.first()?, attributes)
     }
 
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {

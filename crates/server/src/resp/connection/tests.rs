@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::config::{Config, Overrides};
 use crate::rulebook::RuleBook;
+use crate::server::Opened;
 use crate::store::AnyStore;
 
 struct Client {
@@ -29,8 +30,13 @@ fn connect() -> Client {
     };
     let config = Config::load(&outside).unwrap();
     let (book, rules, _) = RuleBook::of_file(file, RuleSettings::default()).unwrap();
-    let store = AnyStore::Memory(MemoryStore::new());
-    let server = Arc::new(Server::new(&config, store, book, rules));
+    let opened = Opened {
+        store: AnyStore::Memory(MemoryStore::new()),
+        book,
+        rules,
+        data: None,
+    };
+    let server = Arc::new(Server::new(&config, opened));
     let drain = Drain::new();
     let listener = RespConnections::new(server, &ListenSettings::default(), drain.clone());
     let (io, there) = duplex(1_024);

@@ -2,6 +2,8 @@
 
 mod access;
 mod checks;
+mod console;
+mod explain;
 mod feedback;
 pub(crate) mod history;
 mod metrics;

@@ -41,13 +41,13 @@ const FUNCTIONS: [&str; 10] = [
 const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && cost > 1`";
 
 /// A condition on the attributes and the cost of a request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Condition {
     text: String,
     expression: IdedExpr,
     work: ConditionWork,
     /// Keeps the patterns of `matches` ready for as long as the condition is there.
-    _patterns: Patterns,
+    _patterns: Arc<Patterns>,
 }
 
 impl PartialEq for Condition {
@@ -108,7 +108,7 @@ impl Condition {
         }
         Ok(Self {
             text: text.to_owned(),
-            _patterns: Patterns::compile(&shape.patterns)?,
+            _patterns: Arc::new(Patterns::compile(&shape.patterns)?),
             work: ConditionWork::of(&expression),
             expression,
         })

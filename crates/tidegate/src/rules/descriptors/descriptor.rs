@@ -12,7 +12,7 @@ use crate::attributes::Attributes;
 use crate::rules::rule::{CounterKey, joined};
 
 /// The path from the domain to a limit, and what the file says next to it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
     pub(super) steps: Vec<DescriptorStep>,
@@ -45,7 +45,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    fn fits(&self, value: &str) -> bool {
+    pub(super) fn fits(&self, value: &str) -> bool {
         match self {
             Self::Text(text) => text == value,
             Self::Fitting { wildcard, .. } => wildcard.matches(value),
@@ -105,6 +105,17 @@ impl Descriptor {
             }
         }
         given.next().is_none().then_some(values)
+    }
+}
+
+impl Wanted {
+    /// It as text; empty if any value fits.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Fitting { wildcard, .. } => wildcard.to_string(),
+            Self::Any => String::new(),
+        }
     }
 }
 

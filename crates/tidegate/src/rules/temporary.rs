@@ -1,0 +1,332 @@
+//! Temporary overrides: what a client gets of a rule until a given time, kept apart from the rules.
+//!
+//! They are merged into the rules when either changes, so that a decision looks at one set of rules. One that has
+//! ended is skipped by its time; removing it is left to its owner.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use serde::Deserialize as _;
+use tidegate_core::Timestamp;
+
+use super::digest::ValueDigest;
+use super::keys::RULE;
+use super::networks::Networks;
+use super::read_limit::{self, Counting};
+use super::read_override::{network_of, override_key};
+use super::rule::{Consistency, Grant, Rule};
+use super::{RuleSet, RuleSettings, hashed, read_adaptive};
+use crate::document::{Fields, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::value::text_of_form;
+
+/// Temporary overrides, by the id of their rule. Those of a rule that does not exist have no effect.
+pub type TemporaryOverrides = BTreeMap<String, Vec<TemporaryOverride>>;
+
+/// What a client gets of a rule until a given time, instead of what the rule says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemporaryOverride {
+    /// For whom it is.
+    pub key: OverrideKey,
+    /// What it grants: a limit such as `100/minute`, `unlimited` or `blocked`.
+    pub limit: String,
+    /// When it ends: from then on the rule's own value applies.
+    pub expires_at: Timestamp,
+}
+
+/// For whom an override is, by the first attribute of the rule's `per`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OverrideKey {
+    /// The client with this value, in the form that makes keys; or the addresses of a network.
+    Value(String),
+    /// The client whose value has this hash.
+    Hash {
+        /// `sha256:` and 64 hexadecimal digits.
+        hash: String,
+        /// The [digest](ValueDigest) of the value, if the value was given.
+        digest: Option<String>,
+    },
+    /// The client whose value has this [digest](ValueDigest).
+    Digest(String),
+}
+
+impl OverrideKey {
+    /// How it is written.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Value(value) => text_of_form(value),
+            Self::Hash { hash, .. } => hash.clone(),
+            Self::Digest(digest) => digest.clone(),
+        }
+    }
+
+    /// The digest of the client, if it is known.
+    pub fn digest(&self) -> Option<&str> {
+        match self {
+            Self::Value(_) => None,
+            Self::Hash { digest, .. } => digest.as_deref(),
+            Self::Digest(digest) => Some(digest),
+        }
+    }
+
+    /// Whether both are known to name the same client.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_same_text = match (self, other) {
+            (Self::Value(one), Self::Value(other))
+            | (Self::Hash { hash: one, .. }, Self::Hash { hash: other, .. }) => one == other,
+            _ => false,
+        };
+        is_same_text || self.digest().is_some() && self.digest() == other.digest()
+    }
+
+    /// Whether a caller who does not know the rule may mean it with `text`.
+    pub fn is_written(&self, text: &str) -> bool {
+        let is_digest = || self.digest().is_some() && self.digest() == ValueDigest::read(text);
+        let is_hashed =
+            || matches!(self, Self::Hash { hash, .. } if *hash == hashed::hash_of(text));
+        self.text() == text || is_digest() || is_hashed()
+    }
+}
+
+impl Rule {
+    /// For whom an override of this rule is whose key is `written`. The value of a secret attribute is kept as its
+    /// hash; it may also be given as that, or as tables [show](ValueDigest::shown) it.
+    pub fn override_key(
+        &self,
+        written: &str,
+        settings: &RuleSettings,
+        digest: &ValueDigest,
+    ) -> Result<OverrideKey, String> {
+        let first = self.per.first();
+        let is_secret = first.is_some_and(|name| settings.is_secret(name));
+        if is_secret && let Some(digits) = ValueDigest::read(written) {
+            return Ok(OverrideKey::Digest(digits.to_owned()));
+        }
+        let key = override_key(Some(&self.per), written, settings)?;
+        if hashed::is_hash(&key) {
+            let digest = None;
+            return Ok(OverrideKey::Hash { hash: key, digest });
+        }
+        if !is_secret {
+            return Ok(OverrideKey::Value(key));
+        }
+        if first.is_some_and(|name| name == "ip") && network_of(&key, self.ipv6_prefix).is_some() {
+            return Err("`ip` is a secret attribute, so an override can be for one address and not for a network; give an address".to_owned());
+        }
+        Ok(OverrideKey::Hash {
+            hash: hashed::hash_of(&key),
+            digest: Some(digest.of(&key)),
+        })
+    }
+
+    /// What a temporary override of this rule with this limit grants.
+    pub fn override_grant(&self, limit: &str) -> Result<Grant, String> {
+        OverrideReader::of(self)?.read(limit)
+    }
+
+    /// The same rule with these temporary overrides instead of those that it has. Those that the rule has no use
+    /// for are left out.
+    fn with_temporary(
+        &self,
+        overrides: Vec<TemporaryOverride>,
+        digest: Option<&Arc<ValueDigest>>,
+    ) -> Self {
+        let mut rule = self.clone();
+        let own = rule.own_grants();
+        rule.grants.truncate(own);
+        rule.temporary = (!overrides.is_empty()).then(|| {
+            let mut temporary = TemporaryGrants::new(own, digest.cloned());
+            if let Ok(reader) = OverrideReader::of(self) {
+                for one in &overrides {
+                    if let Ok(grant) = reader.read(&one.limit) {
+                        temporary.add(self, one, rule.grants.len());
+                        rule.grants.push(grant);
+                    }
+                }
+            }
+            temporary.read_from = overrides;
+            Box::new(temporary)
+        });
+        rule
+    }
+
+    /// How many grants are those of the rule itself.
+    fn own_grants(&self) -> usize {
+        let temporary = self.temporary.as_ref();
+        temporary.map_or(self.grants.len(), |temporary| temporary.own)
+    }
+}
+
+impl RuleSet {
+    /// The same rules, with these temporary overrides instead of those that they have; `None` if nothing changes.
+    pub(crate) fn with_temporary(
+        &self,
+        overrides: &TemporaryOverrides,
+        digest: Option<&Arc<ValueDigest>>,
+    ) -> Option<Self> {
+        let mut changed: Option<Self> = None;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let has = rule.temporary.as_ref().map(|has| has.read_from.as_slice());
+            let wanted = overrides.get(rule.id()).map_or(&[][..], Vec::as_slice);
+            let is_same = has.unwrap_or_default() == wanted || self.is_by_descriptors();
+            if !is_same {
+                let changed = changed.get_or_insert_with(|| self.copy());
+                changed.rules[index] = Arc::new(rule.with_temporary(wanted.to_vec(), digest));
+            }
+        }
+        changed
+    }
+}
+
+/// The temporary overrides of a rule, and their grants, which follow the rule's own.
+#[derive(Debug, Clone)]
+pub(super) struct TemporaryGrants {
+    own: usize,
+    read_from: Vec<TemporaryOverride>,
+    /// By value or by hash.
+    by_key: HashMap<String, TemporaryGrant, RandomState>,
+    has_hashes: bool,
+    networks: Networks<Option<TemporaryGrant>>,
+    by_digest: HashMap<String, TemporaryGrant, RandomState>,
+    digest: Option<Arc<ValueDigest>>,
+}
+
+/// The index of a grant, and when it ends.
+#[derive(Debug, Clone, Copy)]
+struct TemporaryGrant {
+    index: usize,
+    expires_at: Timestamp,
+}
+
+impl TemporaryGrant {
+    fn at(self, now: Timestamp) -> Option<usize> {
+        (now < self.expires_at).then_some(self.index)
+    }
+}
+
+impl TemporaryGrants {
+    fn new(own: usize, digest: Option<Arc<ValueDigest>>) -> Self {
+        Self {
+            own,
+            read_from: Vec::new(),
+            by_key: HashMap::default(),
+            has_hashes: false,
+            networks: Networks::default(),
+            by_digest: HashMap::default(),
+            digest,
+        }
+    }
+
+    fn add(&mut self, rule: &Rule, one: &TemporaryOverride, index: usize) {
+        let expires_at = one.expires_at;
+        let grant = TemporaryGrant { index, expires_at };
+        match &one.key {
+            OverrideKey::Digest(digest) => {
+                self.by_digest.insert(digest.clone(), grant);
+            }
+            OverrideKey::Hash { hash, .. } => {
+                self.has_hashes = true;
+                self.by_key.insert(hash.clone(), grant);
+            }
+            OverrideKey::Value(value) => {
+                let is_ip = rule.per.first().is_some_and(|name| name == "ip");
+                match network_of(value, rule.ipv6_prefix).filter(|_| is_ip) {
+                    Some(network) => *self.networks.value(network) = Some(grant),
+                    None => {
+                        self.by_key.insert(value.clone(), grant);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The index of the grant for a client with this value and address at `now`.
+    pub(super) fn find(
+        &self,
+        value: Option<&str>,
+        ip: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Option<usize> {
+        let by_value = value.and_then(|value| self.of_value(value, now));
+        let networks = || {
+            let mut networks = self.networks.covering(ip?);
+            networks.find_map(|grant| grant.as_ref()?.at(now))
+        };
+        by_value.or_else(networks)
+    }
+
+    fn of_value(&self, value: &str, now: Timestamp) -> Option<usize> {
+        // That a client sends what a hash is written as finds nothing.
+        let is_value = || !self.has_hashes || !hashed::is_hash(value);
+        let by_value = self.by_key.get(value).filter(|_| is_value());
+        if let Some(index) = by_value.and_then(|grant| grant.at(now)) {
+            return Some(index);
+        }
+        if self.has_hashes
+            && let Some(grant) = self.by_key.get(&hashed::hash_of(value))
+            && let Some(index) = grant.at(now)
+        {
+            return Some(index);
+        }
+        if self.by_digest.is_empty() {
+            return None;
+        }
+        let digest = self.digest.as_ref()?.of(value);
+        self.by_digest.get(&digest)?.at(now)
+    }
+}
+
+/// Reads the limits of overrides as the rule itself reads its `overrides`.
+struct OverrideReader {
+    counting: Counting,
+    is_leased: bool,
+}
+
+impl OverrideReader {
+    fn of(rule: &Rule) -> Result<Self, String> {
+        let mut problems = Problems::new();
+        let node = Node::deserialize(rule.written()).ok();
+        let spot = Spot::rule_with_id(rule.id());
+        let fields = node
+            .as_ref()
+            .and_then(|node| Fields::of(node, spot, &RULE, &mut problems));
+        match fields {
+            Some(fields) => Ok(Self {
+                counting: Counting::read(&fields, &mut problems),
+                is_leased: rule.sync == Consistency::Leased,
+            }),
+            None => Err(format!("rule `{}` cannot have overrides", rule.id())),
+        }
+    }
+
+    fn read(&self, limit: &str) -> Result<Grant, String> {
+        let node = Node {
+            value: Value::Scalar(Scalar {
+                text: limit.to_owned(),
+                kind: ScalarKind::Text,
+            }),
+            place: Place::Nowhere,
+        };
+        let spot = Spot::document().field("limit");
+        let mut problems = Problems::new();
+        let Some(grant) = read_limit::grant(&node, &spot, &self.counting, &mut problems) else {
+            let messages = problems.errors().map(|problem| problem.message.as_str());
+            return Err(messages.collect::<Vec<_>>().join("; "));
+        };
+        if self.counting.adaptive.is_some()
+            && let Some(wrong) = read_adaptive::wrong_exception(&grant)
+        {
+            return Err(wrong.to_owned());
+        }
+        match read_limit::why_not_leased(std::slice::from_ref(&grant)) {
+            Some(why_not) if self.is_leased => Err(format!(
+                "the rule has `sync: leased`, which does not go with {why_not}; give another limit"
+            )),
+            _ => Ok(grant),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
