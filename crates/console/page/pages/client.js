@@ -58,7 +58,7 @@ export async function showClient(main, parameters) {
 
   async function overridesOf(id, value) {
     const all = await readOverrides(id).catch(() => []);
-    const own = value === undefined ? all : all.filter((override) => override.key === value);
+    const own = value === undefined ? all : all.filter((override) => override.key === value || (override.digest && value.endsWith(override.digest)));
     return own.length > 0 && el('ul', { class: 'timeline' }, own.map((override) => overrideRow(id, override, explain)));
   }
 

@@ -34,7 +34,7 @@ export function showOverview(main) {
     { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [el('a', { href: link(['rules', row.rule]) }, row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
     { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small' }, limitText(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied) },
-    { name: 'Allowed /s', isNumber: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
+    { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
     { name: 'Denied /s', isNumber: true, value: (row) => row.denied, cell: (row) => rate(row.denied) },
     { name: 'Denied', isNumber: true, value: (row) => row.all, cell: (row) => brief(row.all) },
     { name: 'Share', isNumber: true, isWideOnly: true, value: (row) => row.share, cell: (row) => percent(row.all, row.asked) },
@@ -47,8 +47,9 @@ export function showOverview(main) {
     el('div', { class: 'stack' },
       problem,
       el('div', { class: 'tiles' }, Object.values(values).map(({ element }) => element)),
-      el('div', { class: 'columns wide-narrow' }, charts, panel('Health', null, health.element)),
-      el('div', { class: 'columns wide-narrow' }, panel('Rules', null, rules.element), panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients))));
+      el('div', { class: 'columns wide-narrow' },
+        el('div', { class: 'stack' }, charts, panel('Rules', null, rules.element)),
+        el('div', { class: 'stack' }, panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients), panel('Health', null, health.element)))));
 
   function showChoice() {
     WINDOWS.forEach((window, index) => choices[index].setAttribute('aria-pressed', window === follower.chosen()));
