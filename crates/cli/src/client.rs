@@ -98,6 +98,11 @@ impl ApiClient {
         })
     }
 
+    /// The value of the `Authorization` header.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_ref().and_then(|token| token.to_str().ok())
+    }
+
     /// The server's address, for messages.
     pub(crate) fn server(&self) -> &str {
         &self.server

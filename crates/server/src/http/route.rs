@@ -68,6 +68,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
         "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
         "/v1/console/session" => (
@@ -79,7 +80,6 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                 _ => None,
             },
         ),
-        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),

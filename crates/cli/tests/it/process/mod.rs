@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits for a time to pass: what is awaited is an answer, a line of the log, or the end of a process.
 
+mod bench;
 mod console;
 mod full_disk;
 mod gateway;
@@ -18,4 +19,5 @@ mod resources;
 mod signals;
 mod starts;
 mod tls;
+mod undo;
 mod variables;
