@@ -30,7 +30,7 @@ const failures = await runTests('access', {
     await finish(failedWith(401));
   },
 
-  async 'a read-only token sees everything, changes nothing, and is told why'() {
+  async 'a read-only token sees everything, changes nothing, and learns why'() {
     const { page, seen, signIn, show, finish } = await openPage(browser, server);
     await signIn('r-secret');
     assert.ok(await page.locator('header .badge:has-text("read-only")').isVisible());

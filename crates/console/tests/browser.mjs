@@ -15,6 +15,18 @@ export function openBrowser() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: isRoot ? ['--no-sandbox'] : [] });
 }
 
+const TYPES = { html: 'text/html', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
+
+/** Serves the files of a folder in place of the embedded ones, to try changes without a build. */
+async function serveFrom(context, server, folder) {
+  const policy = (await fetch(`${server.url}/console/`)).headers.get('content-security-policy');
+  await context.route(`${server.url}/console/**`, async (route) => {
+    const path = new URL(route.request().url()).pathname.replace('/console/', '') || 'index.html';
+    const body = await readFile(join(folder, path.startsWith('vendor/') ? path : join('page', path)));
+    await route.fulfill({ body, contentType: TYPES[path.split('.').pop()], headers: { 'content-security-policy': policy } });
+  });
+}
+
 /**
  * A page on a server. `finish()` asserts that nothing left the server's origin, that no policy was violated, and
  * that nothing failed but what `expected` matches.
@@ -22,6 +34,7 @@ export function openBrowser() {
 export async function openPage(browser, server, { width = 1440, height = 900, scheme = 'light', bypassCSP = false } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, bypassCSP, reducedMotion: 'no-preference' });
   context.setDefaultTimeout(PATIENCE);
+  if (process.env.CONSOLE_FILES) await serveFrom(context, server, process.env.CONSOLE_FILES);
   const page = await context.newPage();
   const seen = { errors: [], outside: [], calls: [], bodies: [] };
   await page.addInitScript(() => {

@@ -34,7 +34,7 @@ const failures = await runTests('edit', {
     assert.equal(await shown.innerText(), `Line ${line}\n${problem.field}: ${problem.message}`);
     assert.equal((await page.locator('.lines .bad').innerText()).trim(), `● ${line}`);
     assert.equal(await page.getAttribute('#rule-text', 'aria-invalid'), 'true');
-    await page.locator('button:has-text("Review changes")').click();
+    await page.locator('button:has-text("Review changes")').click({ force: true });
     assert.equal(await page.locator('dialog').count(), 0);
     await shown.locator('button').click();
     const caret = await page.evaluate(() => document.querySelector('#rule-text').selectionStart);

@@ -27,6 +27,7 @@ export function showOverview(main) {
   const problem = el('div');
   const charts = panel('Requests per second', null, el('div', { class: 'stack' }, denied.element, allowed.element));
   const clients = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const leftOut = el('p', { class: 'small quiet' });
   let details = new Map();
   let series = null;
 
@@ -48,7 +49,7 @@ export function showOverview(main) {
       problem,
       el('div', { class: 'tiles' }, Object.values(values).map(({ element }) => element)),
       el('div', { class: 'columns wide-narrow' },
-        el('div', { class: 'stack' }, charts, panel('Rules', null, rules.element)),
+        el('div', { class: 'stack' }, charts, panel('Rules', null, rules.element, leftOut)),
         el('div', { class: 'stack' }, panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients), panel('Health', null, health.element)))));
 
   function showChoice() {
@@ -76,6 +77,7 @@ export function showOverview(main) {
     });
     values.keys.show(count(rows.filter((row) => row.denied > 0).length));
     rules.show(rows);
+    leftOut.textContent = series.leftOut > 0 ? `${count(series.leftOut)} rules with the least traffic are shown without numbers.` : '';
   }
 
   const follower = followActivity(show, (text) => {

@@ -50,7 +50,8 @@ export async function showRule(main, id) {
     const of = series.of(id);
     const [allowed, denied, shadow] = [sum(of.allowed), sum(of.denied), sum(of.shadow_denied)];
     const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
-    put(result, rule.mode === 'shadow'
+    const isLeftOut = series.leftOut > 0 && !series.rules.has(id);
+    put(result, isLeftOut ? notice('', null, 'This rule is not among the busiest ones, so there are no numbers for it.') : rule.mode === 'shadow'
       ? notice('', `Shadow: it would have denied ${brief(shadow)} of ${brief(asked)} requests (${percent(shadow, asked)})`, 'It denies nothing. If the number is what you expect, change the mode to “enforce”.')
       : el('p', { class: 'quiet small' }, `${brief(denied)} of ${brief(asked)} requests denied (${percent(denied, asked)}) in this window`));
   }, (word) => {
