@@ -36,7 +36,7 @@ export async function showRule(main, id) {
       rule.description && el('p', { class: 'quiet' }, rule.description),
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
       el('div', { class: 'columns wide-narrow' },
-        el('div', { class: 'stack' }, panel('Activity', null, result, outcome.element), keysPanel(id, rule)),
+        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element)), keysPanel(id, rule)),
         el('div', { class: 'stack' }, panel('Rule', null, text), overrideList(id, rule)))));
 
   yamlOf(id, rule).then((yaml) => put(text, yamlView(yaml)));
