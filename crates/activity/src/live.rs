@@ -192,7 +192,9 @@ impl LiveActivity {
         ActivitySeries {
             total: state.total.points(span),
             rules: state.rules.values().filter_map(rule).collect(),
-            shared: Some(state.shared.points(span)).filter(is_active).unwrap_or_default(),
+            shared: Some(state.shared.points(span))
+                .filter(is_active)
+                .unwrap_or_default(),
             without_room: state.rules.values().filter(has_no_room).count(),
         }
     }

@@ -157,7 +157,10 @@ mod tests {
     #[test]
     fn a_value_is_cut_at_a_character() {
         let long = "ü".repeat(NAME_LENGTH + 1);
-        assert_eq!(KeyPart::clear("a", &long).value.chars().count(), NAME_LENGTH);
+        assert_eq!(
+            KeyPart::clear("a", &long).value.chars().count(),
+            NAME_LENGTH
+        );
         let short = "ü".repeat(NAME_LENGTH);
         assert_eq!(&*KeyPart::clear("a", &short).value, short);
     }

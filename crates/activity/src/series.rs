@@ -90,7 +90,9 @@ impl Series {
         let mut points = vec![OutcomeCounts::default(); count];
         let first = span.from / span.step;
         for (number, counts) in log.iter().chain([current]) {
-            let index = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+            let index = number
+                .checked_sub(first)
+                .and_then(|index| usize::try_from(index).ok());
             if let Some(point) = index.and_then(|index| points.get_mut(index)) {
                 *point = counts;
             }
@@ -100,7 +102,8 @@ impl Series {
 
     /// Whether nothing happened within a day.
     pub(crate) fn is_idle(&self, now: u64) -> bool {
-        self.minute.0 + MINUTES < now / 60 || (self.minute.1.is_zero() && self.minutes.iter().next().is_none())
+        self.minute.0 + MINUTES < now / 60
+            || (self.minute.1.is_zero() && self.minutes.iter().next().is_none())
     }
 
     /// Forgets everything but what the counters were.

@@ -172,7 +172,12 @@ mod tests {
             log.push(*number, counts, &budget);
         }
         assert_eq!(log.iter().collect::<Vec<_>>(), records);
-        for (kept, before) in [(5, 0), (4, 1_700_000_001), (2, 1_700_000_301), (1, 1_700_000_302)] {
+        for (kept, before) in [
+            (5, 0),
+            (4, 1_700_000_001),
+            (2, 1_700_000_301),
+            (1, 1_700_000_302),
+        ] {
             log.expire(before, &budget);
             assert_eq!(log.iter().collect::<Vec<_>>(), records[5 - kept..]);
         }
@@ -189,7 +194,11 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         let mut log = SeriesLog::default();
         for minute in 0..10_000 {
-            log.push(minute, &counts(15_000 + minute, minute % 100, 15_000 + minute), &budget);
+            log.push(
+                minute,
+                &counts(15_000 + minute, minute % 100, 15_000 + minute),
+                &budget,
+            );
             log.expire(minute.saturating_sub(1_439), &budget);
         }
         assert_eq!(log.iter().count(), 1_440);

@@ -51,7 +51,9 @@ impl KeySummary {
         let weight = saturating_sum(parts.clone().map(|part| part.weight));
         let distinct = parts.clone().any(|part| part.distinct.is_some()).then(|| {
             let mut distinct = DistinctKeys::default();
-            parts.clone().for_each(|part| part.add_distinct(&mut distinct));
+            parts
+                .clone()
+                .for_each(|part| part.add_distinct(&mut distinct));
             distinct
         });
         // Each count above the error of its own summary, so that what is missing elsewhere adds only its error.
@@ -172,7 +174,11 @@ mod tests {
         let other = summary(&[(2, 7, 7), (3, 5, 9)], 4, 40);
         let sum = KeySummary::merged([&one, &other].into_iter());
         let expected = [(1, 10, 14), (2, 11, 13), (3, 5, 12)];
-        let keys: Vec<_> = sum.keys().iter().map(|key| (key.hash, key.lower, key.upper)).collect();
+        let keys: Vec<_> = sum
+            .keys()
+            .iter()
+            .map(|key| (key.hash, key.lower, key.upper))
+            .collect();
         assert_eq!(keys, expected);
         assert_eq!((sum.error, sum.weight), (7, 70));
     }
@@ -194,6 +200,9 @@ mod tests {
         assert!(cut.get(1).is_none());
 
         let whole = summary(&[(1, 1, 1), (2, 1, 1)], 0, 2).cut(true);
-        assert_eq!((whole.keys().len(), whole.error, whole.distinct()), (2, 0, 2));
+        assert_eq!(
+            (whole.keys().len(), whole.error, whole.distinct()),
+            (2, 0, 2)
+        );
     }
 }

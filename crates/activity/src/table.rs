@@ -177,7 +177,9 @@ impl KeyTable {
             if counts.len() <= kept {
                 return 0;
             }
-            *counts.select_nth_unstable_by(kept, |one, other| other.cmp(one)).1
+            *counts
+                .select_nth_unstable_by(kept, |one, other| other.cmp(one))
+                .1
         });
         self.error = self.error.saturating_add(smallest);
         for at in 0..self.slots.len() {
@@ -249,7 +251,10 @@ impl KeyTable {
 /// The slot that a key would have if no other did.
 #[inline]
 fn home(hash: u64, mask: usize) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "the mask keeps the lowest bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the mask keeps the lowest bits"
+    )]
     let home = hash as usize & mask;
     home
 }
@@ -296,7 +301,9 @@ mod tests {
     fn mixed(table: &mut KeyTable, budget: &MemoryBudget) -> (u64, HashMap<u64, u64>) {
         let (mut state, mut all, mut true_counts) = (1_u64, 0, HashMap::new());
         for number in 0..300_000_u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let random = state >> 33;
             let key = match number % 3 {
                 0 => random % 10,
@@ -317,15 +324,25 @@ mod tests {
         let mut table = KeyTable::counting_distinct();
         let (all, true_counts) = mixed(&mut table, &budget);
         assert_eq!(table.weight, all);
-        assert!(table.error > 0 && table.error <= all / 1_366, "{}", table.error);
+        assert!(
+            table.error > 0 && table.error <= all / 1_366,
+            "{}",
+            table.error
+        );
         assert!(table.len <= MOST_SLOTS / 8 * 7);
         for slot in table.used_slots() {
             let count = true_counts[&slot.hash];
-            assert!((slot.count..=slot.upper()).contains(&count), "{slot:?}: {count}");
+            assert!(
+                (slot.count..=slot.upper()).contains(&count),
+                "{slot:?}: {count}"
+            );
         }
         for (hash, count) in &true_counts {
             let at = table.find(*hash).unwrap();
-            assert!(table.slots[at].hash == *hash || *count <= table.error, "{count}");
+            assert!(
+                table.slots[at].hash == *hash || *count <= table.error,
+                "{count}"
+            );
         }
         // Those that were there from the beginning are exact.
         for key in 0..10 {
@@ -334,7 +351,10 @@ mod tests {
         }
         let distinct = table.distinct.as_ref().unwrap().estimate();
         let count = true_counts.len() as u64;
-        assert!(distinct.abs_diff(count) * 20 <= count, "{distinct} of {count}");
+        assert!(
+            distinct.abs_diff(count) * 20 <= count,
+            "{distinct} of {count}"
+        );
     }
 
     #[test]
@@ -346,7 +366,10 @@ mod tests {
         assert_eq!(budget.used(), bytes_of(64));
         for slot in table.used_slots() {
             let count = true_counts[&slot.hash];
-            assert!((slot.count..=slot.upper()).contains(&count), "{slot:?}: {count}");
+            assert!(
+                (slot.count..=slot.upper()).contains(&count),
+                "{slot:?}: {count}"
+            );
         }
         let mut none = KeyTable::default();
         assert!(!none.add(&event(1, 1), &MemoryBudget::new(0)));
@@ -367,7 +390,10 @@ mod tests {
         }
         assert!(!table.add(&event(3, 4), &budget));
         assert!(table.add(&event(3, 2), &budget));
-        let free = KeyEvent { has_free_names: true, ..event(4, 1) };
+        let free = KeyEvent {
+            has_free_names: true,
+            ..event(4, 1)
+        };
         assert!(table.add(&free, &budget));
     }
 }

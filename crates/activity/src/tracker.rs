@@ -118,7 +118,8 @@ impl KeyTracker {
     fn store_name(&self, hash: u64, named: impl FnOnce() -> NamedKey) {
         let mut names = self.names.lock();
         names.store(hash, &self.budget, named);
-        self.has_free_names.store(names.has_free(), Ordering::Relaxed);
+        self.has_free_names
+            .store(names.has_free(), Ordering::Relaxed);
     }
 
     /// Turns the tables of a period that began at `start` into summaries.
@@ -153,7 +154,8 @@ impl KeyTracker {
             // A key that came meanwhile is in no summary yet.
             u64::from(named.seen) >= start || SORTS.iter().any(|sort| windows.of(*sort).has(hash))
         });
-        self.has_free_names.store(names.has_free(), Ordering::Relaxed);
+        self.has_free_names
+            .store(names.has_free(), Ordering::Relaxed);
     }
 
     /// Forgets everything.
@@ -208,7 +210,9 @@ impl KeyTracker {
             // The last of those with this hash, if there are any.
             let end = seen.partition_point(|(other, _)| *other <= hash);
             let live = end.checked_sub(1).map(|at| seen[at]);
-            let live = live.filter(|(other, _)| *other == hash).map_or(0, |(_, at)| at);
+            let live = live
+                .filter(|(other, _)| *other == hash)
+                .map_or(0, |(_, at)| at);
             live.max(named.seen)
         };
         let key = |(count, named): (&crate::summary::KeyCount, &NamedKey)| TopKey {
@@ -223,7 +227,8 @@ impl KeyTracker {
             None => denied.distinct(),
             Some(_) => {
                 let keys = denied.keys().iter();
-                keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named))).count() as u64
+                keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
+                    .count() as u64
             }
         };
         TopKeys {
@@ -231,6 +236,7 @@ impl KeyTracker {
             distinct_denied,
             weight: sorted.weight,
             error: sorted.error,
+            from: asked.window.from(asked.now),
             is_shared: asked.rule.is_some(),
         }
     }

@@ -12,8 +12,14 @@ struct Periods {
     count: u64,
 }
 
-const MINUTE: Periods = Periods { length: 10, count: 6 };
-const HOUR: Periods = Periods { length: 300, count: 12 };
+const MINUTE: Periods = Periods {
+    length: 10,
+    count: 6,
+};
+const HOUR: Periods = Periods {
+    length: 300,
+    count: 12,
+};
 
 impl Periods {
     /// The number of the first period of the window.
@@ -60,7 +66,13 @@ pub(crate) struct KeyWindows {
 
 impl KeyWindows {
     /// Adds the summary of a period that began at `start`.
-    pub(crate) fn add(&mut self, start: u64, summary: KeySummary, counts_distinct: bool, budget: &MemoryBudget) {
+    pub(crate) fn add(
+        &mut self,
+        start: u64,
+        summary: KeySummary,
+        counts_distinct: bool,
+        budget: &MemoryBudget,
+    ) {
         let number = start / HOUR.length;
         let sum = match self.hour.pop_back() {
             Some((last, sum)) if last == number => {
@@ -94,7 +106,11 @@ impl KeyWindows {
     }
 
     /// The summaries of a window.
-    pub(crate) fn parts(&self, window: KeyWindow, now: u64) -> impl Iterator<Item = &KeySummary> + Clone {
+    pub(crate) fn parts(
+        &self,
+        window: KeyWindow,
+        now: u64,
+    ) -> impl Iterator<Item = &KeySummary> + Clone {
         let ring = match window {
             KeyWindow::Minute => &self.minute,
             KeyWindow::Hour => &self.hour,
@@ -125,12 +141,18 @@ mod tests {
     use crate::summary::KeyCount;
 
     fn one_key(count: u64) -> KeySummary {
-        let key = KeyCount { hash: 1, lower: count, upper: count };
+        let key = KeyCount {
+            hash: 1,
+            lower: count,
+            upper: count,
+        };
         KeySummary::new(vec![key], 0, count, None)
     }
 
     fn count(windows: &KeyWindows, window: KeyWindow, now: u64) -> u64 {
-        KeySummary::merged(windows.parts(window, now)).get(1).map_or(0, |key| key.lower)
+        KeySummary::merged(windows.parts(window, now))
+            .get(1)
+            .map_or(0, |key| key.lower)
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::Store as _;
+use tidegate::{Clock as _, Store as _, SystemClock};
 use tidegate_listen::{Tls, ended_connections};
 use tokio::time::MissedTickBehavior;
 
@@ -179,6 +179,18 @@ pub(crate) async fn return_memory() {
                 tracing::debug!(%error, "cannot start a thread");
             }
         }
+    }
+}
+
+/// Reads the counters of rules into live activity at each full second.
+pub(crate) async fn sample_activity(server: Arc<Server>) {
+    let Some(activity) = &server.activity else {
+        return;
+    };
+    loop {
+        let micros = SystemClock.now().as_micros() % 1_000_000;
+        tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
+        activity.sample(&server.gate.rules());
     }
 }
 

@@ -15,7 +15,9 @@ use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::RedisStore;
 
 use crate::admin_token;
-use crate::chores::{follow_clients, follow_rules, keep_counters, return_memory, write_counters};
+use crate::chores::{
+    follow_clients, follow_rules, keep_counters, return_memory, sample_activity, write_counters,
+};
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::descriptors::FileDescriptors;
@@ -196,6 +198,7 @@ impl Service {
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
+            tokio::spawn(sample_activity(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {

@@ -61,6 +61,9 @@ mod tests {
         ApiCall::Metrics,
         ApiCall::OpenApi,
         ApiCall::Status,
+        ApiCall::Activity,
+        ApiCall::ActivityStream,
+        ApiCall::RuleKeys("x"),
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -96,6 +99,9 @@ mod tests {
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
             ApiCall::Status => "status",
+            ApiCall::Activity => "activity",
+            ApiCall::ActivityStream => "activityStream",
+            ApiCall::RuleKeys(_) => "ruleKeys",
         }
     }
 

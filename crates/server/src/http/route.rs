@@ -37,7 +37,13 @@ pub(crate) enum ApiCall<'p> {
     Metrics,
     OpenApi,
     Status,
+    Activity,
+    ActivityStream,
+    RuleKeys(&'p str),
 }
+
+/// The path of the one call whose reply does not end.
+pub(super) const ACTIVITY_STREAM: &str = "/v1/activity/stream";
 
 /// The call that a method and a path name.
 pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
@@ -68,6 +74,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
+        ACTIVITY_STREAM => ("GET, HEAD", get(method, ApiCall::ActivityStream)),
         "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
         "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
@@ -93,6 +101,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(id) = keys_of(path) {
+                ("GET, HEAD", get(method, ApiCall::RuleKeys(id)))
             } else if let Some(version) = below("/v1/rules/history/", path) {
                 ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
             } else if let Some(id) = of_rule(path, "/validate") {
@@ -134,4 +144,10 @@ fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
 fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     let rest = path.strip_prefix(prefix)?;
     (!rest.is_empty() && !rest.contains('/')).then_some(rest)
+}
+
+/// The rule in `/v1/rules/{id}/keys`.
+fn keys_of(path: &str) -> Option<&str> {
+    let id = path.strip_prefix("/v1/rules/")?.strip_suffix("/keys")?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
 }
