@@ -204,7 +204,9 @@ impl Search<'_> {
                 if self.steps >= MOST_STEPS {
                     return false;
                 }
-                let Some(mut after) = self.apply(position, &chosen, from) else {
+                let mut before = position.clone();
+                self.confirm(&mut before, Some(from));
+                let Some(mut after) = self.apply(&before, &chosen, from) else {
                     continue;
                 };
                 let Some(next) = next else {
@@ -272,7 +274,7 @@ impl Search<'_> {
     }
 
     /// When open calls may have taken effect such that the next answer can be explained: as early and as late as
-    /// possible, and when the next answer gets its `reset_at`. The later they are, the later that is.
+    /// they are allowed, and when the next answer gets its `reset_at`. The later they are, the later that is.
     fn times(
         &self,
         position: &Position,
@@ -282,36 +284,21 @@ impl Search<'_> {
         let (Some(next), false) = (next, chosen.is_empty()) else {
             return vec![position.at];
         };
-        let is_early = |at: u64| {
-            let after = self.apply(position, chosen, Timestamp::from_micros(at));
-            after.is_some_and(|after| {
+        let apply = |at: u64| self.apply(position, chosen, Timestamp::from_micros(at));
+        let fits = |at: u64| {
+            apply(at).is_some_and(|after| {
                 let outcome = after.state.ask(self.form, next.cost, next.outcome.at);
-                let reset_at = if outcome.allowed && next.outcome.allowed {
-                    let mut state = after.state;
-                    let at = next.outcome.at;
-                    state.charge(self.form, next.cost, at, no_permit()).reset_at
-                } else {
-                    outcome.reset_at
-                };
-                reset_at < next.outcome.reset_at
+                outcome.reset_at >= next.outcome.reset_at
             })
         };
         let until = next.outcome.at.as_micros();
         let began = chosen.iter().map(|index| self.open[*index].began).min();
-        let (mut low, mut high) = (
-            began.unwrap_or_default().max(position.at).as_micros(),
-            until,
-        );
-        let first = low;
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_early(middle) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let mut times = [first, low, until].map(Timestamp::from_micros).to_vec();
+        let from = began.unwrap_or_default().max(position.at).as_micros();
+        let allowed = first(from, until, |at| apply(at).is_some());
+        let fitting = first(allowed, until, fits);
+        let mut times = [allowed, fitting, until]
+            .map(Timestamp::from_micros)
+            .to_vec();
         times.sort_unstable();
         times.dedup();
         times
@@ -332,6 +319,19 @@ impl Search<'_> {
         let mut denials = self.remembered.iter().zip(&position.confirmed);
         denials.all(|(denial, is_true)| *is_true || denial.ended >= until)
     }
+}
+
+/// The first number from `low` on for which `is_reached`, which then stays true; at most `high`.
+fn first(mut low: u64, mut high: u64, is_reached: impl Fn(u64) -> bool) -> u64 {
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_reached(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
 }
 
 /// All subsets, the smaller ones first.
