@@ -8,6 +8,7 @@
 //! The answers carry the time at which the store decided, which orders most calls. What remains is searched
 //! (Wing and Gong): calls of the same microsecond, and where unanswered calls took effect.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use tidegate_core::algorithm::Form;
@@ -74,6 +75,7 @@ pub fn check(limit: &Limit, history: &[HistoryCall]) -> Result<(), NotLinearizab
         open: Vec::new(),
         best: 0,
         steps: 0,
+        failed: HashMap::new(),
     };
     for (call, entry) in history.iter().enumerate() {
         match entry.answer {
@@ -176,10 +178,12 @@ struct Search<'l> {
     /// How many answers were explained at the most.
     best: usize,
     steps: u64,
+    /// Positions from which no order explains the rest, by their numbers.
+    failed: HashMap<(usize, u32), Vec<Position>>,
 }
 
 /// How far an order has come.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Position {
     /// How many of the decided calls have taken effect.
     index: usize,
@@ -195,6 +199,22 @@ struct Position {
 impl Search<'_> {
     fn explains_from(&mut self, position: &Position) -> bool {
         self.best = self.best.max(position.index);
+        // Calls of the same microsecond are exchanged in place: what remains is the same only between them.
+        let at = |index: usize| self.decided.get(index).map(|call| call.outcome.at);
+        let is_between = position.index == 0 || at(position.index - 1) != at(position.index);
+        let key = (position.index, position.applied);
+        let is_known = |failed: &Vec<Position>| failed.contains(position);
+        if is_between && self.failed.get(&key).is_some_and(is_known) {
+            return false;
+        }
+        let is_explained = self.continues_from(position);
+        if is_between && !is_explained {
+            self.failed.entry(key).or_default().push(position.clone());
+        }
+        is_explained
+    }
+
+    fn continues_from(&mut self, position: &Position) -> bool {
         let next = self.decided.get(position.index).copied();
         let open = self.possible(position, next.map(|call| call.outcome.at));
         // Most often, no open call takes effect here.
