@@ -91,7 +91,7 @@ fn history(limit: &Limit, bug: PlantedBug, random: &mut Xorshift) -> Vec<History
         let began = Timestamp::from_micros(at - below(30_000));
         let ended = time + Micros::new(below(30_000));
         let cost = 1 + below(3);
-        let is_due = index % 10 == 9;
+        let is_due = index % 10 == 3;
         if open < 6 && below(20) == 0 {
             open += 1;
             if below(2) == 0 {
