@@ -137,7 +137,7 @@ impl HttpClient {
 
 fn is_admin(call: &str) -> bool {
     let path = call.split(' ').nth(1).unwrap_or_default();
-    let calls = ["/v1/rules", "/v1/reset", "/v1/feedback"];
+    let calls = ["/v1/rules", "/v1/overrides", "/v1/reset", "/v1/feedback"];
     calls.iter().any(|call| path.starts_with(call))
 }
 
