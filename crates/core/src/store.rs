@@ -35,6 +35,13 @@ pub trait Store: Send + Sync + 'static {
         request: &Request<'_>,
     ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
 
+    /// Answers exactly as [`charge`](Self::charge) would, and changes nothing: for explanations. Concurrency
+    /// limits answer as if the request held a permit.
+    fn preview(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+
     /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
     /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
     /// the permit. Never returns more than was taken.

@@ -46,6 +46,7 @@ pub(crate) struct LuaStep {
 enum Op {
     Charge,
     Peek,
+    Preview,
     Settle,
     GiveBack,
     Lease,
@@ -109,9 +110,14 @@ impl LuaStep {
         Self::of(Op::Charge, plan).with_register(keys)
     }
 
-    /// Answers as a charge would and changes nothing.
+    /// Answers whether a charge would be allowed, over the state as it is, and changes nothing.
     pub(crate) fn peek(plan: &Plan<'_>) -> Self {
         Self::of(Op::Peek, plan)
+    }
+
+    /// Answers exactly as a charge would and changes nothing.
+    pub(crate) fn preview(plan: &Plan<'_>) -> Self {
+        Self::of(Op::Preview, plan)
     }
 
     /// Charges what is known only afterwards.
@@ -267,7 +273,7 @@ impl LuaStep {
 
     /// Whether it is done even if its answer is no longer waited for.
     pub(crate) fn is_owed(&self) -> bool {
-        !matches!(self.op, Op::Charge | Op::Peek | Op::Lease)
+        !matches!(self.op, Op::Charge | Op::Peek | Op::Preview | Op::Lease)
     }
 
     /// The slot of its keys.
@@ -296,7 +302,7 @@ impl LuaStep {
             form: *planned.charge.limit.form(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.
             cost: match op {
-                Op::Charge | Op::Peek => planned.total,
+                Op::Charge | Op::Peek | Op::Preview => planned.total,
                 _ => planned.charge.cost,
             },
             first: planned.first,

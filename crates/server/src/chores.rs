@@ -186,6 +186,18 @@ pub(crate) async fn return_memory() {
     }
 }
 
+/// Reads the counters of rules into live activity at each full second.
+pub(crate) async fn sample_activity(server: Arc<Server>) {
+    let Some(activity) = &server.activity else {
+        return;
+    };
+    loop {
+        let micros = SystemClock.now().as_micros() % 1_000_000;
+        tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
+        activity.sample(&server.gate.rules());
+    }
+}
+
 /// Removes temporary overrides that have ended, for as long as the server runs. Decisions go by their time.
 pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
     loop {

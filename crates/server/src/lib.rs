@@ -16,6 +16,7 @@
 //! ```
 
 mod access;
+mod activity;
 mod admin_token;
 mod chores;
 mod condition_steps;

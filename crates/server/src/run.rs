@@ -17,7 +17,7 @@ use tidegate_redis::RedisStore;
 use crate::admin_token;
 use crate::chores::{
     follow_clients, follow_rules, keep_counters, remove_ended_overrides, return_memory,
-    write_counters,
+    sample_activity, write_counters,
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
@@ -201,6 +201,7 @@ impl Service {
             tokio::spawn(remove_ended_overrides(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
+            tokio::spawn(sample_activity(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {

@@ -17,6 +17,15 @@ pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
     }
 }
 
+/// Microseconds as seconds, for JSON and metrics.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times are below 2^53 microseconds"
+)]
+pub(crate) fn decimal_seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 /// A time as text, such as `2026-11-16T01:26:31.385863Z`.
 pub(crate) fn date_time(at: Timestamp) -> String {
     let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);

@@ -1,7 +1,6 @@
 //! The state that all front ends share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
@@ -10,9 +9,13 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::Drain;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::Health;
+use tokio::sync::Semaphore;
 
 use crate::access::Access;
+use crate::activity::ServerActivity;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
@@ -22,6 +25,9 @@ use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
 use tidegate_tower::RateLimitLayer;
+
+/// The most streams of activity at a time.
+pub(crate) const MOST_STREAMS: usize = 32;
 
 /// What is opened before a server can be made.
 pub(crate) struct Opened {
@@ -39,6 +45,8 @@ pub(crate) struct Server {
     /// The temporary overrides of rules.
     pub(crate) overrides: OverrideBook,
     pub(crate) access: Access,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
@@ -60,7 +68,13 @@ pub(crate) struct Server {
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
-    is_draining: AtomicBool,
+    /// When it started, to measure its uptime.
+    pub(crate) started: Stopwatch,
+    /// Live activity, if it is on.
+    pub(crate) activity: Option<Arc<ServerActivity>>,
+    /// Streams of activity that may still be opened.
+    pub(crate) streams: Arc<Semaphore>,
+    draining: Drain,
 }
 
 impl Server {
@@ -73,7 +87,9 @@ impl Server {
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
-        let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
+        let activity = ServerActivity::new(config, &digest).map(Arc::new);
+        let key_secret = config.key_secret.as_ref();
+        let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
         let observer = Arc::new(observer);
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
@@ -86,6 +102,7 @@ impl Server {
             book,
             overrides,
             access: Access::new(config.tokens.clone()),
+            has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
@@ -98,7 +115,10 @@ impl Server {
             counters: None,
             digest,
             observer,
-            is_draining: AtomicBool::new(false),
+            started: Stopwatch::start(),
+            activity,
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            draining: Drain::new(),
         }
     }
 
@@ -130,6 +150,14 @@ impl Server {
         deciding.wait().await.into_decision()
     }
 
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
+        if self.book.settings().is_secret(attribute) {
+            return self.digest.shown(value);
+        }
+        value.to_owned()
+    }
+
     /// How much of the store answers.
     pub(crate) async fn store_health(&self) -> Health {
         self.gate.store().health().await
@@ -154,11 +182,16 @@ impl Server {
 
     /// Makes `/readyz` report that the server is not ready.
     pub(crate) fn begin_to_drain(&self) {
-        self.is_draining.store(true, Ordering::Release);
+        self.draining.begin();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Acquire)
+        self.draining.has_begun()
+    }
+
+    /// Waits until the server drains.
+    pub(crate) async fn drains(&self) {
+        self.draining.begun().await;
     }
 }
 

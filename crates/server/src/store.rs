@@ -78,6 +78,14 @@ impl AnyStore {
         damage.into_iter().map(describe).collect()
     }
 
+    /// Which store it is: `memory` or `redis`.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Redis(..) => "redis",
+        }
+    }
+
     /// How much of the store answers. Makes a call to find out.
     pub(crate) async fn health(&self) -> Health {
         match self {
@@ -110,6 +118,10 @@ impl Store for AnyStore {
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         ask!(self, peek(request))
+    }
+
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        ask!(self, preview(request))
     }
 
     async fn give_back(

@@ -337,7 +337,9 @@ pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
                 "{case}"
             ),
             give_back => {
+                let previewed = store.preview(&request).await.unwrap();
                 let outcomes = store.charge(&request).await.unwrap();
+                assert_eq!(previewed, outcomes, "the preview of {case}");
                 assert_eq!(outcomes, memory.charge(&request), "{case}");
                 if give_back == 2 {
                     store.give_back(&request, &outcomes).await.unwrap();

@@ -133,6 +133,10 @@ impl Store for FailingStore {
         self.ask(|store| store.peek(request))
     }
 
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        self.ask(|store| store.preview(request))
+    }
+
     async fn give_back(
         &self,
         request: &Request<'_>,

@@ -2,35 +2,21 @@
 
 mod advice;
 
-use std::fmt::Write as _;
-
 use clap::Args;
-use serde_json::{Map, Number, Value, json};
-use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
+use serde_json::{Value, json};
 
+use super::decision::{decision, list};
+use super::question::QuestionArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, Answer};
-use crate::output::{self, BAD, CAREFUL, GOOD, TextTable, plain, styled};
-use crate::times;
-
-/// How many decimals of a timestamp are significant.
-const DECIMALS: usize = 6;
+use crate::output;
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct CheckArgs {
-    /// An attribute of the request, such as `user_id=u1`; may be given several times
-    #[arg(long = "attr", short, value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
-
-    /// How much the request costs
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cost: u64,
-
-    /// Decide at this time, in Unix seconds, if the server trusts timestamps
-    #[arg(long, value_name = "SECONDS", value_parser = timestamp)]
-    timestamp: Option<Number>,
+    #[command(flatten)]
+    question: QuestionArgs,
 
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -38,7 +24,7 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
-    let reply = client.post("/v1/check", &request(args)?)?;
+    let reply = client.post("/v1/check", &args.question.body()?)?;
     // A server that is not ready answers 503 too; only a decision has `allowed`.
     let is_decision = reply.body.get("allowed").is_some_and(Value::is_boolean);
     let reply = match reply.status {
@@ -49,238 +35,13 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
     if args.server.json {
         output::print_json(&reply.body)?;
     } else {
-        let given = args.timestamp.clone().map(Value::Number);
-        let now = given.as_ref().and_then(times::instant);
-        let now = now.unwrap_or_else(|| SystemClock.now());
-        output::print(&decision(&reply.body, now))?;
+        output::print(&decision(&reply.body, args.question.now()))?;
         if list(&reply.body).is_empty() {
-            output::note(&advice::no_rule(&client, &args.attributes))?;
+            output::note(&advice::no_rule(
+                &client,
+                &args.question.attributes.attributes,
+            ))?;
         }
     }
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
-}
-
-fn request(args: &CheckArgs) -> anyhow::Result<Value> {
-    let mut attributes = Map::new();
-    for (name, value) in &args.attributes {
-        let before = attributes.insert(name.clone(), json!(value));
-        if before.is_some() {
-            anyhow::bail!("the attribute `{name}` is given twice; keep one");
-        }
-    }
-    let mut request = json!({"attributes": attributes, "cost": args.cost});
-    if let (Some(timestamp), Value::Object(map)) = (&args.timestamp, &mut request) {
-        map.insert("timestamp".to_owned(), Value::Number(timestamp.clone()));
-    }
-    Ok(request)
-}
-
-fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it as NAME=VALUE, for example `user_id=u1`".to_owned()),
-    }
-}
-
-fn timestamp(text: &str) -> Result<Number, String> {
-    let refused = || "write Unix seconds, for example `1794770000.25`".to_owned();
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    if !is_digits(whole) || !is_digits(decimals) {
-        return Err(refused());
-    }
-    // Cut off below a microsecond, as the server does.
-    let more = decimals.len().saturating_sub(DECIMALS);
-    text[..text.len() - more].parse().map_err(|_| refused())
-}
-
-fn list(decision: &Value) -> &[Value] {
-    let limits = decision.get("limits").and_then(Value::as_array);
-    limits.map_or(&[], Vec::as_slice)
-}
-
-/// The decision as text: the answer first, then why, then each limit if there are several.
-fn decision(decision: &Value, now: Timestamp) -> String {
-    let get = |key: &str| decision.get(key).unwrap_or(&Value::Null);
-    let is_allowed = get("allowed") == &json!(true);
-    let mut text = if is_allowed {
-        styled(GOOD.bold(), "allowed")
-    } else {
-        styled(BAD.bold(), "denied")
-    };
-    if let Some(rule) = get("rule").as_str() {
-        let _ = write!(text, " by rule {}", plain(rule));
-    }
-    if get("degraded") == &json!(true) {
-        let note = "degraded: the store was unavailable";
-        let _ = write!(text, " ({})", styled(CAREFUL, note));
-    }
-    text.push('\n');
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "  {name:<12} {value}");
-    };
-    if let (Some(remaining), Some(limit)) = (get("remaining").as_u64(), get("limit").as_u64()) {
-        line("remaining", format!("{remaining} of {limit}"));
-    }
-    if let Some(reset) = times::instant(get("reset_time")) {
-        line("resets", when(reset, now));
-    }
-    if let Some(reason) = reason(decision) {
-        line("reason", reason);
-    }
-    if !is_allowed {
-        line("retry after", retry(get("retry_after")));
-    }
-    if let Some(delay) = times::span(get("delay")).filter(|delay| !delay.is_zero()) {
-        line("go on after", times::length(delay));
-    }
-    if let Some(lease) = get("lease").as_str() {
-        line("lease", plain(lease));
-    }
-    let limits = list(decision);
-    if limits.len() > 1 {
-        text.push('\n');
-        text.push_str(&limits_table(limits, now));
-    }
-    text
-}
-
-/// Why a decision, or one of its limits, denies; `None` if it does not, or an older server gives no reason.
-fn reason(answer: &Value) -> Option<String> {
-    let words = match answer.get("reason")?.as_str()? {
-        "over_limit" => "the limit is used up".to_owned(),
-        "blocked" => "the rule grants nothing to this request".to_owned(),
-        "missing_attribute" => {
-            let missing = answer.get("missing").and_then(Value::as_array);
-            let missing = missing.into_iter().flatten().filter_map(Value::as_str);
-            let missing: Vec<String> = missing.map(plain).collect();
-            match missing.as_slice() {
-                [one] => format!("the attribute `{one}` is missing"),
-                several => format!("the attributes `{}` are missing", several.join("`, `")),
-            }
-        }
-        "too_expensive" => "the cost is more than the limit can ever grant".to_owned(),
-        "store_unavailable" => "the store was unavailable, and the rule denies then".to_owned(),
-        other => plain(other),
-    };
-    Some(words)
-}
-
-fn when(at: Timestamp, now: Timestamp) -> String {
-    let at_text = times::rfc3339(at);
-    match at.since(now) {
-        Micros::ZERO => format!("{at_text} (now)"),
-        span => format!("{at_text} (in {})", times::length(span)),
-    }
-}
-
-fn retry(seconds: &Value) -> String {
-    times::span(seconds).map_or_else(|| "never".to_owned(), times::length)
-}
-
-fn limits_table(limits: &[Value], now: Timestamp) -> String {
-    let mut table = TextTable::new(&[
-        "rule",
-        "answer",
-        "remaining",
-        "limit",
-        "window",
-        "resets in",
-        "retry after",
-        "note",
-    ]);
-    for limit in limits {
-        let get = |key: &str| limit.get(key).unwrap_or(&Value::Null);
-        let is = |key: &str| get(key) == &json!(true);
-        let text = |key: &str| match get(key) {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let reset = times::instant(get("reset_time"));
-        let notes = [("shadow", is("shadow")), ("degraded", is("degraded"))];
-        let notes = notes.iter().filter(|(_, holds)| *holds);
-        let notes = notes.map(|(note, _)| (*note).to_owned());
-        let notes: Vec<String> = notes.chain(reason(limit)).collect();
-        table.row(vec![
-            text("rule"),
-            if is("allowed") { "allowed" } else { "denied" }.to_owned(),
-            text("remaining"),
-            text("limit"),
-            times::span(get("window")).map_or_else(|| "-".to_owned(), times::length),
-            reset.map_or_else(|| "-".to_owned(), |at| times::length(at.since(now))),
-            if is("allowed") {
-                "-".to_owned()
-            } else {
-                retry(get("retry_after"))
-            },
-            notes.join(", "),
-        ]);
-    }
-    table.render()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plainly(value: &Value) -> String {
-        let now = Timestamp::from_seconds(1_794_770_000);
-        anstream::adapter::strip_str(&decision(value, now)).to_string()
-    }
-
-    #[test]
-    fn a_denial_says_by_what_and_for_how_long() {
-        let denied = json!({
-            "allowed": false, "rule": "per-user", "limit": 100, "remaining": 0,
-            "reset_time": 1_794_770_060.25, "retry_after": 0.6, "delay": 0, "degraded": false,
-            "lease": null,
-            "limits": [
-                {"rule": "per-user", "algorithm": "token_bucket", "window": 60, "allowed": false,
-                 "limit": 100, "remaining": 0, "reset_time": 1_794_770_060.25, "retry_after": 0.6,
-                 "delay": 0, "shadow": false, "degraded": false},
-                {"rule": "all", "algorithm": "fixed_window", "window": 86400, "allowed": true,
-                 "limit": 10_000, "remaining": 9_000, "reset_time": 1_794_787_200, "retry_after": 0,
-                 "delay": 0, "shadow": true, "degraded": false},
-            ],
-        });
-        insta::assert_snapshot!(plainly(&denied));
-    }
-
-    #[test]
-    fn an_answer_without_a_rule_is_short() {
-        let allowed = json!({"allowed": true, "rule": null, "limit": null, "remaining": null,
-            "reset_time": null, "retry_after": null, "delay": null, "degraded": null,
-            "lease": null, "limits": []});
-        assert_eq!(plainly(&allowed), "allowed\n");
-    }
-
-    #[test]
-    fn a_denial_without_an_end_and_a_failed_store_say_so() {
-        let blocked = json!({"allowed": false, "rule": "bad", "limit": 0, "remaining": 0,
-            "reset_time": null, "retry_after": null, "degraded": true, "limits": [{}]});
-        insta::assert_snapshot!(plainly(&blocked));
-    }
-
-    #[test]
-    fn a_timestamp_is_sent_as_it_was_given_down_to_the_microsecond() {
-        for text in [
-            "1794770000",
-            "1794770000.25",
-            "1794770000.250001",
-            "0.000001",
-        ] {
-            assert_eq!(timestamp(text).unwrap().as_f64(), text.parse().ok());
-        }
-        assert_eq!(
-            timestamp("1794770000.250001").unwrap().to_string(),
-            "1794770000.250001"
-        );
-        for cut in ["1794770000.1234567", "1794770000.12345699999"] {
-            assert_eq!(timestamp(cut).unwrap().to_string(), "1794770000.123456");
-        }
-        for text in ["", ".5", "1.", "-1", "1e9", "1.000000x", "now"] {
-            assert!(timestamp(text).is_err(), "{text}");
-        }
-    }
 }

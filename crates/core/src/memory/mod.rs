@@ -194,6 +194,23 @@ impl MemoryStore {
         asked.collect()
     }
 
+    /// Answers exactly as a charge would: [`Store::preview`] without the future.
+    pub fn preview(&self, request: &Request<'_>) -> Outcomes {
+        let mut tasks = self.merged(request);
+        let stripes = self.stripes.lock_all(&mut tasks, request.at);
+        let asked = tasks.iter().map(|task| stripes.get(task).ask(task));
+        let mut outcomes: Outcomes = asked.collect();
+        if outcomes.iter().all(|outcome| outcome.allowed) {
+            return outcomes;
+        }
+        let taking_nothing = outcomes.iter_mut().zip(&tasks);
+        for (outcome, task) in taking_nothing.filter(|(outcome, _)| outcome.allowed) {
+            let untouched = stripes.get(task).ask(&Task { cost: 0, ..*task });
+            *outcome = outcome.with_remaining_of(untouched);
+        }
+        outcomes
+    }
+
     /// Takes back a request that was charged: [`Store::give_back`] without the future.
     pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
@@ -322,6 +339,10 @@ impl Store for MemoryStore {
 
     async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
         Ok(self.peek(request))
+    }
+
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        Ok(self.preview(request))
     }
 
     async fn give_back(

@@ -4,6 +4,21 @@ local ops = {}
 
 local flat = module('ops').flat
 
+-- Answers exactly as a charge would, and changes nothing.
+function ops.preview(step)
+  local outcomes, allowed = {}, true
+  for index, task in ipairs(step.tasks) do
+    outcomes[index] = task.form.ask(task, task.cost, step.now)
+    allowed = allowed and outcomes[index][ALLOWED] == 1
+  end
+  for index, task in ipairs(step.tasks) do
+    if not allowed and outcomes[index][ALLOWED] == 1 then
+      over(outcomes[index], task.form.ask(task, 0, step.now))
+    end
+  end
+  return flat(outcomes)
+end
+
 -- Charges what is known only afterwards, as much of it as fits.
 function ops.settle(step)
   local outcomes = {}

@@ -56,6 +56,21 @@ struct HeldLease {
     outcome: Outcome,
 }
 
+impl HeldLease {
+    /// The outcome of a request that takes `cost`; none if there are fewer units.
+    fn outcome_after(&self, cost: u64) -> Option<Outcome> {
+        let units = self.units.checked_sub(cost)?;
+        let remaining = self.outcome.remaining.saturating_add(units);
+        Some(Outcome {
+            allowed: true,
+            remaining: remaining.min(self.outcome.limit),
+            retry: Retry::Now,
+            delay: Micros::ZERO,
+            ..self.outcome
+        })
+    }
+}
+
 /// What identifies a lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitLease {
@@ -167,19 +182,17 @@ impl UnitPool {
             return None;
         }
         let held = self.lease.as_mut().filter(|held| is_usable(held))?;
-        if held.units < cost {
-            return None;
-        }
+        let outcome = held.outcome_after(cost)?;
         held.units -= cost;
-        let remaining = held.outcome.remaining.saturating_add(held.units);
-        let outcome = Outcome {
-            allowed: true,
-            remaining: remaining.min(held.outcome.limit),
-            retry: Retry::Now,
-            delay: Micros::ZERO,
-            ..held.outcome
-        };
         Some((outcome, held.lease))
+    }
+
+    /// What [`take`](Self::take) would answer, or how many units there are if they are too few. Takes nothing.
+    pub(crate) fn preview(&self, limit: &Limit, cost: u64) -> Result<Outcome, u64> {
+        let now = now();
+        let is_usable = |held: &&HeldLease| *limit == self.state.limit && now < held.ends_at;
+        let held = self.lease.as_ref().filter(is_usable).ok_or(0_u64)?;
+        held.outcome_after(cost).ok_or(held.units)
     }
 
     /// Lets units gather in Redis before it is asked again, so that many waiting requests do not ask for every

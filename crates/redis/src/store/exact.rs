@@ -78,13 +78,38 @@ impl StoreInner {
         plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcomes, StoreError> {
+        self.ask_by_slot(plan, LuaStep::peek, deadline).await
+    }
+
+    /// Answers as [`charge_exact`](Self::charge_exact) would, and changes nothing.
+    pub(super) async fn preview_exact(
+        &self,
+        plan: &Plan<'_>,
+        deadline: Instant,
+    ) -> Result<Outcomes, StoreError> {
+        let asked = self.ask_by_slot(plan, LuaStep::preview, deadline).await?;
+        let is_denied = asked.iter().any(|outcome| !outcome.allowed);
+        if is_denied && self.groups(plan).len() > 1 {
+            // One slot does not know that another denies.
+            return self.peek(plan, deadline).await;
+        }
+        Ok(asked)
+    }
+
+    /// Takes a step that changes nothing in each slot of a plan.
+    async fn ask_by_slot(
+        &self,
+        plan: &Plan<'_>,
+        step: impl Fn(&Plan<'_>) -> LuaStep,
+        deadline: Instant,
+    ) -> Result<Outcomes, StoreError> {
         let groups = self.groups(plan);
         if groups.len() <= 1 {
-            return outcomes(self.decide(plan, LuaStep::peek(plan), deadline).await?);
+            return outcomes(self.decide(plan, step(plan), deadline).await?);
         }
         let asked = try_join_all(groups.iter().map(|group| async {
             let part = plan.part(group);
-            outcomes(self.decide(&part, LuaStep::peek(&part), deadline).await?)
+            outcomes(self.decide(&part, step(&part), deadline).await?)
         }));
         let mut answers = OutcomesByIndex::new(plan.charges.len());
         for (group, outcomes) in groups.iter().zip(asked.await?) {

@@ -114,23 +114,11 @@ impl StoreInner {
             let Some(outcome) = self.take(planned, &mut taken, deadline).await? else {
                 continue;
             };
-            let on_state = |other: &usize| plan.charges[*other].first == planned.first;
-            let same: SlotGroup = (0..plan.charges.len()).filter(on_state).collect();
-            answers.fill(
-                &same,
-                &SmallVec::<[Outcome; 4]>::from_elem(outcome, same.len()),
-            );
+            fill_state(plan, planned, outcome, &mut answers);
             if !outcome.allowed {
                 // The others are only asked, and without what this request took of them.
                 drop(taken);
-                let missing = answers.missing();
-                if !missing.is_empty() {
-                    let asked = self.peek(plan, deadline).await?;
-                    let asked = missing.iter().filter_map(|index| asked.get(*index));
-                    let asked: Outcomes = asked.copied().collect();
-                    answers.fill(&missing, &asked);
-                }
-                return Ok(answers.into_outcomes());
+                return self.peek_missing(plan, answers, deadline).await;
             }
         }
         let rest = answers.missing();
@@ -143,6 +131,78 @@ impl StoreInner {
         }
         taken.parts.clear();
         self.stats.add(&self.stats.leased_decisions);
+        Ok(answers.into_outcomes())
+    }
+
+    /// Answers as [`charge_leased`](Self::charge_leased) would, and takes nothing. What Redis would grant in
+    /// advance is not known, so the time at which all is back is that of this request alone.
+    pub(super) async fn preview_leased(
+        &self,
+        plan: &Plan<'_>,
+        deadline: Instant,
+    ) -> Result<Outcomes, StoreError> {
+        let mut answers = OutcomesByIndex::new(plan.charges.len());
+        for (index, planned) in plan.charges.iter().enumerate() {
+            if answers.is_known(index) || planned.total == 0 || !self.is_leased(planned) {
+                continue;
+            }
+            let outcome = self.preview_one(planned, deadline).await?;
+            fill_state(plan, planned, outcome, &mut answers);
+            if !outcome.allowed {
+                return self.peek_missing(plan, answers, deadline).await;
+            }
+        }
+        let rest = answers.missing();
+        if !rest.is_empty() {
+            let outcomes = self.preview_exact(&plan.part(&rest), deadline).await?;
+            answers.fill(&rest, &outcomes);
+        }
+        Ok(answers.into_outcomes())
+    }
+
+    /// What [`take`](Self::take) would answer: from the pool, or from Redis for the units that it lacks.
+    async fn preview_one(
+        &self,
+        planned: &PlannedCharge<'_>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        let (limit, cost) = (planned.charge.limit, planned.total);
+        let mut left = 0;
+        if let Some(shared) = self.pools.get(planned.state.name) {
+            let pool = shared.pool.lock();
+            left = match pool.preview(limit, cost) {
+                Ok(outcome) => return Ok(outcome),
+                Err(left) => left,
+            };
+            if let Some(resting) = pool.resting(limit) {
+                return Ok(resting);
+            }
+        }
+        if let Some(denied) = self.hints.denied(planned.state.name, limit, cost) {
+            return Ok(denied);
+        }
+        let state = OwnedState::of(planned);
+        let outcomes = self
+            .preview_exact(&state.plan(cost.saturating_sub(left)), deadline)
+            .await?;
+        let missing = || StoreError::BadReply("no outcome for the charge".into());
+        outcomes.first().copied().ok_or_else(missing)
+    }
+
+    /// Completes the outcomes of a denied plan with the limits that were not asked.
+    async fn peek_missing(
+        &self,
+        plan: &Plan<'_>,
+        mut answers: OutcomesByIndex,
+        deadline: Instant,
+    ) -> Result<Outcomes, StoreError> {
+        let missing = answers.missing();
+        if !missing.is_empty() {
+            let asked = self.peek(plan, deadline).await?;
+            let asked = missing.iter().filter_map(|index| asked.get(*index));
+            let asked: Outcomes = asked.copied().collect();
+            answers.fill(&missing, &asked);
+        }
         Ok(answers.into_outcomes())
     }
 
@@ -331,6 +391,19 @@ impl StoreInner {
         }
         self.hints.forget(state.state.name);
     }
+}
+
+/// Sets the outcome of all charges on one state.
+fn fill_state(
+    plan: &Plan<'_>,
+    planned: &PlannedCharge<'_>,
+    outcome: Outcome,
+    answers: &mut OutcomesByIndex,
+) {
+    let on_state = |other: &usize| plan.charges[*other].first == planned.first;
+    let same: SlotGroup = (0..plan.charges.len()).filter(on_state).collect();
+    let outcomes = SmallVec::<[Outcome; 4]>::from_elem(outcome, same.len());
+    answers.fill(&same, &outcomes);
 }
 
 /// Gives back idle units, until the store is dropped.

@@ -218,6 +218,20 @@ impl Store for RedisStore {
         self.inner.peek(&self.inner.plan(request), deadline).await
     }
 
+    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        let inner = &self.inner;
+        let (plan, deadline) = (inner.plan(request), inner.router.deadline());
+        if plan.at.is_none() {
+            if let Some(outcomes) = inner.remembered_denial(&plan) {
+                return Ok(outcomes);
+            }
+            if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+                return inner.preview_leased(&plan, deadline).await;
+            }
+        }
+        inner.preview_exact(&plan, deadline).await
+    }
+
     async fn give_back(
         &self,
         request: &Request<'_>,

@@ -132,7 +132,7 @@ impl LuaStep {
 
     fn answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
         match self.op {
-            Op::Charge | Op::Peek | Op::Settle => {
+            Op::Charge | Op::Peek | Op::Preview | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
                 if !rest.is_empty() || outcomes.len() != self.charges.len() {
                     return Err(BadReply);

@@ -95,6 +95,7 @@ impl Op {
         match self {
             Self::Charge => "charge",
             Self::Peek => "peek",
+            Self::Preview => "preview",
             Self::Settle => "settle",
             Self::GiveBack => "give_back",
             Self::Lease => "lease",

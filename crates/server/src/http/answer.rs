@@ -72,7 +72,8 @@ fn write_limits(out: &mut Vec<u8>, decision: &Decision) {
     out.push(b']');
 }
 
-fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
+/// The outcome of one limit.
+pub(super) fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     let outcome = decided.outcome;
     let algorithm = decided
         .limit

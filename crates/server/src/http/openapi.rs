@@ -32,9 +32,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 23] = [
+    const EVERY: &[ApiCall<'_>] = &[
         ApiCall::Check,
         ApiCall::CheckBatch,
+        ApiCall::Explain,
         ApiCall::Authorize,
         ApiCall::ListRules,
         ApiCall::ReplaceRules,
@@ -43,6 +44,8 @@ mod tests {
         ApiCall::PutRule("x"),
         ApiCall::DeleteRule("x"),
         ApiCall::History,
+        ApiCall::RulesVersion("x"),
+        ApiCall::RulesDiff,
         ApiCall::RollBack,
         ApiCall::ListOverrides,
         ApiCall::ListOverridesOf("x"),
@@ -52,10 +55,19 @@ mod tests {
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
         ApiCall::RenewLease("x"),
+        ApiCall::ValidateRule("x"),
+        ApiCall::MakeCode,
+        ApiCall::OpenSession,
+        ApiCall::ShowSession,
+        ApiCall::EndSession,
         ApiCall::Health,
         ApiCall::Readiness,
         ApiCall::Metrics,
         ApiCall::OpenApi,
+        ApiCall::Status,
+        ApiCall::Activity,
+        ApiCall::ActivityStream,
+        ApiCall::RuleKeys("x"),
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -64,6 +76,7 @@ mod tests {
             ApiCall::Authorize => "authorize",
             ApiCall::Check => "check",
             ApiCall::CheckBatch => "checkBatch",
+            ApiCall::Explain => "explain",
             ApiCall::ListRules => "listRules",
             ApiCall::ReplaceRules => "replaceRules",
             ApiCall::CreateRule => "createRule",
@@ -71,6 +84,8 @@ mod tests {
             ApiCall::PutRule(_) => "putRule",
             ApiCall::DeleteRule(_) => "deleteRule",
             ApiCall::History => "ruleHistory",
+            ApiCall::RulesVersion(_) => "rulesVersion",
+            ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
             ApiCall::ListOverrides => "listOverrides",
             ApiCall::ListOverridesOf(_) => "listRuleOverrides",
@@ -80,10 +95,21 @@ mod tests {
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
             ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::ValidateRule(_) => "validateRule",
+            ApiCall::MakeCode => "makeConsoleCode",
+            ApiCall::OpenSession => "openConsoleSession",
+            ApiCall::ShowSession => "showConsoleSession",
+            ApiCall::EndSession => "endConsoleSession",
+            // Files are not part of the API.
+            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect => "console",
             ApiCall::Health => "health",
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
+            ApiCall::Status => "status",
+            ApiCall::Activity => "activity",
+            ApiCall::ActivityStream => "activityStream",
+            ApiCall::RuleKeys(_) => "ruleKeys",
         }
     }
 
@@ -100,7 +126,9 @@ mod tests {
                 let method = method.to_uppercase().parse().unwrap();
                 let entry = (
                     method,
-                    path.replace("{id}", "x").replace("{key}", "x"),
+                    path.replace("{id}", "x")
+                        .replace("{version}", "x")
+                        .replace("{key}", "x"),
                     operation.clone(),
                 );
                 let earlier = operations.insert(id.to_owned(), entry);
@@ -119,7 +147,7 @@ mod tests {
             assert_eq!(operation(call), id, "{method} {path}");
         }
         for call in EVERY {
-            assert!(operations.contains_key(operation(call)), "{call:?}");
+            assert!(operations.contains_key(operation(*call)), "{call:?}");
         }
         let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
         for (_, path, _) in operations.values() {

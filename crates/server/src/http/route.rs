@@ -9,6 +9,7 @@ use crate::problem::HttpProblem;
 pub(crate) enum ApiCall<'p> {
     Check,
     CheckBatch,
+    Explain,
     Authorize,
     ListRules,
     ReplaceRules,
@@ -16,7 +17,10 @@ pub(crate) enum ApiCall<'p> {
     GetRule(&'p str),
     PutRule(&'p str),
     DeleteRule(&'p str),
+    ValidateRule(&'p str),
     History,
+    RulesVersion(&'p str),
+    RulesDiff,
     RollBack,
     ListOverrides,
     ListOverridesOf(&'p str),
@@ -26,17 +30,31 @@ pub(crate) enum ApiCall<'p> {
     Feedback,
     ReleaseLease(&'p str),
     RenewLease(&'p str),
+    ConsoleFile(&'p str),
+    ConsoleRedirect,
+    MakeCode,
+    OpenSession,
+    ShowSession,
+    EndSession,
     Health,
     Readiness,
     Metrics,
     OpenApi,
+    Status,
+    Activity,
+    ActivityStream,
+    RuleKeys(&'p str),
 }
+
+/// The path of the one call whose reply does not end.
+pub(super) const ACTIVITY_STREAM: &str = "/v1/activity/stream";
 
 /// The call that a method and a path name.
 pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
     let (allowed, call) = match path {
         "/v1/check" => ("POST", post(method, ApiCall::Check)),
         "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
+        "/v1/explain" => ("POST", post(method, ApiCall::Explain)),
         // Any method: a proxy uses its client's, or its own.
         "/v1/authorize" => ("", Some(ApiCall::Authorize)),
         "/v1/rules" => (
@@ -49,10 +67,32 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
+        "/v1/rules/diff" => (
+            "GET, HEAD",
+            match *method {
+                // A rule of this name may be stored since before there was this call.
+                Method::DELETE => Some(ApiCall::DeleteRule("diff")),
+                _ => get(method, ApiCall::RulesDiff),
+            },
+        ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
+        ACTIVITY_STREAM => ("GET, HEAD", get(method, ApiCall::ActivityStream)),
+        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
+        "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
+        "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
+        "/v1/console/session" => (
+            "DELETE, GET, HEAD, POST",
+            match *method {
+                Method::GET | Method::HEAD => Some(ApiCall::ShowSession),
+                Method::POST => Some(ApiCall::OpenSession),
+                Method::DELETE => Some(ApiCall::EndSession),
+                _ => None,
+            },
+        ),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
@@ -66,6 +106,12 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(id) = keys_of(path) {
+                ("GET, HEAD", get(method, ApiCall::RuleKeys(id)))
+            } else if let Some(version) = below("/v1/rules/history/", path) {
+                ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
+            } else if let Some(id) = of_rule(path, "/validate") {
+                ("POST", post(method, ApiCall::ValidateRule(id)))
             } else if let Some(id) = overrides_of(path) {
                 let call = match *method {
                     Method::GET | Method::HEAD => Some(ApiCall::ListOverridesOf(id)),
@@ -83,6 +129,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, PUT", call)
+            } else if let Some(file) = path.strip_prefix("/console/") {
+                ("GET, HEAD", get(method, ApiCall::ConsoleFile(file)))
             } else {
                 return Err(HttpProblem::not_found(format!(
                     "there is no call `{path}`; `/openapi.json` lists the calls"
@@ -101,6 +149,12 @@ fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
 }
 
+/// The id of the rule that a call about one rule names.
+fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
+    let rest = path.strip_suffix(call)?;
+    below("/v1/rules/", rest).filter(|id| *id != "history")
+}
+
 /// The rule whose temporary overrides are meant.
 fn overrides_of(path: &str) -> Option<&str> {
     below("/v1/rules/", path.strip_suffix("/overrides")?)
@@ -117,4 +171,10 @@ fn override_of(path: &str) -> Option<(&str, &str)> {
 fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     let rest = path.strip_prefix(prefix)?;
     (!rest.is_empty() && !rest.contains('/')).then_some(rest)
+}
+
+/// The rule in `/v1/rules/{id}/keys`.
+fn keys_of(path: &str) -> Option<&str> {
+    let id = path.strip_prefix("/v1/rules/")?.strip_suffix("/keys")?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
 }

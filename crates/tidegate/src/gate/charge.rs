@@ -4,6 +4,7 @@ use tidegate_core::{Charge, Outcome, Outcomes, Request, Store, StoreError};
 
 use super::Gate;
 use super::fallback::unknown;
+use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
 use crate::rules::{OnStoreFailure, Share};
 
@@ -98,7 +99,7 @@ impl<S: Store> Charging<'_, '_, S> {
                     charges: &[LocalCharge { share, key, cost }],
                     at: None,
                     permit: None,
-                    is_denied: false,
+                    verb: Verb::Charge,
                 };
                 let outcomes = gate.local.charge(&request, gate.store.shared());
                 outcomes.first().copied().unwrap_or_else(|| unknown(false))

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{MemoryStore, Outcomes, Store, StoreError};
 
-use super::group::StoreCall;
+use super::group::{StoreCall, Verb};
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
 use super::pipeline::Pipeline;
@@ -86,22 +86,23 @@ impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
                 front_end: self.front_end,
                 decisions: receipt.decisions(),
                 asked: self.asked,
+                matched: receipt.matched(),
             });
         }
     }
 }
 
 /// Makes the calls of a pipeline to a store in memory.
-fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
+pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
     for index in 0..pipeline.groups.len() {
         let call = pipeline.call(index);
         if call.charges.is_empty() {
             continue;
         }
-        let outcomes = if call.is_peek {
-            store.peek(&call.request())
-        } else {
-            store.charge(&call.request())
+        let outcomes = match call.verb {
+            Verb::Charge => store.charge(&call.request()),
+            Verb::Peek => store.peek(&call.request()),
+            Verb::Preview => store.preview(&call.request()),
         };
         drop(call);
         pipeline.groups[index].record(&outcomes);
@@ -123,7 +124,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// Makes the calls of a pipeline, those that do not depend on each other at the same time.
-    async fn run(&self, pipeline: &mut Pipeline<'_>) {
+    pub(super) async fn run(&self, pipeline: &mut Pipeline<'_>) {
         loop {
             let groups = pipeline.next_groups();
             if groups.is_empty() {
@@ -155,10 +156,10 @@ impl<S: Store> Gate<S> {
             return Ok(Outcomes::new());
         }
         self.reconcile_keys(&request).await?;
-        if call.is_peek {
-            self.store.peek(&request).await
-        } else {
-            self.store.charge(&request).await
+        match call.verb {
+            Verb::Charge => self.store.charge(&request).await,
+            Verb::Peek => self.store.peek(&request).await,
+            Verb::Preview => self.store.preview(&request).await,
         }
     }
 }

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Limit, Micros, Outcome, Retry, SharedStore, Store, Timestamp};
 
 use super::Gate;
+use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
 use super::matching::MatchedRule;
 use super::pipeline::Pipeline;
@@ -22,13 +23,18 @@ impl<S: Store> Gate<S> {
     /// Decides a group for which the store gave no answer, as its rules say.
     pub(super) fn decide_without_store(&self, pipeline: &mut Pipeline<'_>, index: usize) {
         let (at, permit) = (pipeline.at, pipeline.permit_for(index));
-        let mut is_denied = pipeline.is_peek(index);
+        let mut verb = pipeline.verb(index);
+        let is_counted = !pipeline.is_preview;
         let (rules, group) = (&pipeline.rules, &mut pipeline.groups[index]);
         let now = at.unwrap_or_else(|| self.clock.now());
         let policy = |matched: &MatchedRule<'_>| rules.at(matched.rule).on_store_failure();
         for matched in group.matched.iter().filter(|rule| rule.key.is_some()) {
-            is_denied |= policy(matched) == OnStoreFailure::Deny;
-            add_one(&rules.at(matched.rule).counts().degraded[policy(matched) as usize]);
+            if policy(matched) == OnStoreFailure::Deny {
+                verb = Verb::Peek;
+            }
+            if is_counted {
+                add_one(&rules.at(matched.rule).counts().degraded[policy(matched) as usize]);
+            }
         }
         let shares: SmallVec<[RuleShares; 2]> = group
             .matched
@@ -48,7 +54,7 @@ impl<S: Store> Gate<S> {
             charges: &charges,
             at,
             permit,
-            is_denied,
+            verb,
         };
         let outcomes = self.local.charge(&request, self.store.shared());
         drop(charges);

@@ -29,11 +29,21 @@ pub(super) enum GroupKind {
     Shadow,
 }
 
+/// What a store is asked to do with charges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Take them.
+    Charge,
+    /// Say whether they would be allowed, over the state as it is.
+    Peek,
+    /// Answer as if they were taken.
+    Preview,
+}
+
 /// A call to the store for one group.
 pub(super) struct StoreCall<'c> {
     pub(super) charges: SmallVec<[Charge<'c>; 2]>,
-    /// Whether to peek and not to charge.
-    pub(super) is_peek: bool,
+    pub(super) verb: Verb,
     pub(super) at: Option<Timestamp>,
     pub(super) permit: Option<PermitId>,
 }

@@ -14,6 +14,7 @@ use tidegate_core::{
     Timestamp,
 };
 
+use super::group::Verb;
 use super::owed::{Debt, Owed};
 use crate::rules::Share;
 
@@ -39,8 +40,7 @@ pub(super) struct LocalRequest<'a> {
     pub(super) charges: &'a [LocalCharge<'a>],
     pub(super) at: Option<Timestamp>,
     pub(super) permit: Option<PermitId>,
-    /// Whether it is denied already, so that nothing is to be taken.
-    pub(super) is_denied: bool,
+    pub(super) verb: Verb,
 }
 
 impl LocalCharge<'_> {
@@ -63,7 +63,7 @@ impl Local {
         }
     }
 
-    /// Charges every share or none, and remembers what the store should hear of.
+    /// Charges every share or none, and remembers what the store should hear of; or only asks.
     pub(super) fn charge(
         &self,
         request: &LocalRequest<'_>,
@@ -80,10 +80,11 @@ impl Local {
         for charge in request.charges {
             self.raise(charge, request.at, store);
         }
-        if request.is_denied {
-            return self.counters.peek(&asked);
-        }
-        let outcomes = self.counters.charge(&asked);
+        let outcomes = match request.verb {
+            Verb::Peek => return self.counters.peek(&asked),
+            Verb::Preview => return self.counters.preview(&asked),
+            Verb::Charge => self.counters.charge(&asked),
+        };
         if outcomes.iter().all(|outcome| outcome.allowed) {
             let taken = request.charges.iter().filter(|charge| charge.cost > 0);
             for charge in taken.filter(|charge| !charge.share.whole.is_concurrency()) {

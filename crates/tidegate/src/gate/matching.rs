@@ -8,7 +8,9 @@ use tidegate_core::{Limit, Timestamp};
 
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
-use crate::rules::{CounterKey, Facts, Grant, MissingNames, Mode, RuleSet, add_one};
+use crate::rules::{
+    CounterKey, Facts, Grant, GrantSource, MissingNames, Mode, RuleSet, Unmet, add_one,
+};
 
 /// The rules that apply to a request, in their order. Most requests match one rule or two.
 pub(super) type MatchedRules<'a> = SmallVec<[MatchedRule<'a>; 2]>;
@@ -20,6 +22,8 @@ pub(super) struct MatchedRule<'a> {
     pub(super) rule: usize,
     /// The index of what it grants to this request.
     pub(super) grant: usize,
+    /// Where that came from.
+    pub(super) source: GrantSource,
     /// Whose state is charged. None: the rule denies the request outright.
     pub(super) key: Option<Cow<'a, str>>,
     pub(super) cost: u64,
@@ -65,30 +69,59 @@ pub(super) fn match_rules<'a>(
     attributes: &'a Attributes<'_>,
     now: Timestamp,
 ) -> MatchedRules<'a> {
-    let mut matched = MatchedRules::new();
-    let facts = Facts::of(attributes);
-    for index in rules.candidates(attributes) {
-        let index = index as usize;
-        let rule = rules.at(index);
-        if !rule.is_alive(now) {
-            continue;
-        }
-        match rule.matches(&facts) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(_) => {
-                add_one(&rule.counts().condition_failures);
-                continue;
+    let asked = RuleMatcher {
+        rules,
+        facts: &Facts::of(attributes),
+        attributes,
+        now,
+        is_counted: true,
+    };
+    let candidates = rules.candidates(attributes).into_iter();
+    candidates
+        .filter_map(|index| asked.match_rule(index as usize).ok())
+        .collect()
+}
+
+/// Matches rules with one request.
+pub(super) struct RuleMatcher<'m, 'a, 'b> {
+    pub(super) rules: &'m RuleSet,
+    pub(super) facts: &'m Facts<'a, 'b>,
+    pub(super) attributes: &'a Attributes<'b>,
+    pub(super) now: Timestamp,
+    /// Whether conditions and costs that cannot be read are counted.
+    pub(super) is_counted: bool,
+}
+
+/// Why a rule takes no part in a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPart {
+    /// It does not apply.
+    Unmet(Unmet),
+    /// It applies, and grants everything.
+    Unlimited(GrantSource),
+}
+
+impl<'a> RuleMatcher<'_, 'a, '_> {
+    /// The rule with this index, if it takes part in the decision.
+    #[inline]
+    pub(super) fn match_rule(&self, index: usize) -> Result<MatchedRule<'a>, NoPart> {
+        let (rule, attributes) = (self.rules.at(index), self.attributes);
+        let count = |counter| {
+            if self.is_counted {
+                add_one(counter);
             }
+        };
+        let check = rule.check(self.facts, self.now);
+        if check.has_failed {
+            count(&rule.counts().condition_failures);
         }
-        if rule.is_excepted(&facts) {
-            continue;
-        }
-        let (grant, _) = rule.grant(attributes, now);
+        check.result.map_err(NoPart::Unmet)?;
+        let (grant, source) = rule.grant(attributes, self.now);
         let mut missing = MissingNames::default();
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
         let key = match (rule.key(attributes), &rule.grants()[grant]) {
-            (CounterKey::Skipped, _) | (CounterKey::Known(_), Grant::Unlimited) => continue,
+            (CounterKey::Skipped, _) => return Err(NoPart::Unmet(Unmet::Missing)),
+            (CounterKey::Known(_), Grant::Unlimited) => return Err(NoPart::Unlimited(source)),
             (CounterKey::Denied, _) => {
                 missing = rule.missing_of(attributes);
                 None
@@ -98,16 +131,17 @@ pub(super) fn match_rules<'a>(
                 let is_unread;
                 (unit_cost, is_unread) = rule.unit_cost(attributes);
                 if is_unread {
-                    add_one(&rule.counts().unread_costs);
+                    count(&rule.counts().unread_costs);
                 }
                 cost = unit_cost.saturating_mul(attributes.cost());
                 current_limit = rule.adaptive().map(AdaptiveLimit::current);
                 Some(key)
             }
         };
-        matched.push(MatchedRule {
+        Ok(MatchedRule {
             rule: index,
             grant,
+            source,
             key,
             cost,
             unit_cost,
@@ -117,7 +151,6 @@ pub(super) fn match_rules<'a>(
             current_limit,
             part: 0,
             missing,
-        });
+        })
     }
-    matched
 }

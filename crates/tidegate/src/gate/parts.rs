@@ -14,7 +14,7 @@ use super::matching::{MatchedRule, MatchedRules, match_rules};
 use super::pipeline::Pipeline;
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Grant, MissingNames, Rule, RuleSet};
+use crate::rules::{Grant, GrantSource, MissingNames, Rule, RuleSet};
 
 /// What a front end asks.
 #[derive(Debug, Clone, Copy)]
@@ -192,6 +192,7 @@ fn match_ad_hoc(
     Some(MatchedRule {
         rule,
         grant: 0,
+        source: GrantSource::Limit,
         key,
         cost,
         unit_cost: 1,

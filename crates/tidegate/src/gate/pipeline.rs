@@ -9,7 +9,7 @@ use tidegate_core::{PermitId, Timestamp};
 
 use super::decision::Decision;
 use super::feedback::note_use;
-use super::group::{DecidedLimits, Group, GroupKind, StoreCall};
+use super::group::{DecidedLimits, Group, GroupKind, StoreCall, Verb};
 use super::matching::MatchedRules;
 use super::parts::Part;
 use super::receipt::Receipt;
@@ -29,6 +29,8 @@ pub(super) struct Pipeline<'a> {
     pub(super) parts: SmallVec<[PipelinePart; 1]>,
     /// The index of the first of these parts.
     pub(super) first_part: usize,
+    /// Whether nothing is to be charged.
+    pub(super) is_preview: bool,
     /// The first group that the store has not been asked for.
     next: usize,
 }
@@ -55,6 +57,7 @@ impl<'a> Pipeline<'a> {
             permit,
             parts: SmallVec::new(),
             first_part: 0,
+            is_preview: false,
             next: 0,
         };
         pipeline.add_groups(matched, now);
@@ -112,22 +115,27 @@ impl<'a> Pipeline<'a> {
         let group = &self.groups[index];
         StoreCall {
             charges: group.charges(&self.rules),
-            is_peek: self.is_peek(index),
+            verb: self.verb(index),
             at: self.at,
             permit: self.permit_for(index),
         }
     }
 
-    /// Whether a group is peeked and not charged. So are the enforced rules of a request that is denied
-    /// already.
-    pub(super) fn is_peek(&self, index: usize) -> bool {
+    /// What is done with the charges of a group. The enforced rules of a request that is denied already are
+    /// only peeked.
+    pub(super) fn verb(&self, index: usize) -> Verb {
         let group = &self.groups[index];
-        match group.kind {
+        let is_peek = match group.kind {
             GroupKind::Peek => true,
             GroupKind::Enforced => {
                 group.denies_outright() || !self.groups[..index].iter().all(Group::is_allowed)
             }
             GroupKind::Shadow => false,
+        };
+        match is_peek {
+            true => Verb::Peek,
+            false if self.is_preview => Verb::Preview,
+            false => Verb::Charge,
         }
     }
 
@@ -140,6 +148,12 @@ impl<'a> Pipeline<'a> {
     /// Whether no enforced rule has denied.
     pub(super) fn is_allowed(&self) -> bool {
         self.groups.iter().all(Group::is_allowed)
+    }
+
+    /// The decision that a request would get.
+    pub(super) fn into_preview(mut self) -> Decision {
+        let limits = in_order(&mut self.groups, |_| true);
+        Decision::new(self.rules, limits, None)
     }
 
     /// The decision, of a request without parts.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Charge, Outcomes, PermitId, Request, Store, StoreError, Timestamp};
 
 use super::decision::DecidedLimit;
+use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
 use super::matching::{MatchedRule, MatchedRules};
 use super::pipeline::Pipeline;
@@ -76,6 +77,10 @@ impl<'a> Receipt<'a> {
     /// The decision about each part.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
+    }
+
+    pub(super) fn matched(&self) -> &[MatchedRule<'a>] {
+        &self.matched
     }
 
     /// The decision alone. What was charged stays charged.
@@ -228,7 +233,7 @@ impl<S: Store> Gate<S> {
                     charges: &[of_share(line, share)],
                     at: receipt.at,
                     permit,
-                    is_denied: false,
+                    verb: Verb::Charge,
                 };
                 self.local.give_back(&request, &[line.decided.outcome]);
             }

@@ -6,7 +6,7 @@ use tidegate_core::{Charge, Outcome, Store};
 
 use super::Gate;
 use super::decision::DecidedLimit;
-use super::group::{Group, GroupKind, StoreCall};
+use super::group::{Group, GroupKind, StoreCall, Verb};
 use super::local::LocalCharge;
 use super::matching::MatchedRule;
 use super::pipeline::Pipeline;
@@ -55,7 +55,7 @@ impl Pipeline<'_> {
         });
         StoreCall {
             charges: charges.collect(),
-            is_peek: false,
+            verb: Verb::Charge,
             at: self.at,
             permit: None,
         }

@@ -1,5 +1,6 @@
 //! What is known of a request, as rules ask it.
 
+use super::applies::Unmet;
 use crate::attributes::Attributes;
 
 /// That a condition could not be evaluated for a request.
@@ -38,18 +39,19 @@ impl<'f, 'a> Facts<'f, 'a> {
         }
     }
 
-    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply.
+    /// Whether `test` holds for any of the readings: for parts of a rule that make it apply. If not, why it
+    /// does not for the normal one, unless it cannot be evaluated for another.
     pub(super) fn any(
         &self,
-        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
-    ) -> Result<bool, ConditionFailed> {
+        test: impl Fn(&Reading<'f, 'a>) -> Result<(), Unmet>,
+    ) -> Result<(), Unmet> {
         let mut answer = test(&self.normal);
         for reading in &self.others {
-            if answer == Ok(true) {
+            if answer.is_ok() {
                 break;
             }
             answer = match test(reading) {
-                Ok(false) => answer,
+                Err(unmet) if unmet != Unmet::Unevaluable => answer,
                 other => other,
             };
         }
@@ -59,14 +61,11 @@ impl<'f, 'a> Facts<'f, 'a> {
     /// Whether `test` holds for all of the readings: for parts of a rule that exempt a request.
     pub(super) fn all(
         &self,
-        test: impl Fn(&Reading<'f, 'a>) -> Result<bool, ConditionFailed>,
-    ) -> Result<bool, ConditionFailed> {
-        for reading in std::iter::once(&self.normal).chain(&self.others) {
-            if !test(reading)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        test: impl Fn(&Reading<'f, 'a>) -> Result<(), Unmet>,
+    ) -> Result<(), Unmet> {
+        std::iter::once(&self.normal)
+            .chain(&self.others)
+            .try_for_each(test)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which requests `match` is about, and each item of `except`.
 
+use super::applies::Unmet;
 use super::condition::Condition;
-use super::facts::{ConditionFailed, Reading};
+use super::facts::Reading;
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 
@@ -20,24 +21,33 @@ pub struct Match {
 }
 
 impl Match {
-    /// Whether all parts hold. A part about something that is not known of the request does not.
-    pub(super) fn holds(&self, reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
-        let fits = fits(&self.path, reading.get("path"), PathPattern::matches)
-            && fits(&self.method, reading.get("method"), |method, given| {
-                method == given
-            })
-            && fits(&self.host, reading.get("host"), HostPattern::matches)
-            && (self.ip.is_empty()
-                || reading
-                    .attributes()
-                    .ip()
-                    .is_some_and(|ip| self.ip.contains(ip)))
-            && self.attributes.iter().all(|(name, wanted)| {
-                fits(wanted, reading.get(name), |value, given| value == given)
-            });
-        match &self.when {
-            Some(condition) if fits => condition.holds(reading),
-            _ => Ok(fits),
+    /// Whether all parts hold, or the first that does not. A part about something that is not known of the
+    /// request does not hold.
+    pub(super) fn check(&self, reading: &Reading<'_, '_>) -> Result<(), Unmet> {
+        if !fits(&self.method, reading.get("method"), |method, given| {
+            method == given
+        }) {
+            return Err(Unmet::Method);
+        }
+        if !fits(&self.host, reading.get("host"), HostPattern::matches) {
+            return Err(Unmet::Host);
+        }
+        if !fits(&self.path, reading.get("path"), PathPattern::matches) {
+            return Err(Unmet::Path);
+        }
+        let is_listed = |ip| self.ip.contains(ip);
+        if !self.ip.is_empty() && !reading.attributes().ip().is_some_and(is_listed) {
+            return Err(Unmet::Ip);
+        }
+        for (index, (name, wanted)) in self.attributes.iter().enumerate() {
+            if !fits(wanted, reading.get(name), |value, given| value == given) {
+                return Err(Unmet::Attribute(index));
+            }
+        }
+        match self.when.as_ref().map(|condition| condition.holds(reading)) {
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(Unmet::When),
+            Some(Err(_)) => Err(Unmet::Unevaluable),
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`RuleSet::from_yaml`] reads the text of a rule file, [`Rule::builder`] makes a rule in Rust; both are
 //! checked by the same code. [`RuleSet::to_json`] writes rules down again.
 
+mod applies;
 mod builder;
 mod client_written;
 #[cfg(feature = "cel")]
@@ -13,6 +14,7 @@ mod condition;
 mod counts;
 mod descriptors;
 mod digest;
+mod explain;
 mod facts;
 mod hashed;
 mod index;
@@ -35,11 +37,14 @@ mod warnings;
 mod work;
 mod write;
 
+pub(crate) use applies::Unmet;
 pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
 pub use digest::ValueDigest;
+pub(crate) use explain::{Explaining, limits_text};
+pub use explain::{FailedCondition, ShowValue};
 pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
@@ -108,8 +113,8 @@ impl RuleSettings {
         }
     }
 
-    /// Whether the values of this attribute must not be readable in a store.
-    fn is_secret(&self, attribute: &str) -> bool {
+    /// Whether the values of this attribute must not be readable in a store, nor shown.
+    pub fn is_secret(&self, attribute: &str) -> bool {
         let mut secret = self.secret_attributes.iter();
         attribute == "api_key" || secret.any(|name| name == attribute)
     }

@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
-use super::counts::{RuleCounts, add_one};
+use super::counts::RuleCounts;
 use super::descriptors::Descriptor;
-use super::facts::{ConditionFailed, Facts};
 use super::hashed;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
@@ -290,6 +289,12 @@ impl Rule {
         (!descriptor.metadata.is_null()).then_some(&descriptor.metadata)
     }
 
+    /// Whether it is made for a limit that a caller brought with one request.
+    pub(crate) fn is_ad_hoc(&self) -> bool {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.is_some_and(|descriptor| descriptor.is_of_no_file())
+    }
+
     /// A rule for a limit that the caller brings.
     pub(crate) fn ad_hoc(grant: Grant) -> Self {
         Self {
@@ -342,37 +347,10 @@ impl Rule {
         joined(&texts)
     }
 
-    /// Whether the rule has started and has not expired at `now`.
-    pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
-        self.starts_at.is_none_or(|start| start <= now)
-            && self.expires_at.is_none_or(|end| now < end)
-    }
-
     /// The conditions of `match` and `except`.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
         let all = std::iter::once(&self.matches).chain(&self.except);
         all.filter_map(|matches| matches.when.as_ref())
-    }
-
-    /// Whether all parts of `match` hold, for any reading of the request's path.
-    pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<bool, ConditionFailed> {
-        facts.any(|reading| self.matches.holds(reading))
-    }
-
-    /// Whether an item of `except` holds for every reading of the request's path: a path that one server
-    /// may take for another must not exempt a request. A condition that cannot be evaluated does not
-    /// hold, and is counted.
-    pub(crate) fn is_excepted(&self, facts: &Facts<'_, '_>) -> bool {
-        let mut has_failed = false;
-        let is_excepted = self.except.iter().any(|item| {
-            let holds = facts.all(|reading| item.holds(reading));
-            has_failed |= holds.is_err();
-            holds == Ok(true)
-        });
-        if has_failed {
-            add_one(&self.counts.condition_failures);
-        }
-        is_excepted
     }
 
     /// Whether it reads the host of a request.
@@ -414,11 +392,15 @@ impl Rule {
     }
 
     /// The attributes and values that name the counter of a request, in the form in which they are
-    /// counted; empty for a counter that all clients share, and if the request has no counter here.
+    /// counted; empty for a counter that all clients share, and if the request has no counter here. Of a
+    /// descriptor, its entries.
     pub fn key_values<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
     ) -> Vec<(&'a str, Cow<'a, str>)> {
+        if let Some(descriptor) = &self.descriptor {
+            return descriptor.key_values(attributes);
+        }
         let value = |name: &'a String| Some((name.as_str(), self.value_of(name, attributes)?));
         let values: Option<Vec<_>> = self.per.iter().map(value).collect();
         values.unwrap_or_default()

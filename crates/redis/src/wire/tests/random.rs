@@ -126,10 +126,14 @@ impl Timeline {
         if with_lease {
             request = request.under(lease);
         }
-        let op = self.random.0 % 10;
+        let op = self.random.0 % 11;
         let (step, outcomes) = match op {
             0 => (LuaStep::peek(&plan(&request)), self.memory.peek(&request)),
             1 => (
+                LuaStep::preview(&plan(&request)),
+                self.memory.preview(&request),
+            ),
+            2 => (
                 LuaStep::settle(&plan(&request)),
                 self.memory.settle(&request),
             ),
@@ -139,7 +143,7 @@ impl Timeline {
             ),
         };
         let case = format!("{step:?}");
-        if op > 1 && with_lease {
+        if op > 2 && with_lease {
             self.charged.push(RandomSlotCharges {
                 charges: chosen,
                 lease,

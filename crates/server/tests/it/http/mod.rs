@@ -2,11 +2,16 @@
 
 mod access;
 mod checks;
+mod console;
+mod explain;
 mod feedback;
+pub(crate) mod history;
 mod metrics;
 mod overrides;
 mod permits;
 mod reasons;
 mod refusals;
 mod rules;
+mod status;
 mod timelines;
+mod validate;

@@ -1,5 +1,7 @@
 //! Servers that share a Redis: limits, rules, overrides, leases, namespaces, clocks.
 
+mod explain;
+mod history;
 mod namespaces;
 mod overrides;
 pub(crate) mod shared;

@@ -7,6 +7,7 @@
 
 mod counter;
 mod descriptor;
+mod explain;
 mod identity;
 mod places;
 mod read;

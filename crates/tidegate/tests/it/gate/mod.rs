@@ -7,6 +7,7 @@ mod adaptive_rate;
 mod bringing;
 mod charging;
 mod exceptions;
+mod explain;
 mod failure;
 mod local;
 mod matching;

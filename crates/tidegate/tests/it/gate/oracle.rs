@@ -242,7 +242,12 @@ proptest! {
                 .map(|(index, _)| format!("r{index}"))
                 .collect();
             let decision = block_on(gate.decide(&attributes));
-            prop_assert_eq!(answered(&decision), expected, "{:?}", asked);
+            prop_assert_eq!(answered(&decision), expected.clone(), "{:?}", asked);
+            // An explanation asks each rule, without the index.
+            let explanation = block_on(gate.explain(&attributes, &|_, value| value.to_owned()));
+            let applying = explanation.rules().iter().filter(|rule| rule.applies());
+            let applying: Vec<String> = applying.map(|rule| rule.rule.id().to_owned()).collect();
+            prop_assert_eq!(applying, expected, "{:?}", asked);
         }
     }
 }

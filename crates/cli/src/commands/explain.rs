@@ -1,0 +1,206 @@
+//! `tidegate explain`: why a request would be allowed or denied, rule by rule. Nothing is charged.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate::Timestamp;
+
+use super::decision::{decision, list, reason, retry};
+use super::question::QuestionArgs;
+use crate::arguments::ServerArgs;
+use crate::client::ApiClient;
+use crate::exit::{self, Answer};
+use crate::output::{self, BAD, CAREFUL, GOOD, HEADING, plain, styled};
+use crate::times;
+
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    question: QuestionArgs,
+
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
+    let client = ApiClient::new(&args.server)?;
+    let reply = client.post("/v1/explain", &args.question.body()?)?;
+    let reply = reply.accept(&[200])?;
+    let is_allowed = reply.part("decision")?.get("allowed") == Some(&json!(true));
+    if args.server.json {
+        output::print_json(&reply.body)?;
+    } else {
+        output::print(&page(&reply.body, args.question.now()))?;
+    }
+    Ok(if is_allowed { Answer::Yes } else { Answer::No })
+}
+
+/// The verdict and why, then each rule.
+fn page(explained: &Value, now: Timestamp) -> String {
+    // The limits follow under their rules.
+    let mut verdict = explained.get("decision").cloned().unwrap_or_default();
+    if let Some(verdict) = verdict.as_object_mut() {
+        verdict.remove("limits");
+    }
+    let mut text = decision(&verdict, now);
+    let rules = explained.get("rules").and_then(Value::as_array);
+    let rules = rules.map_or(&[][..], Vec::as_slice);
+    if verdict.get("rule").is_none_or(Value::is_null) {
+        text.push_str(if rules.is_empty() {
+            "  the server has no rules\n"
+        } else {
+            "  no rule that applies limits it\n"
+        });
+    }
+    for rule in rules {
+        text.push('\n');
+        text.push_str(&one_rule(rule, now));
+    }
+    text
+}
+
+fn one_rule(rule: &Value, now: Timestamp) -> String {
+    let get = |key: &str| rule.get(key).unwrap_or(&Value::Null);
+    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(plain);
+    let applies = get("applies") == &json!(true);
+    let name = styled(HEADING, &word(rule, "rule").unwrap_or_default());
+    let mut text = if applies {
+        format!("{name} applies\n")
+    } else {
+        format!("{name} does not apply\n")
+    };
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<12} {value}");
+    };
+    let failed = get("failed");
+    if let (Some(condition), Some(expected)) = (word(failed, "condition"), word(failed, "expected"))
+    {
+        let actual = word(failed, "actual");
+        line(&condition, unmet(&condition, &expected, actual.as_deref()));
+    }
+    if let Some(key) = get("key").as_object() {
+        let pairs = key.iter().map(|(name, value)| {
+            let value = value.as_str().map(plain).unwrap_or_default();
+            format!("{}={value}", plain(name))
+        });
+        let pairs: Vec<String> = pairs.collect();
+        let by = if pairs.is_empty() {
+            "shared by all requests".to_owned()
+        } else {
+            pairs.join(", ")
+        };
+        line("counted by", by);
+    }
+    let grant = get("grant");
+    if let (Some(from), Some(value)) = (word(grant, "from"), word(grant, "value")) {
+        let from = match from.as_str() {
+            "limit" => "the rule's limit",
+            "tier" => "a tier",
+            "override" => "an override",
+            "temporary" => "a temporary override",
+            other => other,
+        };
+        line("grants", format!("{value}, from {from}"));
+    }
+    for limit in list(rule) {
+        line("", numbers(limit, now));
+    }
+    text
+}
+
+/// What keeps a rule from applying, as a sentence.
+fn unmet(condition: &str, expected: &str, actual: Option<&str>) -> String {
+    match (condition, actual) {
+        ("missing", _) => format!("the request has no {expected}"),
+        ("starts_at", _) => format!("it starts at {expected}"),
+        ("expires_at", _) => format!("it expired at {expected}"),
+        ("when", Some(actual)) => format!("{expected} is {actual}"),
+        ("except", Some(actual)) => format!("an exception holds: {expected}, with {actual}"),
+        (_, Some(actual)) => format!("is {actual}, the rule expects {expected}"),
+        (_, None) => format!("is missing, the rule expects {expected}"),
+    }
+}
+
+/// What one limit answers.
+fn numbers(limit: &Value, now: Timestamp) -> String {
+    let get = |key: &str| limit.get(key).unwrap_or(&Value::Null);
+    let is = |key: &str| get(key) == &json!(true);
+    let mut text = match reason(limit) {
+        None => styled(GOOD, "allows"),
+        Some(reason) => format!("{}: {reason}", styled(BAD, "denies")),
+    };
+    if let (Some(remaining), Some(whole)) = (get("remaining").as_u64(), get("limit").as_u64()) {
+        let _ = write!(text, "; {remaining} of {whole} left");
+    }
+    if let Some(window) = times::span(get("window")) {
+        let _ = write!(text, " per {}", times::length(window));
+    }
+    if let Some(reset) = times::instant(get("reset_time")).filter(|reset| *reset > now) {
+        let _ = write!(text, ", all back in {}", times::length(reset.since(now)));
+    }
+    if !is("allowed") {
+        let _ = write!(text, ", retry after {}", retry(get("retry_after")));
+    }
+    for (note, holds) in [
+        ("shadow: counted, not enforced", is("shadow")),
+        ("degraded: the store was unavailable", is("degraded")),
+    ] {
+        if holds {
+            let _ = write!(text, " ({})", styled(CAREFUL, note));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plainly(value: &Value) -> String {
+        let now = Timestamp::from_seconds(1_794_770_000);
+        anstream::adapter::strip_str(&page(value, now)).to_string()
+    }
+
+    #[test]
+    fn a_page_has_the_verdict_then_each_rule() {
+        let limit = |rule: &str, allowed: bool, remaining: u64, shadow: bool| {
+            json!({"rule": rule, "algorithm": "token_bucket", "window": 60, "allowed": allowed,
+                "limit": 5, "remaining": remaining, "reset_time": 1_794_770_048, "retry_after": if allowed { 0 } else { 12 },
+                "delay": 0, "shadow": shadow, "degraded": false, "reason": if allowed { Value::Null } else { json!("over_limit") }})
+        };
+        let failed = |rule: &str, condition: &str, expected: &str, actual: Value| {
+            json!({"rule": rule, "applies": false, "grant": null, "key": null, "limits": [],
+                "failed": {"condition": condition, "expected": expected, "actual": actual}})
+        };
+        let applies = |rule: &str, from: &str, key: Value, limits: Value| {
+            json!({"rule": rule, "applies": true, "failed": null, "key": key, "limits": limits,
+                "grant": {"from": from, "value": "5/minute"}})
+        };
+        let explained = json!({
+            "decision": {"allowed": false, "rule": "per-key", "limit": 5, "remaining": 0,
+                "reset_time": 1_794_770_048, "retry_after": 12, "delay": 0, "degraded": false,
+                "lease": null, "limits": [limit("per-key", false, 0, false)], "reason": "over_limit"},
+            "rules": [
+                failed("writes", "method", "POST, PUT", json!("GET")),
+                failed("hosts", "host", "*.example.com", Value::Null),
+                failed("later", "starts_at", "2027-01-01T00:00:00Z", json!("2026-11-15T19:13:20Z")),
+                failed("cel", "when", "attributes.plan == \"a\"", json!("false: plan=b")),
+                failed("not-health", "except", "not (path: /health)", json!("path=/health")),
+                failed("per-user", "missing", "user_id", Value::Null),
+                applies("per-key", "override", json!({"api_key": "sk_l…0123456789ab"}), json!([limit("per-key", false, 0, false)])),
+                applies("all", "limit", json!({}), json!([limit("all", true, 4, true)])),
+                applies("paid", "temporary", json!({"api_key": "\u{1b}[31m"}), json!([])),
+            ],
+            "headers": {},
+        });
+        insta::assert_snapshot!(plainly(&explained));
+    }
+
+    #[test]
+    fn without_rules_the_page_says_so() {
+        let allowed = json!({"decision": {"allowed": true, "rule": null}, "rules": []});
+        assert_eq!(plainly(&allowed), "allowed\n  the server has no rules\n");
+    }
+}

@@ -1,0 +1,90 @@
+//! `POST /v1/explain`: why a request would be allowed or denied. Nothing is charged.
+
+use std::io::Write as _;
+
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+use tidegate::gate::{ExplainedRule, Explanation};
+use tidegate::headers::HeaderSettings;
+
+use super::question::CheckRequest;
+use super::{answer, body};
+use crate::problem::{ApiReply, HttpProblem};
+use crate::server::Server;
+
+pub(super) async fn explain(
+    server: &Server,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    super::need_rules(server)?;
+    let body = body::read(body, body::SMALL).await?;
+    let question: CheckRequest<'_> = body::parse(&body)?;
+    let attributes = question.attributes(server.trust_timestamps)?;
+    let show = |name: &str, value: &str| server.shown(name, value);
+    let explanation = server.gate.explain(&attributes, &show).await;
+    Ok(super::json(
+        StatusCode::OK,
+        written(&explanation, server.headers),
+    ))
+}
+
+fn written(explanation: &Explanation, settings: HeaderSettings) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512 + explanation.rules().len() * 256);
+    out.extend_from_slice(br#"{"rules":["#);
+    for (index, rule) in explanation.rules().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_rule(&mut out, explanation, rule);
+    }
+    out.extend_from_slice(br#"],"decision":"#);
+    let decision = explanation.decision();
+    answer::write(&mut out, decision);
+    let mut headers = HeaderMap::new();
+    tidegate_tower::insert_headers(&mut headers, decision, settings);
+    let headers = headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.as_str().to_owned(), Value::String(value))
+    });
+    let _ = write!(
+        out,
+        r#","headers":{}}}"#,
+        Value::Object(headers.collect::<Map<_, _>>())
+    );
+    out
+}
+
+fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &ExplainedRule) {
+    let failed = explained.failed.as_ref().map(|failed| {
+        json!({"condition": failed.condition, "expected": failed.expected, "actual": failed.actual})
+    });
+    let grant = explained
+        .grant
+        .as_ref()
+        .map(|grant| json!({"from": grant.source.name(), "value": grant.text}));
+    let key = explained.key.as_ref().map(|key| {
+        let values = key.iter().map(|(name, value)| (name.clone(), json!(value)));
+        Value::Object(values.collect())
+    });
+    // Writing to memory cannot fail.
+    let _ = write!(
+        out,
+        r#"{{"rule":"{}","applies":{},"failed":{},"grant":{},"key":{},"limits":["#,
+        explained.rule.id(),
+        explained.applies(),
+        json!(failed),
+        json!(grant),
+        json!(key),
+    );
+    for (index, limit) in explanation.limits_of(&explained.rule).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        answer::write_limit(out, &limit);
+    }
+    out.extend_from_slice(b"]}");
+}

@@ -1,0 +1,184 @@
+//! Explains a decision without making it: why each rule applies or does not, and what a check would answer now.
+//!
+//! Rules are matched, and their charges answered, by the code that decides; only nothing is taken or counted.
+
+use std::sync::Arc;
+
+use tidegate_core::Store;
+
+use super::deciding::run_in_memory;
+use super::matching::{MatchedRule, MatchedRules, NoPart, RuleMatcher};
+use super::pipeline::Pipeline;
+use super::{Decision, Gate, LimitOutcome, RulesInForce};
+use crate::attributes::Attributes;
+use crate::rules::{
+    Explaining, Facts, FailedCondition, GrantSource, MissingNames, Rule, ShowValue, limits_text,
+};
+
+/// Why a request would be allowed or denied.
+#[derive(Debug)]
+pub struct Explanation {
+    rules: Vec<ExplainedRule>,
+    decision: Decision,
+}
+
+/// Why a rule applies to a request, or does not.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ExplainedRule {
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The first condition that the request does not meet; none if the rule applies.
+    pub failed: Option<FailedCondition>,
+    /// What it grants, if it applies.
+    pub grant: Option<ExplainedGrant>,
+    /// The attributes and values that name the counter: empty if all clients share it, none if the rule does
+    /// not apply or an attribute is missing.
+    pub key: Option<Vec<(String, String)>>,
+}
+
+/// What a rule grants to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExplainedGrant {
+    /// Where it came from.
+    pub source: GrantSource,
+    /// It as rules write it, such as `100/minute`.
+    pub text: String,
+}
+
+impl Explanation {
+    /// Every rule, in their order.
+    pub fn rules(&self) -> &[ExplainedRule] {
+        &self.rules
+    }
+
+    /// What a check would have answered. It holds no permit.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// What the limits of a rule would have answered.
+    pub fn limits_of(&self, rule: &Rule) -> impl Iterator<Item = LimitOutcome<'_>> {
+        let limits = self.decision.limits();
+        limits.filter(move |limit| std::ptr::eq(limit.rule, rule))
+    }
+}
+
+impl<S: Store> Gate<S> {
+    /// Explains what a check of this request would answer now, by all rules in force. Nothing is charged,
+    /// counted or observed. Values of attributes appear as `show` shows them.
+    pub async fn explain(
+        &self,
+        attributes: &Attributes<'_>,
+        show: &(dyn Fn(&str, &str) -> String + Sync),
+    ) -> Explanation {
+        let rules = self.rules();
+        let (explained, mut pipeline) = self.explain_rules(&rules, attributes, show);
+        match self.store.memory() {
+            Some(store) => run_in_memory(&mut pipeline, store),
+            None => self.run(&mut pipeline).await,
+        }
+        Explanation {
+            rules: explained,
+            decision: pipeline.into_preview(),
+        }
+    }
+
+    fn explain_rules<'a>(
+        &self,
+        rules: &RulesInForce,
+        attributes: &'a Attributes<'_>,
+        show: &ShowValue<'_>,
+    ) -> (Vec<ExplainedRule>, Pipeline<'a>) {
+        let now = self.time_of(attributes);
+        let asking = RuleMatcher {
+            rules,
+            facts: &Facts::of(attributes),
+            attributes,
+            now,
+            is_counted: false,
+        };
+        let asked = Explaining {
+            attributes,
+            now,
+            show,
+        };
+        // Descriptors are found, not matched one by one.
+        let found = rules
+            .is_by_descriptors()
+            .then(|| rules.candidates(attributes).first().copied());
+        let mut matched = MatchedRules::new();
+        let mut explained = Vec::with_capacity(rules.len());
+        for (index, rule) in rules.iter().enumerate() {
+            let is_other = |found: Option<u32>| found.map(|found| found as usize) != Some(index);
+            let rule = Arc::clone(rule);
+            explained.push(
+                if let Some(found) = found.filter(|found| is_other(*found)) {
+                    let winner = found.map(|found| rules.at(found as usize).id());
+                    let failed = rule.failed_descriptor(winner, &asked);
+                    ExplainedRule::failed(rule, failed)
+                } else {
+                    match asking.match_rule(index) {
+                        Err(NoPart::Unmet(unmet)) => {
+                            let failed = rule.failed(unmet, &asked);
+                            ExplainedRule::failed(rule, failed)
+                        }
+                        Err(NoPart::Unlimited(source)) => ExplainedRule {
+                            failed: None,
+                            grant: Some(ExplainedGrant {
+                                source,
+                                text: "unlimited".to_owned(),
+                            }),
+                            key: Some(rule.shown_key(&asked)),
+                            rule,
+                        },
+                        Ok(charged) => {
+                            let explained = ExplainedRule::charged(rule, &charged, &asked);
+                            matched.push(charged);
+                            explained
+                        }
+                    }
+                },
+            );
+        }
+        let times = (attributes.time(), now);
+        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), matched, times, None);
+        pipeline.is_preview = true;
+        (explained, pipeline)
+    }
+}
+
+impl ExplainedRule {
+    /// Whether the rule applies.
+    pub fn applies(&self) -> bool {
+        self.failed.is_none()
+    }
+
+    fn failed(rule: Arc<Rule>, failed: FailedCondition) -> Self {
+        Self {
+            rule,
+            failed: Some(failed),
+            grant: None,
+            key: None,
+        }
+    }
+
+    fn charged(rule: Arc<Rule>, matched: &MatchedRule<'_>, asked: &Explaining<'_, '_>) -> Self {
+        let text = match &matched.current_limit {
+            Some(limit) => limits_text(std::slice::from_ref(limit)),
+            None => rule.grants()[matched.grant].text(),
+        };
+        let grant = ExplainedGrant {
+            source: matched.source,
+            text,
+        };
+        let is_known = matched.missing == MissingNames::default();
+        Self {
+            failed: None,
+            grant: Some(grant),
+            key: is_known.then(|| rule.shown_key(asked)),
+            rule,
+        }
+    }
+}
