@@ -94,8 +94,8 @@ async fn a_restart_finds_what_was_changed() {
         changes,
         [
             "removed override of per-user for u2",
-            "added override of per-user for u2: unlimited until 2026-11-15T18:14:20Z (a launch)",
-            "added override of per-user for u1: unlimited until 2026-11-15T18:14:20Z (a launch)",
+            "added override of per-user for u2: unlimited until 2026-11-15T19:14:20Z (a launch)",
+            "added override of per-user for u1: unlimited until 2026-11-15T19:14:20Z (a launch)",
         ]
     );
 }
