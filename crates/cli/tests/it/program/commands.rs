@@ -53,7 +53,7 @@ fn unreadable_rules_do_not_spoil_an_answer() {
     let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
     let (run, _) = run("check", "", &answers);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "allowed\n"));
-    assert_eq!(run.stderr, "no rule applies\n");
+    assert_eq!(run.stderr, "no rule limits this request\n");
 }
 
 #[test]

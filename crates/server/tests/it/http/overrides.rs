@@ -171,6 +171,8 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
         .iter()
         .map(|row| {
             let change = row["changes"][0].as_str().unwrap();
+            let is_override = change.contains("override");
+            assert_eq!(row.get("override"), is_override.then_some(&json!(true)));
             (row["version"].as_u64().unwrap(), change.to_owned())
         })
         .collect();
