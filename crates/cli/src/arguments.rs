@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
-    reset::ResetArgs, rules::RulesArgs, status::StatusArgs,
+    reset::ResetArgs, rules::RulesArgs, status::StatusArgs, top::TopArgs,
 };
 use crate::completions::CompletionsArgs;
 use crate::exit;
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Show rules, rates and top keys, live
+    Top(TopArgs),
     /// Clear what a client has used, and show how much it was
     Reset(ResetArgs),
     /// Show the state of a server
@@ -149,6 +151,9 @@ mod tests {
             "tidegate rules rollback 3",
             "tidegate rules rollback 3 --dry-run",
             "tidegate reset -a user_id=u1 --rule per-user",
+            "tidegate top --window 1h --sort allowed --rule per-user",
+            "tidegate top --once",
+            "tidegate top --json",
             "tidegate status --server http://x --json",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
             "tidegate console --no-open --server http://x --data-dir d",
@@ -175,6 +180,7 @@ mod tests {
             "tidegate rules diff -f a.yaml --from 3",
             "tidegate rules diff --from first",
             "tidegate reset --rule",
+            "tidegate top --window 2m",
             "tidegate rules validate",
             "tidegate rules rollback last",
             "tidegate check --attr user_id",
