@@ -4,10 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{
-    bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
-    reset::ResetArgs, rules::RulesArgs, status::StatusArgs, top::TopArgs,
-};
+use crate::commands::bench::BenchArgs;
+use crate::commands::check::CheckArgs;
+use crate::commands::console::ConsoleArgs;
+use crate::commands::explain::ExplainArgs;
+use crate::commands::overrides::OverrideArgs;
+use crate::commands::reset::ResetArgs;
+use crate::commands::rules::RulesArgs;
+use crate::commands::status::StatusArgs;
+use crate::commands::top::TopArgs;
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -37,14 +42,16 @@ pub(crate) enum Command {
     Rules(RulesArgs),
     /// Show rules, rates and top keys, live
     Top(TopArgs),
-    /// Clear what a client has used, and show how much it was
-    Reset(ResetArgs),
-    /// Show the state of a server
-    Status(StatusArgs),
     /// Open the web console of a server, signed in with your token
     Console(ConsoleArgs),
     /// Send load to a server, and measure what it answers and how fast
     Bench(BenchArgs),
+    /// Clear what a client has used, and show how much it was
+    Reset(ResetArgs),
+    /// Show the state of a server
+    Status(StatusArgs),
+    /// Give a client another limit until a given time
+    Override(OverrideArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -162,6 +169,11 @@ mod tests {
             "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",
             "tidegate bench resp -a user_id=u{key} --requests 1000",
             "tidegate bench url http://127.0.0.1:8000/items/{key} -H x-api-key:k{key} --rate 500 --warm-up 2s",
+            "tidegate override",
+            "tidegate override per-user --json",
+            "tidegate override per-user u1 unlimited --for 2h --reason launch",
+            "tidegate override per-user u1 100/minute --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 --remove",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
@@ -187,6 +199,9 @@ mod tests {
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
             "tidegate check --timestamp yesterday",
+            "tidegate override per-user u1 blocked --for 2h --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 blocked --remove",
+            "tidegate override per-user --remove",
             "tidegate schema clients",
             "tidegate frobnicate",
         ];

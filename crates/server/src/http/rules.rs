@@ -187,7 +187,7 @@ fn repeated_ids(rules: &[Node]) -> usize {
 }
 
 /// Adds the id of the path to a rule without one.
-fn name_if_nameless(document: &mut Node, id: &str) {
+pub(super) fn name_if_nameless(document: &mut Node, id: &str) {
     let Value::Map(entries) = &mut document.value else {
         return;
     };
@@ -296,7 +296,7 @@ pub(super) fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     })
 }
 
-fn no_such_rule(id: &str) -> HttpProblem {
+pub(super) fn no_such_rule(id: &str) -> HttpProblem {
     HttpProblem::not_found(format!("there is no rule `{id}`"))
 }
 

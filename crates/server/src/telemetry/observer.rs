@@ -8,24 +8,32 @@ use tidegate::gate::{Charged, Observed, Observer};
 use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
-use super::Metrics;
 use super::logs::DenialLog;
+use super::{Metrics, Throttled};
+use crate::activity::{RequestOutcome, ServerActivity};
 
 /// The observer of the server's gate.
 pub(crate) struct DecisionObserver {
     clock: TickClock,
     metrics: Arc<Metrics>,
     denials: DenialLog,
+    /// None if it is off.
+    activity: Option<Arc<ServerActivity>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
 }
 
 impl DecisionObserver {
-    pub(crate) fn new(metrics: Arc<Metrics>, key_secret: Option<&Secret>) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        key_secret: Option<&Secret>,
+        activity: Option<Arc<ServerActivity>>,
+    ) -> Self {
         Self {
             clock: TickClock::new(),
             metrics,
             denials: DenialLog::new(key_secret),
+            activity,
             latest_time: AtomicU64::new(0),
         }
     }
@@ -41,6 +49,14 @@ impl DecisionObserver {
         self.denials.hashed(key)
     }
 
+    /// Adds answers of `CL.THROTTLE`.
+    pub(crate) fn throttled(&self, throttled: &Throttled) {
+        self.metrics.throttled(throttled);
+        if let Some(activity) = &self.activity {
+            activity.live.add_requests(&throttled.outcomes());
+        }
+    }
+
     fn note_time(&self, began: u64) {
         self.metrics.decided(self.clock.since(began));
     }
@@ -53,8 +69,17 @@ impl Observer for DecisionObserver {
 
     fn decided(&self, observed: &Observed<'_, '_>) {
         self.note_time(observed.began);
-        for (decision, attributes) in observed.parts() {
-            decision.count(observed.front_end);
+        let activity = self.activity.as_deref();
+        let mut request = RequestOutcome::default();
+        for part in observed.parts() {
+            let (decision, attributes) = (part.decision, part.attributes);
+            request.note_cost(attributes.cost());
+            for rule in part.rules() {
+                rule.count(observed.front_end);
+                if let Some(activity) = activity {
+                    activity.note_rule(&rule, &mut request);
+                }
+            }
             if let Some(at) = attributes.time() {
                 let at = at.as_micros();
                 self.latest_time.fetch_max(at, Ordering::Relaxed);
@@ -65,6 +90,9 @@ impl Observer for DecisionObserver {
             if decision.is_denied() {
                 self.denials.denied(decision, attributes);
             }
+        }
+        if let Some(activity) = activity {
+            activity.note_request(&request, observed.decisions.is_allowed());
         }
     }
 
