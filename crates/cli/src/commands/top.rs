@@ -19,7 +19,7 @@ use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, Answer};
 use crate::output;
-use feed::Wanted;
+use feed::TopQuestion;
 use state::TopState;
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct TopArgs {
 
     /// What to sort the rules by
     #[arg(long, value_name = "COLUMN", default_value = "denied")]
-    sort: RuleSort,
+    sort: RuleOrder,
 
     /// Show the top keys of this rule; the first one if left out
     #[arg(long, value_name = "ID")]
@@ -89,14 +89,14 @@ impl ActivityWindow {
 
 /// What rules are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum RuleSort {
+enum RuleOrder {
     Denied,
     Allowed,
     Cost,
     Name,
 }
 
-impl RuleSort {
+impl RuleOrder {
     fn name(self) -> &'static str {
         match self {
             Self::Denied => "denied",
@@ -118,12 +118,12 @@ impl RuleSort {
 
 /// What top keys are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeySort {
+enum KeyOrder {
     Denied,
     Used,
 }
 
-impl KeySort {
+impl KeyOrder {
     /// As the API names it.
     fn name(self) -> &'static str {
         match self {
@@ -142,10 +142,10 @@ impl KeySort {
 
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
-    let wanted = Wanted {
+    let wanted = TopQuestion {
         window: args.window,
         sort: args.sort,
-        keys: KeySort::Denied,
+        keys: KeyOrder::Denied,
         rule: args.rule.clone(),
     };
     let is_screen = !args.once && !args.server.json;

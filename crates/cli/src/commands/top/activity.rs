@@ -3,12 +3,12 @@
 use serde_json::Value;
 use tidegate::printable::escaped;
 
-use super::RuleSort;
+use super::RuleOrder;
 use crate::commands::reset::key_text;
 
 /// The outcomes of requests over time, each a list of counts, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Outcomes {
+pub(super) struct OutcomeSeries {
     pub(super) allowed: Vec<u64>,
     pub(super) denied: Vec<u64>,
     pub(super) shadow_denied: Vec<u64>,
@@ -17,7 +17,7 @@ pub(super) struct Outcomes {
     pub(super) cost: Vec<u64>,
 }
 
-impl Outcomes {
+impl OutcomeSeries {
     fn of(value: &Value) -> Self {
         let list = |name: &str| {
             let list = value[name].as_array().into_iter().flatten();
@@ -36,36 +36,38 @@ impl Outcomes {
 
 /// The activity of one rule.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct RuleActivity {
+pub(super) struct ShownRule {
     pub(super) rule: String,
-    pub(super) outcomes: Outcomes,
+    pub(super) outcomes: OutcomeSeries,
 }
 
 /// The activity of a server, or of all that share its store.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ServerActivity {
+pub(super) struct ShownActivity {
     /// The end of the window, in Unix seconds by the server's clock.
     pub(super) until: f64,
     /// The length of one count, in seconds.
     step: f64,
-    pub(super) total: Outcomes,
-    pub(super) rules: Vec<RuleActivity>,
-    /// The last change of the rules within the window: how long ago, and what to say about it.
+    pub(super) total: OutcomeSeries,
+    pub(super) rules: Vec<ShownRule>,
+    /// How many rules the answer leaves out: those with the least to show.
+    pub(super) left_out: u64,
+    /// The last change of the rules within the window.
     pub(super) last_change: Option<String>,
     /// The ages of what each instance reported, in seconds.
     pub(super) ages: Vec<f64>,
 }
 
-impl ServerActivity {
+impl ShownActivity {
     pub(super) fn of(value: &Value) -> Self {
-        let total = Outcomes::of(&value["total"]);
+        let total = OutcomeSeries::of(&value["total"]);
         let step = value["step"].as_f64().unwrap_or(1.0);
         let from = value["from"].as_f64().unwrap_or(0.0);
         #[expect(clippy::cast_precision_loss, reason = "a list of at most 1,440 counts")]
         let until = from + step * total.allowed.len() as f64;
-        let rule = |rule: &Value| RuleActivity {
+        let rule = |rule: &Value| ShownRule {
             rule: rule["rule"].as_str().unwrap_or_default().to_owned(),
-            outcomes: Outcomes::of(rule),
+            outcomes: OutcomeSeries::of(rule),
         };
         let list = |name: &str| value[name].as_array().into_iter().flatten();
         let age = |instance: &Value| instance["age"].as_f64().unwrap_or(0.0);
@@ -73,6 +75,7 @@ impl ServerActivity {
             until,
             step,
             rules: list("rules").map(rule).collect(),
+            left_out: value["rules_left_out"].as_u64().unwrap_or(0),
             last_change: list("changes").last().map(change_text),
             ages: list("instances").map(age).collect(),
             total,
@@ -89,14 +92,14 @@ impl ServerActivity {
     }
 
     /// The rules in the order in which they are shown.
-    pub(super) fn sorted(&self, sort: RuleSort) -> Vec<&RuleActivity> {
-        let mut rules: Vec<&RuleActivity> = self.rules.iter().collect();
+    pub(super) fn sorted(&self, sort: RuleOrder) -> Vec<&ShownRule> {
+        let mut rules: Vec<&ShownRule> = self.rules.iter().collect();
         let sum = |counts: &[u64]| std::cmp::Reverse(counts.iter().sum::<u64>());
         match sort {
-            RuleSort::Denied => rules.sort_by_key(|rule| sum(&rule.outcomes.denied)),
-            RuleSort::Allowed => rules.sort_by_key(|rule| sum(&rule.outcomes.allowed)),
-            RuleSort::Cost => rules.sort_by_key(|rule| sum(&rule.outcomes.cost)),
-            RuleSort::Name => rules.sort_by(|one, other| one.rule.cmp(&other.rule)),
+            RuleOrder::Denied => rules.sort_by_key(|rule| sum(&rule.outcomes.denied)),
+            RuleOrder::Allowed => rules.sort_by_key(|rule| sum(&rule.outcomes.allowed)),
+            RuleOrder::Cost => rules.sort_by_key(|rule| sum(&rule.outcomes.cost)),
+            RuleOrder::Name => rules.sort_by(|one, other| one.rule.cmp(&other.rule)),
         }
         rules
     }
@@ -113,7 +116,7 @@ fn change_text(change: &Value) -> String {
 
 /// A key of a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct TopKey {
+pub(super) struct ShownKey {
     /// Escaped: clients choose it.
     pub(super) text: String,
     pub(super) denied: u64,
@@ -127,16 +130,32 @@ pub(super) struct TopKey {
 
 /// The top keys of a rule.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct TopKeys {
-    pub(super) keys: Vec<TopKey>,
+pub(super) struct ShownKeys {
+    pub(super) keys: Vec<ShownKey>,
     pub(super) distinct_denied: Option<u64>,
+    /// Whether other rules are counted with it, because it has no room of its own.
+    pub(super) is_shared: bool,
 }
 
-impl TopKeys {
+impl ShownKeys {
+    /// What the numbers say as a whole: `, about 12 denied`.
+    pub(super) fn about(&self) -> String {
+        let distinct = self.distinct_denied;
+        let mut text = distinct.map_or_else(String::new, |distinct| {
+            format!(", about {} denied", grouped(distinct))
+        });
+        if self.is_shared {
+            text.push_str(", together with other rules");
+        }
+        text
+    }
+}
+
+impl ShownKeys {
     pub(super) fn of(value: &Value) -> Self {
         let key = |key: &Value| {
             let count = |name: &str| key[name].as_u64().unwrap_or(0);
-            TopKey {
+            ShownKey {
                 text: escaped(&key_text(&key["key"])).into_owned(),
                 denied: count("denied"),
                 used: count("used"),
@@ -149,6 +168,7 @@ impl TopKeys {
         Self {
             keys: keys.map(key).collect(),
             distinct_denied: value["distinct_denied"].as_u64(),
+            is_shared: value["shared"] == true,
         }
     }
 }
@@ -241,7 +261,7 @@ mod tests {
             (&[0, 1, 8],            3, " ▁█"),
             (&[4, 8],               4, "  ▄█"),
             (&[8, 8, 0, 0],         2, "█ "),
-            (&[1, 2, 3, 4, 5],      3, "▂▄█"),
+            (&[1, 2, 3, 4, 5],      3, "▂▅█"),
             (&[u64::MAX / 4, 1],    2, "█▁"),
         ];
         for (counts, width, bars) in table {
@@ -253,9 +273,9 @@ mod tests {
     #[test]
     fn an_answer_of_another_form_is_not_an_error() {
         for value in [json!(null), json!([]), json!({"rules": [1], "total": "x"})] {
-            let activity = ServerActivity::of(&value);
+            let activity = ShownActivity::of(&value);
             assert!(activity.rate(&activity.total.denied) < 1e-9);
-            let keys = TopKeys::of(&value);
+            let keys = ShownKeys::of(&value);
             assert!(keys.keys.is_empty());
         }
     }

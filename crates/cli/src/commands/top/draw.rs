@@ -5,13 +5,13 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState};
-use tidegate::Micros;
 use tidegate::printable::escaped;
+use tidegate::{Clock as _, SystemClock};
 
-use super::activity::{RuleActivity, TopKey, grouped, rate_text, sparkline};
+use super::activity::{ShownKey, ShownKeys, ShownRule, grouped, rate_text, sparkline};
 use super::state::{TopPage, TopState};
 use crate::output::counted;
-use crate::times;
+use crate::times::{self, whole_seconds};
 
 /// The height from which the keys of the selected rule are shown below the rules.
 const TALL: u16 = 18;
@@ -79,10 +79,13 @@ impl TopState {
 fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let activity = &state.fetched.activity;
     let bold = Style::new().add_modifier(Modifier::BOLD);
+    let sort = match state.page {
+        TopPage::Rules => state.wanted.sort.name(),
+        TopPage::Keys => state.wanted.keys.name(),
+    };
     let about = format!(
-        "  window {}  sort {}  {}",
+        "  window {}  sort {sort}  {}",
         state.wanted.window.name(),
-        state.wanted.sort.name(),
         counted(activity.ages.len().max(1), "instance"),
     );
     let first = Line::from(vec![
@@ -93,7 +96,7 @@ fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let second = if let Some((since, problem)) = &state.lost {
         let text = format!(
             " no answer for {}: {}",
-            times::length(Micros::from_seconds(since.elapsed().as_secs())),
+            times::length(whole_seconds(SystemClock.now().since(*since))),
             escaped(problem)
         );
         let style = state.colour(Color::Red).add_modifier(Modifier::BOLD);
@@ -101,11 +104,13 @@ fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     } else if oldest > OLD {
         let text = format!(" the report of an instance is {oldest:.0}s old");
         Line::styled(text, state.colour(Color::Yellow))
-    } else if let Some(change) = &activity.last_change {
-        let text = format!(" the rules changed within the window: {change}");
-        Line::styled(text, state.colour(Color::Yellow))
     } else {
-        Line::styled(" live", state.colour(Color::Green))
+        let change = activity.last_change.as_ref();
+        let change = change.map(|change| format!("  rules changed: {change}"));
+        Line::from(vec![
+            Span::styled(" live", state.colour(Color::Green)),
+            Span::styled(change.unwrap_or_default(), state.colour(Color::Yellow)),
+        ])
     };
     frame.render_widget(Text::from(vec![first, second]), area);
 }
@@ -135,7 +140,7 @@ fn draw_total(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
 
 fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let activity = &state.fetched.activity;
-    let row = |rule: &&RuleActivity| {
+    let row = |rule: &&ShownRule| {
         let outcomes = &rule.outcomes;
         let number = |counts: &[u64]| right(rate_text(activity.rate(counts)));
         let denied = if outcomes.denied.iter().any(|count| *count > 0) {
@@ -157,6 +162,10 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let header = [Cell::from("RULE")].into_iter().chain(numbers);
     let header = header.chain([Cell::from("DENIED")]);
     let rules = state.rules();
+    let mut title = counted(rules.len(), "rule");
+    if activity.left_out > 0 {
+        title.push_str(&format!(" of {}", rules.len() as u64 + activity.left_out));
+    }
     let number = Constraint::Length(NUMBER);
     let widths = [
         Constraint::Min(12),
@@ -169,7 +178,7 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let table = Table::new(rules.iter().map(row), widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(titled(counted(rules.len(), "rule")));
+        .block(titled(title));
     let mut place = TableState::new().with_selected(state.selected());
     frame.render_stateful_widget(table, area, &mut place);
 }
@@ -191,10 +200,8 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         .keys
         .as_ref()
         .filter(|_| fetched.rule.as_ref() == Some(&rule));
-    if let Some(distinct) = keys.and_then(|keys| keys.distinct_denied) {
-        title.push_str(&format!(", about {} denied", grouped(distinct)));
-    }
-    let row = |key: &TopKey| {
+    title.extend(keys.map(ShownKeys::about));
+    let row = |key: &ShownKey| {
         let seen = key.last_seen.map(|at| ago(fetched.activity.until - at));
         Row::new(vec![
             Cell::from(key.text.clone()),
@@ -222,7 +229,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
 }
 
 /// The bounds of what keys are sorted by; one number if they are the same.
-fn bounds(key: &TopKey) -> String {
+fn bounds(key: &ShownKey) -> String {
     if key.lower == key.upper {
         return grouped(key.lower);
     }

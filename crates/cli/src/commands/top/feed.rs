@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use tidegate::{Clock as _, SystemClock};
 
-use super::activity::{ServerActivity, TopKeys};
-use super::{ActivityWindow, KeySort, RuleSort};
+use super::activity::{ShownActivity, ShownKeys};
+use super::{ActivityWindow, KeyOrder, RuleOrder};
 use crate::client::{ApiClient, Refused};
 
 /// How often the server is asked.
@@ -16,28 +17,31 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Answers may take up to one part in this many of the time, for servers with many rules.
 const PARTS: u32 = 5;
 
+/// What is written as an escape in a path; ids of rules have none of it.
+const IN_PATH: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
 /// What is to be shown.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct TopQuestion {
     pub(super) window: ActivityWindow,
-    pub(super) sort: RuleSort,
-    pub(super) keys: KeySort,
+    pub(super) sort: RuleOrder,
+    pub(super) keys: KeyOrder,
     /// The rule whose keys are shown; the first one if there is none.
     pub(super) rule: Option<String>,
 }
 
 /// What the server answered.
 #[derive(Debug, Clone)]
-pub(super) struct Fetched {
-    pub(super) activity: ServerActivity,
+pub(super) struct TopAnswer {
+    pub(super) activity: ShownActivity,
     /// The rule whose keys these are.
     pub(super) rule: Option<String>,
     /// `None` if there is no such rule any more.
-    pub(super) keys: Option<TopKeys>,
+    pub(super) keys: Option<ShownKeys>,
     answers: (Value, Value),
 }
 
-impl Fetched {
+impl TopAnswer {
     /// The answers themselves.
     pub(super) fn to_json(&self) -> Value {
         let (activity, keys) = &self.answers;
@@ -47,20 +51,20 @@ impl Fetched {
     #[cfg(test)]
     pub(super) fn of(activity: &Value, rule: &str, keys: &Value) -> Self {
         Self {
-            activity: ServerActivity::of(activity),
+            activity: ShownActivity::of(activity),
             rule: Some(rule.to_owned()),
-            keys: Some(TopKeys::of(keys)),
+            keys: Some(ShownKeys::of(keys)),
             answers: (activity.clone(), keys.clone()),
         }
     }
 }
 
 /// Asks the server once.
-pub(super) fn fetch(client: &ApiClient, wanted: &Wanted) -> anyhow::Result<Fetched> {
+pub(super) fn fetch(client: &ApiClient, wanted: &TopQuestion) -> anyhow::Result<TopAnswer> {
     let path = format!("/v1/activity?window={}", wanted.window.name());
     let reply = client.get(&path)?.accept(&[200])?;
     reply.part("total")?;
-    let activity = ServerActivity::of(&reply.body);
+    let activity = ShownActivity::of(&reply.body);
     let first = || {
         let sorted = activity.sorted(wanted.sort);
         sorted.first().map(|first| first.rule.clone())
@@ -70,20 +74,17 @@ pub(super) fn fetch(client: &ApiClient, wanted: &Wanted) -> anyhow::Result<Fetch
         Some(rule) => keys_of(client, rule, wanted)?,
         None => None,
     };
-    Ok(Fetched {
+    Ok(TopAnswer {
         rule,
-        keys: keys.as_ref().map(TopKeys::of),
+        keys: keys.as_ref().map(ShownKeys::of),
         answers: (reply.body, keys.unwrap_or_default()),
         activity,
     })
 }
 
 /// The top keys of a rule; `None` if there is no such rule.
-fn keys_of(client: &ApiClient, rule: &str, wanted: &Wanted) -> anyhow::Result<Option<Value>> {
-    let id = utf8_percent_encode(rule, NON_ALPHANUMERIC);
-    // What an id consists of stays as it is.
-    let id = id.to_string().replace("%2D", "-").replace("%5F", "_");
-    let id = id.replace("%2E", ".");
+fn keys_of(client: &ApiClient, rule: &str, wanted: &TopQuestion) -> anyhow::Result<Option<Value>> {
+    let id = utf8_percent_encode(rule, &IN_PATH);
     let (sort, window) = (wanted.keys.name(), wanted.window.of_keys());
     let path = format!("/v1/rules/{id}/keys?sort={sort}&window={window}");
     let reply = client.get(&path)?.accept(&[200, 404])?;
@@ -91,8 +92,8 @@ fn keys_of(client: &ApiClient, rule: &str, wanted: &Wanted) -> anyhow::Result<Op
 }
 
 /// News for the screen.
-pub(super) enum Update {
-    Data(Box<Fetched>),
+pub(super) enum TopNews {
+    Data(Box<TopAnswer>),
     /// The server could not be asked, and why.
     Lost(String),
     /// The process is asked to end.
@@ -101,10 +102,10 @@ pub(super) enum Update {
 
 /// What is wanted, and how to wake the thread when that changes.
 #[derive(Clone)]
-pub(super) struct Order(Arc<(parking_lot::Mutex<Wanted>, parking_lot::Condvar)>);
+pub(super) struct SharedQuestion(Arc<(parking_lot::Mutex<TopQuestion>, parking_lot::Condvar)>);
 
-impl Order {
-    pub(super) fn new(wanted: Wanted) -> Self {
+impl SharedQuestion {
+    pub(super) fn new(wanted: TopQuestion) -> Self {
         Self(Arc::new((
             parking_lot::Mutex::new(wanted),
             parking_lot::Condvar::new(),
@@ -112,31 +113,35 @@ impl Order {
     }
 
     /// Asks for something else, immediately.
-    pub(super) fn change(&self, wanted: &Wanted) {
-        let (order, changed) = &*self.0;
-        *order.lock() = wanted.clone();
+    pub(super) fn change(&self, wanted: &TopQuestion) {
+        let (question, changed) = &*self.0;
+        *question.lock() = wanted.clone();
         changed.notify_one();
     }
 
     /// Waits until something else is wanted than before, but no longer than `pause`.
-    fn wait(&self, before: &Wanted, pause: Duration) {
-        let (order, changed) = &*self.0;
-        let mut order = order.lock();
-        changed.wait_while_for(&mut order, |wanted| *wanted == *before, pause);
+    fn wait(&self, before: &TopQuestion, pause: Duration) {
+        let (question, changed) = &*self.0;
+        let mut question = question.lock();
+        changed.wait_while_for(&mut question, |wanted| *wanted == *before, pause);
     }
 
-    fn wanted(&self) -> Wanted {
+    fn get(&self) -> TopQuestion {
         self.0.0.lock().clone()
     }
 }
 
 /// Asks until the receiver is gone.
-pub(super) fn keep_asking(client: &ApiClient, order: &Order, updates: &Sender<Update>) {
+pub(super) fn keep_asking(
+    client: &ApiClient,
+    question: &SharedQuestion,
+    updates: &Sender<TopNews>,
+) {
     loop {
-        let (wanted, start) = (order.wanted(), Instant::now());
+        let (wanted, start) = (question.get(), SystemClock.now());
         let update = match fetch(client, &wanted) {
-            Ok(fetched) => Update::Data(Box::new(fetched)),
-            Err(error) => Update::Lost(match error.downcast_ref::<Refused>() {
+            Ok(fetched) => TopNews::Data(Box::new(fetched)),
+            Err(error) => TopNews::Lost(match error.downcast_ref::<Refused>() {
                 Some(refused) => refused.message.clone(),
                 None => format!("{error:#}"),
             }),
@@ -144,8 +149,8 @@ pub(super) fn keep_asking(client: &ApiClient, order: &Order, updates: &Sender<Up
         if updates.send(update).is_err() {
             return;
         }
-        let took = start.elapsed();
+        let took = Duration::from(SystemClock.now().since(start));
         let pause = PERIOD.saturating_sub(took).max(took * (PARTS - 1));
-        order.wait(&wanted, pause);
+        question.wait(&wanted, pause);
     }
 }

@@ -1,12 +1,12 @@
 //! Prints the activity a single time, as plain text.
 
-use super::activity::{TopKeys, grouped, rate_text};
+use super::activity::{ShownKeys, grouped, rate_text};
 use super::draw::ago;
-use super::feed::{Fetched, Wanted};
+use super::feed::{TopAnswer, TopQuestion};
 use crate::output::{TextTable, counted, plain};
 
 /// The rules and their rates, and the top keys of one of them.
-pub(super) fn rendered(server: &str, wanted: &Wanted, fetched: &Fetched) -> String {
+pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) -> String {
     let activity = &fetched.activity;
     let rate = |counts: &[u64]| rate_text(activity.rate(counts));
     let total = &activity.total;
@@ -39,15 +39,17 @@ pub(super) fn rendered(server: &str, wanted: &Wanted, fetched: &Fetched) -> Stri
         ]);
     }
     text.push_str(&table.render());
+    if activity.left_out > 0 {
+        text.push_str(&format!("and {} more rules\n", activity.left_out));
+    }
     match (&fetched.rule, &fetched.keys) {
         (Some(rule), Some(keys)) if !keys.keys.is_empty() => {
             let (sort, window) = (wanted.keys.name(), wanted.window.of_keys());
             let rule = plain(rule);
-            text.push_str(&format!("\ntop keys of {rule} by {sort}, last {window}"));
-            if let Some(distinct) = keys.distinct_denied {
-                text.push_str(&format!(" (about {} denied)", grouped(distinct)));
-            }
-            text.push('\n');
+            let about = keys.about();
+            text.push_str(&format!(
+                "\ntop keys of {rule} by {sort}, last {window}{about}\n"
+            ));
             text.push_str(&keys_table(keys, activity.until));
         }
         (Some(rule), None) => text.push_str(&format!("\nthere is no rule `{}`\n", plain(rule))),
@@ -56,7 +58,7 @@ pub(super) fn rendered(server: &str, wanted: &Wanted, fetched: &Fetched) -> Stri
     text
 }
 
-fn keys_table(keys: &TopKeys, now: f64) -> String {
+fn keys_table(keys: &ShownKeys, now: f64) -> String {
     let mut table = TextTable::new(&["key", "denied", "used", "at least", "at most", "seen"]);
     for key in &keys.keys {
         table.row(vec![

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
@@ -12,65 +12,66 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::draw::draw;
-use super::feed::{self, Order, Update};
+use super::feed::{self, SharedQuestion, TopNews};
 use super::state::{Reaction, TopState};
 use crate::client::ApiClient;
 
 /// How long a key may wait for the screen, and news for a key.
 const TICK: Duration = Duration::from_millis(100);
-/// How often ages are drawn again when there is no news.
-const REDRAW: Duration = Duration::from_secs(1);
+/// How often ages are drawn again when there is no news, in ticks.
+const REDRAW: u32 = 10;
 
 /// Shows the state until the user quits.
 pub(super) fn show(client: ApiClient, mut state: TopState) -> anyhow::Result<()> {
     state.has_colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
     let (sender, updates) = mpsc::channel();
-    let order = Order::new(state.wanted.clone());
+    let question = SharedQuestion::new(state.wanted.clone());
     stop_on_signal(sender.clone()).context("cannot watch for signals")?;
-    let asked = order.clone();
+    let asked = question.clone();
     thread::spawn(move || feed::keep_asking(&client, &asked, &sender));
     // Also sets a panic hook that gives the terminal back.
-    let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
-    let shown = follow(&mut terminal, &mut state, &order, &updates);
+    let shown = ratatui::try_init()
+        .and_then(|mut terminal| follow(&mut terminal, &mut state, &question, &updates));
     ratatui::restore();
-    shown.context("cannot use this terminal any more")
+    shown.context("cannot use this terminal; --once prints text")
 }
 
 fn follow(
     terminal: &mut DefaultTerminal,
     state: &mut TopState,
-    order: &Order,
-    updates: &Receiver<Update>,
+    question: &SharedQuestion,
+    updates: &Receiver<TopNews>,
 ) -> io::Result<()> {
-    let mut drawn_at: Option<Instant> = None;
+    let mut ticks = REDRAW;
     loop {
-        if drawn_at.is_none_or(|at| at.elapsed() >= REDRAW) {
+        if ticks >= REDRAW {
             terminal.draw(|frame| draw(frame, state))?;
-            drawn_at = Some(Instant::now());
+            ticks = 0;
         }
+        ticks += 1;
         if event::poll(TICK)? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match state.on_key(key) {
                     Reaction::Quit => return Ok(()),
-                    Reaction::Ask => order.change(&state.wanted),
+                    Reaction::Ask => question.change(&state.wanted),
                     Reaction::Nothing => {}
                 },
                 _ => {}
             }
             // After a resize, too.
-            drawn_at = None;
+            ticks = REDRAW;
         }
         while let Ok(update) = updates.try_recv() {
             if state.update(update) {
                 return Ok(());
             }
-            drawn_at = None;
+            ticks = REDRAW;
         }
     }
 }
 
-/// Sends [`Update::Stop`] when a signal asks the process to end, so that the terminal is given back first.
-fn stop_on_signal(stop: Sender<Update>) -> io::Result<()> {
+/// Sends [`TopNews::Stop`] when a signal asks the process to end, so that the terminal is given back first.
+fn stop_on_signal(stop: Sender<TopNews>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
@@ -86,7 +87,7 @@ fn stop_on_signal(stop: Sender<Update>) -> io::Result<()> {
         };
         if runtime.block_on(waiting).is_ok() {
             // Without a receiver, the screen is gone already.
-            let _ = stop.send(Update::Stop);
+            let _ = stop.send(TopNews::Stop);
         }
     });
     Ok(())

@@ -1,11 +1,10 @@
 //! What the screen shows, and how keys change it.
 
-use std::time::Instant;
-
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use tidegate::{Clock as _, SystemClock, Timestamp};
 
-use super::activity::RuleActivity;
-use super::feed::{Fetched, Update, Wanted};
+use super::activity::ShownRule;
+use super::feed::{TopAnswer, TopNews, TopQuestion};
 
 /// What is shown besides the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,17 +27,17 @@ pub(super) enum Reaction {
 /// What the screen shows.
 pub(super) struct TopState {
     pub(super) server: String,
-    pub(super) wanted: Wanted,
-    pub(super) fetched: Fetched,
+    pub(super) wanted: TopQuestion,
+    pub(super) fetched: TopAnswer,
     /// Since when the server does not answer, and why.
-    pub(super) lost: Option<(Instant, String)>,
+    pub(super) lost: Option<(Timestamp, String)>,
     pub(super) page: TopPage,
     pub(super) is_help: bool,
     pub(super) has_colour: bool,
 }
 
 impl TopState {
-    pub(super) fn new(server: &str, wanted: Wanted, fetched: Fetched) -> Self {
+    pub(super) fn new(server: &str, wanted: TopQuestion, fetched: TopAnswer) -> Self {
         Self {
             server: server.to_owned(),
             wanted,
@@ -51,7 +50,7 @@ impl TopState {
     }
 
     /// The rules as they are shown.
-    pub(super) fn rules(&self) -> Vec<&RuleActivity> {
+    pub(super) fn rules(&self) -> Vec<&ShownRule> {
         self.fetched.activity.sorted(self.wanted.sort)
     }
 
@@ -64,17 +63,17 @@ impl TopState {
     }
 
     /// Takes news of the server. Returns whether the screen is to end.
-    pub(super) fn update(&mut self, update: Update) -> bool {
+    pub(super) fn update(&mut self, update: TopNews) -> bool {
         match update {
-            Update::Data(fetched) => {
+            TopNews::Data(fetched) => {
                 self.fetched = *fetched;
                 self.lost = None;
             }
-            Update::Lost(problem) => {
+            TopNews::Lost(problem) => {
                 let since = self.lost.take().map(|(since, _)| since);
-                self.lost = Some((since.unwrap_or_else(Instant::now), problem));
+                self.lost = Some((since.unwrap_or_else(|| SystemClock.now()), problem));
             }
-            Update::Stop => return true,
+            TopNews::Stop => return true,
         }
         false
     }

@@ -6,9 +6,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::commands::top::feed::{Fetched, Update, Wanted};
+use crate::commands::top::feed::{TopAnswer, TopNews, TopQuestion};
 use crate::commands::top::state::Reaction;
-use crate::commands::top::{ActivityWindow, KeySort, RuleSort, once};
+use crate::commands::top::{ActivityWindow, KeyOrder, RuleOrder, once};
 
 fn activity() -> Value {
     let series = |allowed: u64, denied: u64| {
@@ -37,17 +37,17 @@ fn keys() -> Value {
                     key("u1", 7)], "distinct_denied": 4_321, "instances": []})
 }
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> TopQuestion {
+    TopQuestion {
         window: ActivityWindow::Minute,
-        sort: RuleSort::Denied,
-        keys: KeySort::Denied,
+        sort: RuleOrder::Denied,
+        keys: KeyOrder::Denied,
         rule: None,
     }
 }
 
 fn state() -> TopState {
-    let fetched = Fetched::of(&activity(), "per-user", &keys());
+    let fetched = TopAnswer::of(&activity(), "per-user", &keys());
     TopState::new("http://127.0.0.1:8080", wanted(), fetched)
 }
 
@@ -79,12 +79,12 @@ fn a_rule_alone_has_the_whole_screen() {
 fn the_help_and_a_lost_server_are_shown() {
     let mut state = state();
     press(&mut state, KeyCode::Char('?'));
-    state.update(Update::Lost("no server answers\u{1b}[2J".to_owned()));
+    state.update(TopNews::Lost("no server answers\u{1b}[2J".to_owned()));
     insta::assert_snapshot!(screen(&state, 80, 24));
     press(&mut state, KeyCode::Char('x'));
     assert!(!state.is_help);
-    let fetched = Fetched::of(&activity(), "per-user", &keys());
-    state.update(Update::Data(Box::new(fetched)));
+    let fetched = TopAnswer::of(&activity(), "per-user", &keys());
+    state.update(TopNews::Data(Box::new(fetched)));
     assert!(screen(&state, 80, 24).contains("live"));
 }
 
@@ -95,7 +95,7 @@ fn no_size_is_too_small() {
         screen(&state, width, height);
     }
     let nothing = json!({"total": {}, "rules": []});
-    let mut empty = TopState::new("x", wanted(), Fetched::of(&nothing, "", &json!({})));
+    let mut empty = TopState::new("x", wanted(), TopAnswer::of(&nothing, "", &json!({})));
     screen(&empty, 80, 24);
     for code in [KeyCode::Down, KeyCode::Enter, KeyCode::Char('s')] {
         press(&mut empty, code);
@@ -132,14 +132,14 @@ fn keys_select_sort_and_choose_the_window() {
     press(&mut state, KeyCode::Char('s'));
     assert_eq!(
         (state.wanted.sort, state.selected()),
-        (RuleSort::Allowed, Some(0))
+        (RuleOrder::Allowed, Some(0))
     );
     assert_eq!(rule(&state), "per-ip");
     press(&mut state, KeyCode::Char('w'));
     assert_eq!(state.wanted.window, ActivityWindow::FiveMinutes);
     press(&mut state, KeyCode::Enter);
     press(&mut state, KeyCode::Char('s'));
-    assert_eq!(state.wanted.keys, KeySort::Used);
+    assert_eq!(state.wanted.keys, KeyOrder::Used);
     assert_eq!(press(&mut state, KeyCode::Char('q')), Reaction::Quit);
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(state.on_key(control_c), Reaction::Quit);
