@@ -236,6 +236,7 @@ mod tests {
             book,
             rules,
             data: None,
+            access_log: None,
         };
         Arc::new(Server::new(&config, opened))
     }

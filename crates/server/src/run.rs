@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::rules::{Consistency, Rule, RuleSet};
+use tidegate::rules::{Consistency, FrontEnd, Rule, RuleSet};
 use tidegate::store::SharedStore as _;
 use tidegate::{Clock as _, SystemClock};
 use tidegate_gateway::{self as gateway, Gateway, GatewaySettings, Serving, check_all};
@@ -31,6 +31,7 @@ use crate::run_error::RunError;
 use crate::server::{Opened, Server};
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
+use crate::telemetry::AccessLog;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -130,6 +131,7 @@ impl Service {
             book,
             rules,
             data,
+            access_log: open_access_log(config)?,
         };
         let mut server = Server::new(config, opened).with_identity(identity);
         server.gateway = gateway;
@@ -206,6 +208,7 @@ impl Service {
             });
             let settings = ListenSettings {
                 budget: Some(self.descriptors.for_front_end()),
+                exchanges: Some(server.exchanges(FrontEnd::Http)),
                 ..self.settings.clone()
             };
             serve(listeners.http, service, settings, drain.clone())
@@ -225,6 +228,7 @@ impl Service {
             let settings = ListenSettings {
                 tls: self.gateway_tls.or_else(|| self.settings.tls.clone()),
                 budget: Some(self.descriptors.for_gateway()),
+                exchanges: Some(server.exchanges(FrontEnd::Gateway)),
                 ..self.settings.clone()
             };
             let (server, drain) = (Arc::clone(&server), drain.clone());
@@ -310,6 +314,17 @@ async fn check_upstreams(server: Arc<Server>) {
     if let Some(gateway) = &server.gateway {
         check_all(Arc::clone(gateway)).await;
     }
+}
+
+fn open_access_log(config: &Config) -> Result<Option<Arc<AccessLog>>, RunError> {
+    let Some(settings) = &config.access_log else {
+        return Ok(None);
+    };
+    let opened = AccessLog::open(settings).map_err(|source| RunError::AccessLog {
+        target: settings.target.clone(),
+        source,
+    })?;
+    Ok(Some(Arc::new(opened)))
 }
 
 /// The settings of the gateway, if there is one.

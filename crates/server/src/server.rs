@@ -10,6 +10,7 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::{ExchangeObserver, Exchanges};
 use tidegate_redis::Health;
 
 use crate::access::Access;
@@ -19,7 +20,7 @@ use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
-use crate::telemetry::{DecisionObserver, Metrics};
+use crate::telemetry::{AccessLog, DecisionObserver, Metrics, ServerExchanges};
 use tidegate_tower::RateLimitLayer;
 
 /// What is opened before a server can be made.
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
     pub(crate) rules: RuleSet,
     /// The data directory, if there is one.
     pub(crate) data: Option<Arc<LockedDir>>,
+    /// The access log, if there is one.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
 }
 
 /// The state that all front ends share.
@@ -53,6 +56,8 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
+    /// The access log, if there is one.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
     /// Shows values of secret attributes.
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
@@ -67,11 +72,12 @@ impl Server {
             book,
             rules,
             data,
+            access_log,
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
-        let observer = Arc::new(observer);
+        let observer = Arc::new(observer.with_exchanges(access_log.is_some()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
@@ -89,6 +95,7 @@ impl Server {
             gateway: None,
             data,
             counters: None,
+            access_log,
             digest,
             observer,
             is_draining: AtomicBool::new(false),
@@ -103,6 +110,18 @@ impl Server {
     /// A middleware layer over the gate.
     pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
         RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
+    }
+
+    /// What is done with each request of a front end: it gets an id, and is logged.
+    pub(crate) fn exchanges(&self, front_end: FrontEnd) -> Exchanges {
+        let observer = self.access_log.as_ref().map(|log| {
+            let log = Arc::clone(log);
+            Arc::new(ServerExchanges { front_end, log }) as Arc<dyn ExchangeObserver>
+        });
+        Exchanges {
+            is_forwarding: front_end == FrontEnd::Gateway,
+            observer,
+        }
     }
 
     /// An error if no request can be decided yet.

@@ -3,6 +3,7 @@
 //! `settings.rs` has a table of every setting; `read.rs` turns the input into a [`Config`] and reports all problems
 //! together. Nothing else reads a configuration file or the environment.
 
+mod access_log;
 mod counters;
 mod gateway;
 mod identify;
@@ -14,6 +15,7 @@ mod settings;
 mod tokens;
 mod variables;
 
+pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::token_in_file;
@@ -90,6 +92,8 @@ pub struct Config {
     pub max_connections: usize,
     /// The format and level of logs.
     pub log: LogSettings,
+    /// The access log, if there is one.
+    pub access_log: Option<AccessLogSettings>,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
 }

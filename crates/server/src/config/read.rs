@@ -11,7 +11,7 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
-    Config, LogSettings, Overrides, SETTINGS, TlsFiles, counters, gateway, identify, redis, secret,
+    Config, LogSettings, Overrides, SETTINGS, TlsFiles, access_log, counters, gateway, identify, redis, secret,
     settings, tokens, variables,
 };
 
@@ -69,6 +69,7 @@ pub(super) fn config(
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(&fields, "max_connections", problems);
     let log = log(&fields, problems);
+    let access_log = access_log::read(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
@@ -107,6 +108,7 @@ pub(super) fn config(
         drain_delay: drain_delay.unwrap_or(Micros::ZERO),
         max_connections: max_connections.unwrap_or(10_000),
         log,
+        access_log,
         notes,
     })
 }

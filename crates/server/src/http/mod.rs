@@ -101,7 +101,7 @@ async fn administer(
         ApiCall::RenewLease(id) => counters::renew(server, parts, id, body).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
-        ApiCall::Metrics => Ok(probes::metrics(server, parts)),
+        ApiCall::Metrics => Ok(probes::metrics(server, parts).await),
         ApiCall::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }

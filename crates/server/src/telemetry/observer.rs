@@ -9,6 +9,7 @@ use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
+use super::exchanges;
 use super::logs::DenialLog;
 
 /// The observer of the server's gate.
@@ -18,6 +19,8 @@ pub(crate) struct DecisionObserver {
     denials: DenialLog,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
+    /// Whether requests are observed to their end, so that decisions are noted with them.
+    has_exchanges: bool,
 }
 
 impl DecisionObserver {
@@ -27,6 +30,15 @@ impl DecisionObserver {
             metrics,
             denials: DenialLog::new(key_secret),
             latest_time: AtomicU64::new(0),
+            has_exchanges: false,
+        }
+    }
+
+    /// The same observer, for a server that observes requests to their end.
+    pub(crate) fn with_exchanges(self, has_exchanges: bool) -> Self {
+        Self {
+            has_exchanges,
+            ..self
         }
     }
 
@@ -53,6 +65,9 @@ impl Observer for DecisionObserver {
 
     fn decided(&self, observed: &Observed<'_, '_>) {
         self.note_time(observed.began);
+        if self.has_exchanges {
+            exchanges::note(observed);
+        }
         for (decision, attributes) in observed.parts() {
             decision.count(observed.front_end);
             if let Some(at) = attributes.time() {

@@ -9,6 +9,7 @@
 )]
 
 mod authorize;
+mod exchanges;
 mod following;
 mod grpc;
 mod http;

@@ -35,6 +35,7 @@ fn connect() -> Client {
         book,
         rules,
         data: None,
+        access_log: None,
     };
     let server = Arc::new(Server::new(&config, opened));
     let drain = Drain::new();
