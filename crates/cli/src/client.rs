@@ -98,9 +98,19 @@ impl ApiClient {
         })
     }
 
+    /// The value of the `Authorization` header.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_ref().and_then(|token| token.to_str().ok())
+    }
+
     /// The server's address, for messages.
     pub(crate) fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Where the calls are sent.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
     }
 
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Reply> {

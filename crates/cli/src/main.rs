@@ -11,7 +11,6 @@ mod output;
 mod schema;
 mod serve;
 mod times;
-mod yaml;
 
 use std::process::ExitCode;
 
@@ -29,7 +28,11 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
         Command::Explain(args) => exit::finish(args.server.json, commands::explain::run(&args)),
+        Command::Console(args) => exit::finish(args.server.json, commands::console::run(&args)),
+        Command::Bench(args) => exit::finish(args.server.json, commands::bench::run(&args)),
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
+        Command::Reset(args) => exit::finish(args.server.json, commands::reset::run(&args)),
+        Command::Status(args) => exit::finish(args.server.json, commands::status::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),
     }

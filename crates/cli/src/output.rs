@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
+use tidegate::printable::escaped;
 
 /// The style of success and added lines.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -52,12 +53,11 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Untrusted text without terminal control characters. Line ends stay.
+/// Untrusted text that cannot steer the terminal. Line ends stay; a tab or a carriage return is a space.
 pub(crate) fn plain(text: &str) -> String {
-    let plain = |c: char| {
-        if c.is_control() && c != '\n' { ' ' } else { c }
-    };
-    text.chars().map(plain).collect()
+    let lines = text.split('\n');
+    let plain = |line: &str| escaped(&line.replace(['\t', '\r'], " ")).into_owned();
+    lines.map(plain).collect::<Vec<String>>().join("\n")
 }
 
 /// `1 rule`, `2 rules`.
@@ -129,12 +129,12 @@ mod tests {
         table.row(vec!["per-user".into(), "1/s".into()]);
         table.row(vec!["ü\u{1b}[1m".into(), "100/minute\nburst 2".into()]);
         let text = anstream::adapter::strip_str(&table.render()).to_string();
-        let expected = "ID        LIMIT\nper-user  1/s\nü [1m     100/minute burst 2\n";
+        let expected = "ID          LIMIT\nper-user    1/s\nü\\u{1b}[1m  100/minute burst 2\n";
         assert_eq!(text, expected);
     }
 
     #[test]
     fn text_of_others_cannot_steer_the_terminal() {
-        assert_eq!(plain("a\u{1b}[31m\r\nb\u{9b}"), "a [31m \nb ");
+        assert_eq!(plain("a\u{1b}[31m\r\nb\u{9b}"), "a\\u{1b}[31m \nb\\u{9b}");
     }
 }

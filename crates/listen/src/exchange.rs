@@ -11,6 +11,8 @@ use crate::request_id::{self, X_REQUEST_ID};
 /// What is done with every request of a listener, and with its answer.
 #[derive(Debug, Clone, Default)]
 pub struct Exchanges {
+    /// Whether answers have the id of their request.
+    pub has_ids: bool,
     /// Whether the service needs the id among the headers of the request, to forward it.
     pub is_forwarding: bool,
     /// Sees requests and answers.
@@ -52,7 +54,8 @@ pub trait ObservedExchange: Send + Sync {
 
 /// The id of a request on its way, and its observer.
 pub(crate) struct Exchange {
-    pub(crate) id: HeaderValue,
+    /// If the answer is to have it.
+    pub(crate) id: Option<HeaderValue>,
     pub(crate) observing: Option<Observing>,
 }
 
@@ -90,6 +93,7 @@ impl Exchanges {
             observed
         });
         let observing = observed.map(|observed| Observing { observed, bytes: 0 });
+        let id = self.has_ids.then_some(id);
         Exchange { id, observing }
     }
 }

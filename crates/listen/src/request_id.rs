@@ -97,7 +97,10 @@ mod tests {
         let make_some = || (0..1_000).map(|_| make()).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(make_some)).collect();
         let mut seen = HashSet::new();
-        for id in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+        for id in threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+        {
             assert!(is_id(id.as_bytes()) && id.len() == 32);
             assert!(seen.insert(id));
         }

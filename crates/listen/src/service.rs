@@ -64,7 +64,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let observing = this.exchange.as_ref().and_then(|exchange| exchange.observing.as_ref());
+        let observing = this
+            .exchange
+            .as_ref()
+            .and_then(|exchange| exchange.observing.as_ref());
         let polled = match observing {
             Some(observing) => observing.step(|| this.answer.poll(cx)),
             None => this.answer.poll(cx),
@@ -72,7 +75,9 @@ where
         let mut response = ready!(polled)?;
         let mut observing = None;
         if let Some(exchange) = this.exchange.take() {
-            response.headers_mut().insert(&X_REQUEST_ID, exchange.id);
+            if let Some(id) = exchange.id {
+                response.headers_mut().insert(&X_REQUEST_ID, id);
+            }
             observing = exchange.observing;
         }
         if let Some(observing) = &mut observing {

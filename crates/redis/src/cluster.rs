@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
+use tidegate_core::{Clock as _, SystemClock, Timestamp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -42,6 +43,8 @@ struct ClusterInner {
     links: Mutex<HashMap<RedisNode, Arc<Link>>>,
     /// A call has found the map to be stale.
     look: Notify,
+    /// Since when it is not whole, as far as that was noticed.
+    broken_since: Mutex<Option<Timestamp>>,
 }
 
 /// Which server has each slot.
@@ -61,6 +64,7 @@ impl ClusterLinks {
             map: ArcSwap::from_pointee(Map::unknown(NOT_YET.to_owned())),
             links: Mutex::new(HashMap::new()),
             look: Notify::new(),
+            broken_since: Mutex::new(Some(SystemClock.now())),
         });
         let task = tokio::spawn(watch(Arc::clone(&inner)));
         Self { inner, task }
@@ -130,6 +134,12 @@ impl ClusterLinks {
             }
             None => None,
         }
+    }
+
+    /// Since when not every slot has a server that answers.
+    pub(crate) fn broken_since(&self) -> Option<Timestamp> {
+        self.problem()?;
+        Some(self.inner.break_now())
     }
 
     /// A slot of every master that is known, and whether all slots have one.
@@ -249,6 +259,12 @@ impl ClusterInner {
         }));
     }
 
+    /// Notes that it is not whole, if that is new. Returns since when.
+    fn break_now(&self) -> Timestamp {
+        let mut since = self.broken_since.lock();
+        *since.get_or_insert_with(|| SystemClock.now())
+    }
+
     /// Whether a master is known that cannot be reached, or a slot without one.
     fn is_whole(&self) -> bool {
         let map = self.map.load();
@@ -298,12 +314,15 @@ async fn watch(inner: Arc<ClusterInner>) {
             if inner.map.load().masters.is_empty() {
                 inner.map.store(Arc::new(Map::unknown(problem)));
             }
+            inner.break_now();
             tokio::time::sleep(backoff.next()).await;
             continue;
         }
         let pause = if inner.is_whole() {
+            *inner.broken_since.lock() = None;
             LOOK_EVERY
         } else {
+            inner.break_now();
             LOOK_AGAIN * 4
         };
         tokio::select! {

@@ -1,7 +1,9 @@
 //! Whether Redis answers: every server is asked in the way that a decision asks it.
 
 use futures_util::future::join_all;
-use tidegate_core::{Algorithm, Charge, Limit, Micros, Rate, Request, Scope, StoreError};
+use tidegate_core::{
+    Algorithm, Charge, Limit, Micros, Rate, Request, Scope, StoreError, Timestamp,
+};
 
 use crate::RedisStore;
 use crate::keys::tag_of;
@@ -20,7 +22,33 @@ pub enum Health {
     Down(String),
 }
 
+/// Whether calls are sent to Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breaker {
+    /// To all of it.
+    Closed,
+    /// Not to some masters of a Cluster; their keys are decided without Redis.
+    Partial,
+    /// To none of it: every call fails immediately.
+    Open,
+}
+
 impl RedisStore {
+    /// Whether calls are sent. Makes no call.
+    pub fn breaker(&self) -> Breaker {
+        match self.problem() {
+            None => Breaker::Closed,
+            Some(_) if self.router().is_up() => Breaker::Partial,
+            Some(_) => Breaker::Open,
+        }
+    }
+
+    /// Since when Redis, or a part of it, does not answer; `None` if all of it does. For a Cluster, to the
+    /// second.
+    pub fn degraded_since(&self) -> Option<Timestamp> {
+        self.router().degraded_since()
+    }
+
     /// Asks every server, and waits for the answers as long as a decision does.
     pub async fn health(&self) -> Health {
         let (slots, is_covered) = self.router().slots_by_server();

@@ -52,7 +52,7 @@ mod url;
 mod wire;
 
 pub use damage::Damage;
-pub use health::Health;
+pub use health::{Breaker, Health};
 pub use instances::{KnownInstance, KnownInstances};
 pub use namespace::{Namespace, NamespaceError};
 pub use rules::{NewRules, Written};

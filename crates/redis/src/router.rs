@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use tidegate_core::StoreError;
+use tidegate_core::{StoreError, Timestamp};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -196,6 +196,14 @@ impl Router {
             Servers::One { link, .. } if link.is_up() => None,
             Servers::One { link, .. } => Some(link.problem()),
             Servers::Cluster(cluster) => cluster.problem(),
+        }
+    }
+
+    /// Since when Redis, or a part of it, does not answer.
+    pub(crate) fn degraded_since(&self) -> Option<Timestamp> {
+        match &self.servers {
+            Servers::One { link, .. } => link.down_since(),
+            Servers::Cluster(cluster) => cluster.broken_since(),
         }
     }
 

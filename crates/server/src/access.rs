@@ -2,6 +2,8 @@
 //! machine administers the server with the token that it generated.
 
 mod refusals;
+mod sessions;
+mod sign_in;
 mod this_machine;
 
 use std::net::IpAddr;
@@ -13,12 +15,16 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
+use tidegate::{Clock as _, SystemClock};
 use tidegate_listen::Peer;
 
 use crate::config::{Token, TokenScope};
 use crate::problem::HttpProblem;
 pub(crate) use refusals::AccessRefusal;
 use refusals::TokenRefusals;
+pub(crate) use sessions::CODE_LIFETIME;
+use sessions::ConsoleSessions;
+pub(crate) use sign_in::SignedIn;
 
 /// What to do where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
@@ -34,6 +40,8 @@ pub(crate) struct Access {
     /// The token that the server generated, if none is configured.
     made: ArcSwapOption<Token>,
     pub(crate) refusals: TokenRefusals,
+    /// Secrets that act as one of the tokens for a while.
+    sessions: ConsoleSessions,
 }
 
 /// The secret that a caller presents, and where it comes from.
@@ -70,6 +78,7 @@ impl Access {
             tokens: ArcSwap::from_pointee(tokens),
             made: ArcSwapOption::empty(),
             refusals: TokenRefusals::new(),
+            sessions: ConsoleSessions::new(),
         }
     }
 
@@ -132,30 +141,44 @@ impl Access {
     }
 
     fn may_administer(&self, parts: &Parts, scopes: &[TokenScope]) -> Result<Caller, HttpProblem> {
+        self.by_admin_tokens(parts, |tokens| {
+            let token = self.with_token(parts, tokens, scopes)?;
+            Ok(Caller {
+                name: token.name.clone(),
+            })
+        })
+    }
+
+    /// Does `act` with the tokens that administer the server, if the request comes from where they may be used.
+    fn by_admin_tokens<T>(
+        &self,
+        parts: &Parts,
+        act: impl FnOnce(&[Token]) -> Result<T, HttpProblem>,
+    ) -> Result<T, HttpProblem> {
         if self.is_configured {
-            return self.with_token(parts, &self.tokens.load(), scopes);
+            return act(&self.tokens.load());
         }
         if let Some(why) = this_machine::refusal(parts) {
             let problem = format!("{why}; {ADVICE} to administer the server from elsewhere");
             return Err(HttpProblem::forbidden(problem));
         }
         match &*self.made.load() {
-            Some(made) => self.with_token(parts, std::slice::from_ref(&**made), scopes),
+            Some(made) => act(std::slice::from_ref(&**made)),
             None => Err(HttpProblem::forbidden(format!(
                 "this server has no token and could not generate one; {ADVICE}"
             ))),
         }
     }
 
-    /// The caller, if its token is known and has one of the scopes.
-    fn with_token(
+    /// The caller's token, if it is known and has one of the scopes.
+    fn with_token<'t>(
         &self,
         parts: &Parts,
-        tokens: &[Token],
+        tokens: &'t [Token],
         scopes: &[TokenScope],
-    ) -> Result<Caller, HttpProblem> {
+    ) -> Result<&'t Token, HttpProblem> {
         let token = self.opens(&PresentedToken::of(parts, FrontEnd::Http), tokens, scopes);
-        let token = token.map_err(|refused| match refused {
+        token.map_err(|refused| match refused {
             AccessRefusal::Missing if !self.is_configured => HttpProblem::unauthorized(
                 "this call needs the token in the file `admin-token` of the data directory; send it as `Authorization: Bearer TOKEN`",
             ),
@@ -164,9 +187,6 @@ impl Access {
             ),
             AccessRefusal::Unknown => HttpProblem::unauthorized(UNKNOWN_TOKEN),
             AccessRefusal::OutOfScope(problem) => HttpProblem::forbidden(problem),
-        })?;
-        Ok(Caller {
-            name: token.name.clone(),
         })
     }
 
@@ -189,7 +209,10 @@ impl Access {
         scopes: &[TokenScope],
     ) -> Result<&'t Token, AccessRefusal> {
         let opened = match asked.secret {
-            Some(secret) => find(secret, tokens, scopes),
+            Some(secret) => find(secret, tokens)
+                .or_else(|| self.session_token(secret, asked.front_end, tokens))
+                .ok_or(AccessRefusal::Unknown)
+                .and_then(|token| within(token, scopes)),
             None => Err(AccessRefusal::Missing),
         };
         if let Err(refusal) = &opened {
@@ -197,14 +220,24 @@ impl Access {
         }
         opened
     }
+
+    /// The token that a session of the console acts as. Sessions are for the HTTP API alone.
+    fn session_token<'t>(
+        &self,
+        secret: &[u8],
+        front_end: FrontEnd,
+        tokens: &'t [Token],
+    ) -> Option<&'t Token> {
+        if front_end != FrontEnd::Http {
+            return None;
+        }
+        let session = self.sessions.find(secret, tokens, SystemClock.now());
+        session.map(|session| session.token)
+    }
 }
 
-/// The token with this secret, if it has one of the scopes.
-fn find<'t>(
-    secret: &[u8],
-    tokens: &'t [Token],
-    scopes: &[TokenScope],
-) -> Result<&'t Token, AccessRefusal> {
+/// The token with this secret.
+fn find<'t>(secret: &[u8], tokens: &'t [Token]) -> Option<&'t Token> {
     // Every token is compared, so that the time taken does not reveal a common prefix.
     let mut found = None;
     for token in tokens {
@@ -213,7 +246,11 @@ fn find<'t>(
             found = Some(token);
         }
     }
-    let token = found.ok_or(AccessRefusal::Unknown)?;
+    found
+}
+
+/// The token, if it has one of the scopes.
+fn within<'t>(token: &'t Token, scopes: &[TokenScope]) -> Result<&'t Token, AccessRefusal> {
     if token.scopes.iter().any(|scope| scopes.contains(scope)) {
         return Ok(token);
     }

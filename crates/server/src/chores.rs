@@ -217,6 +217,7 @@ mod tests {
     use crate::rulebook::RuleBook;
     use crate::server::Opened;
     use crate::store::AnyStore;
+    use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
@@ -236,7 +237,7 @@ mod tests {
             book,
             rules,
             data: None,
-            access_log: None,
+            sinks: ExchangeSinks::default(),
         };
         Arc::new(Server::new(&config, opened))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate::memory::{MemoryStoreBuilder, Restored, SnapshotError};
-use tidegate::{Clock as _, MemoryStore, Micros, SystemClock};
+use tidegate::{Clock as _, MemoryStore, Micros, SystemClock, Timestamp};
 use tidegate_listen::clock::Stopwatch;
 
 use crate::config::Config;
@@ -35,6 +35,18 @@ pub(crate) struct KeptCounters {
     took: AtomicU64,
     /// The time that the last snapshot covers, in microseconds.
     current_at: AtomicU64,
+    /// When the snapshot on the disk was written, in microseconds; zero if there is none.
+    written_at: AtomicU64,
+}
+
+/// How keeping the counters goes.
+pub(crate) struct SnapshotState {
+    /// When the snapshot on the disk was written.
+    pub(crate) written_at: Option<Timestamp>,
+    /// The time since the snapshot on the disk last had every change.
+    pub(crate) age: Micros,
+    /// Why the last write failed, if it did.
+    pub(crate) problem: Option<String>,
 }
 
 /// The store with the counters of the last snapshot, and where to write further ones. An unusable snapshot is
@@ -46,7 +58,10 @@ pub(crate) fn open(
     let (Some(interval), Some(data)) = (config.snapshot, data) else {
         return (builder(config).build(), None);
     };
-    let store = load(config, data).unwrap_or_else(|| builder(config).build());
+    let (store, written_at) = match load(config, data) {
+        Some((store, restored)) => (store, restored.written_at.as_micros()),
+        None => (builder(config).build(), 0),
+    };
     if !data.is_writable() {
         tracing::warn!(
             "counters are not kept across restarts: {}",
@@ -65,6 +80,7 @@ pub(crate) fn open(
         bytes: AtomicU64::new(0),
         took: AtomicU64::new(0),
         current_at: AtomicU64::new(SystemClock.now().as_micros()),
+        written_at: AtomicU64::new(written_at),
     };
     (store, Some(kept))
 }
@@ -74,12 +90,13 @@ fn builder(config: &Config) -> MemoryStoreBuilder {
 }
 
 /// The store of the last snapshot, if there is a usable one.
-fn load(config: &Config, data: &LockedDir) -> Option<MemoryStore> {
+fn load(config: &Config, data: &LockedDir) -> Option<(MemoryStore, Restored)> {
     match read(config, data) {
-        Ok(None) => None,
-        Ok(Some((store, restored))) => {
-            log_restored(&restored);
-            Some(store)
+        Ok(found) => {
+            if let Some((_, restored)) = &found {
+                log_restored(restored);
+            }
+            found
         }
         Err(problem) => {
             let path = data.path().join(FILE);
@@ -164,6 +181,7 @@ impl KeptCounters {
                 self.bytes.store(snapshot.bytes, Ordering::Relaxed);
                 self.took.store(Micros::from(took).get(), Ordering::Relaxed);
                 self.current_at.store(now.as_micros(), Ordering::Relaxed);
+                self.written_at.store(now.as_micros(), Ordering::Relaxed);
                 if self.problem.lock().take().is_some() {
                     tracing::info!("counters are written again");
                 }
@@ -179,6 +197,17 @@ impl KeptCounters {
             }
         }
         took
+    }
+
+    /// When the counters were written, and how that went.
+    pub(crate) fn state(&self) -> SnapshotState {
+        let load = |at: &AtomicU64| Timestamp::from_micros(at.load(Ordering::Relaxed));
+        let written_at = load(&self.written_at);
+        SnapshotState {
+            written_at: (written_at.as_micros() > 0).then_some(written_at),
+            age: SystemClock.now().since(load(&self.current_at)),
+            problem: self.problem.lock().clone(),
+        }
     }
 
     /// What is wrong, if the last write failed.

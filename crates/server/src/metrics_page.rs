@@ -35,11 +35,23 @@ fn register_server(registry: &mut Registry, server: &Server, is_ready: bool) {
     register_unreconciled(registry, server.gate.unreconciled());
     server.identity.register_metrics(registry);
     server.access.refusals.register(registry, front_ends);
-    if let Some(log) = &server.access_log {
+    if let Some(log) = &server.sinks.log {
         registry.register(
             "access_log_lost",
             "Lines of the access log that were dropped because too many waited to be written",
             counter(log.lost()),
+        );
+    }
+    if let Some(otlp) = &server.otlp {
+        registry.register(
+            "otlp_lost",
+            "Traces that were dropped because too many waited to be sent",
+            counter(otlp.lost()),
+        );
+        registry.register(
+            "otlp_failures",
+            "Messages that the collector did not accept",
+            counter(otlp.failures()),
         );
     }
     if let Some(gateway) = &server.gateway {

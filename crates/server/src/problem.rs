@@ -10,7 +10,7 @@ use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
 
 use crate::data_dir::DataDirError;
-use crate::rulebook::ChangeError;
+use crate::rulebook::{ChangeError, VersionError};
 
 /// A reply of this front end.
 pub(crate) type ApiReply = Response<Full<Bytes>>;
@@ -157,13 +157,28 @@ impl From<ChangeError> for HttpProblem {
             ChangeError::Stale(_) | ChangeError::OtherVersion { .. } => {
                 StatusCode::PRECONDITION_FAILED
             }
-            ChangeError::NoSuchRule(_) | ChangeError::NoSuchVersion(_) => StatusCode::NOT_FOUND,
+            ChangeError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+            ChangeError::Version(error) => status_of(error),
             ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
             ChangeError::NotKept(DataDirError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             ChangeError::NotKept(DataDirError::Denied { .. }) => StatusCode::SERVICE_UNAVAILABLE,
-            ChangeError::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ChangeError::NotKept(_) | ChangeError::Interrupted => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, with_source(&error))
+    }
+}
+
+fn status_of(error: &VersionError) -> StatusCode {
+    match error {
+        VersionError::NoSuchVersion { .. } => StatusCode::NOT_FOUND,
+        VersionError::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        VersionError::DataDir(_) | VersionError::Interrupted => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl From<VersionError> for HttpProblem {
+    fn from(error: VersionError) -> Self {
+        Self::new(status_of(&error), with_source(&error))
     }
 }
 

@@ -13,6 +13,7 @@ use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::RedisStore;
+use tokio::sync::Mutex;
 
 use crate::admin_token;
 use crate::chores::{follow_clients, follow_rules, keep_counters, return_memory, write_counters};
@@ -25,13 +26,14 @@ use crate::http::Api;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::listeners::Listeners;
+use crate::otlp::Exporter;
+use crate::recorded;
 use crate::resp;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::server::{Opened, Server};
 use crate::shared_rules;
 use crate::store::{AnyStore, StoreCalls};
-use crate::telemetry::AccessLog;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -61,6 +63,7 @@ pub struct Service {
     next_fetch: Duration,
     drain_delay: Duration,
     descriptors: FileDescriptors,
+    exporter: Option<Arc<Mutex<Exporter>>>,
 }
 
 /// Runs a server until `handle` requests shutdown.
@@ -126,16 +129,18 @@ impl Service {
         let next_fetch = identity
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
+        let recorded = recorded::open(config)?;
         let opened = Opened {
             store,
             book,
             rules,
             data,
-            access_log: open_access_log(config)?,
+            sinks: recorded.sinks,
         };
         let mut server = Server::new(config, opened).with_identity(identity);
         server.gateway = gateway;
         server.counters = counters;
+        server.otlp = recorded.counts;
         admin_token::open(&server)?;
         let token_watches = token_files::watch(&server.access);
         token_files::reload(&server.access, |_| true);
@@ -165,6 +170,7 @@ impl Service {
             next_fetch,
             drain_delay: config.drain_delay.into(),
             descriptors,
+            exporter: recorded.exporter,
         })
     }
 
@@ -198,6 +204,10 @@ impl Service {
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
+            tokio::spawn(recorded::keep_sending(
+                Arc::clone(&server),
+                self.exporter.clone(),
+            )),
         ];
         let drain = Drain::new();
         let answering = {
@@ -216,6 +226,7 @@ impl Service {
         let grpc_settings = ListenSettings {
             tls: self.grpc_tls,
             budget: Some(self.descriptors.for_front_end()),
+            exchanges: server.grpc_exchanges(),
             ..self.settings.clone()
         };
         let answering_grpc = async {
@@ -275,6 +286,7 @@ impl Service {
         for chore in chores {
             chore.abort();
         }
+        recorded::send_last(&server, self.exporter).await;
         leave(&server).await;
         // Kept until here, so that held permits are released.
         drop(self.threads);
@@ -314,17 +326,6 @@ async fn check_upstreams(server: Arc<Server>) {
     if let Some(gateway) = &server.gateway {
         check_all(Arc::clone(gateway)).await;
     }
-}
-
-fn open_access_log(config: &Config) -> Result<Option<Arc<AccessLog>>, RunError> {
-    let Some(settings) = &config.access_log else {
-        return Ok(None);
-    };
-    let opened = AccessLog::open(settings).map_err(|source| RunError::AccessLog {
-        target: settings.target.clone(),
-        source,
-    })?;
-    Ok(Some(Arc::new(opened)))
 }
 
 /// The settings of the gateway, if there is one.

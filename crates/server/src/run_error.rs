@@ -55,6 +55,9 @@ pub enum RunError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// TLS for the collector of telemetry cannot be set up.
+    #[error("cannot set up TLS for `otlp`: {0}")]
+    Otlp(#[source] rustls::Error),
     /// The threads for connections cannot be started.
     #[error("cannot start threads for connections: {0}")]
     Threads(#[source] std::io::Error),

@@ -17,6 +17,15 @@ pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
     }
 }
 
+/// Microseconds as seconds, for JSON and metrics.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times are below 2^53 microseconds"
+)]
+pub(crate) fn decimal_seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ExchangeObserver, Exchanges};
 use tidegate_redis::Health;
 
@@ -18,9 +19,10 @@ use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
+use crate::otlp::OtlpCounts;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
-use crate::telemetry::{AccessLog, DecisionObserver, Metrics, ServerExchanges};
+use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics, ServerExchanges};
 use tidegate_tower::RateLimitLayer;
 
 /// What is opened before a server can be made.
@@ -30,8 +32,8 @@ pub(crate) struct Opened {
     pub(crate) rules: RuleSet,
     /// The data directory, if there is one.
     pub(crate) data: Option<Arc<LockedDir>>,
-    /// The access log, if there is one.
-    pub(crate) access_log: Option<Arc<AccessLog>>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
 }
 
 /// The state that all front ends share.
@@ -39,6 +41,8 @@ pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
     pub(crate) access: Access,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
     pub(crate) headers: HeaderSettings,
@@ -56,12 +60,16 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
-    /// The access log, if there is one.
-    pub(crate) access_log: Option<Arc<AccessLog>>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
+    /// What is counted about telemetry that is sent over OTLP, if it is.
+    pub(crate) otlp: Option<OtlpCounts>,
     /// Shows values of secret attributes.
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
+    /// When it started, to measure its uptime.
+    pub(crate) started: Stopwatch,
     is_draining: AtomicBool,
 }
 
@@ -72,12 +80,12 @@ impl Server {
             book,
             rules,
             data,
-            access_log,
+            sinks,
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
-        let observer = Arc::new(observer.with_exchanges(access_log.is_some()));
+        let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
@@ -85,6 +93,7 @@ impl Server {
             gate: Arc::new(gate),
             book,
             access: Access::new(config.tokens.clone()),
+            has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
@@ -95,9 +104,11 @@ impl Server {
             gateway: None,
             data,
             counters: None,
-            access_log,
+            sinks,
+            otlp: None,
             digest,
             observer,
+            started: Stopwatch::start(),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -112,16 +123,26 @@ impl Server {
         RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
     }
 
-    /// What is done with each request of a front end: it gets an id, and is logged.
+    /// What is done with each request of the API or the gateway: it gets an id, and is logged and traced.
     pub(crate) fn exchanges(&self, front_end: FrontEnd) -> Exchanges {
-        let observer = self.access_log.as_ref().map(|log| {
-            let log = Arc::clone(log);
-            Arc::new(ServerExchanges { front_end, log }) as Arc<dyn ExchangeObserver>
-        });
         Exchanges {
+            has_ids: true,
             is_forwarding: front_end == FrontEnd::Gateway,
-            observer,
+            observer: observer(front_end, self.sinks.clone()),
         }
+    }
+
+    /// What is done with each request of gRPC, if anything: it is traced.
+    pub(crate) fn grpc_exchanges(&self) -> Option<Exchanges> {
+        let sinks = ExchangeSinks {
+            log: None,
+            ..self.sinks.clone()
+        };
+        let observer = Some(observer(FrontEnd::Grpc, sinks)?);
+        Some(Exchanges {
+            observer,
+            ..Exchanges::default()
+        })
     }
 
     /// An error if no request can be decided yet.
@@ -180,6 +201,12 @@ impl Server {
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// An observer of requests, if there is anything to record.
+fn observer(front_end: FrontEnd, sinks: ExchangeSinks) -> Option<Arc<dyn ExchangeObserver>> {
+    let is_any = sinks.is_any();
+    is_any.then(|| Arc::new(ServerExchanges { front_end, sinks }) as Arc<dyn ExchangeObserver>)
 }
 
 /// Whether a rule can decide without the store.

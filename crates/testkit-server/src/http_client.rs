@@ -137,8 +137,8 @@ impl HttpClient {
 
 fn is_admin(call: &str) -> bool {
     let path = call.split(' ').nth(1).unwrap_or_default();
-    let calls = ["/v1/rules", "/v1/reset", "/v1/feedback", "/v1/explain"];
-    calls.iter().any(|call| path.starts_with(call))
+    let open = ["/v1/check", "/v1/leases", "/v1/authorize"];
+    path.starts_with("/v1/") && !open.iter().any(|call| path.starts_with(call))
 }
 
 /// A request as a local client sends it, but for the headers that are given. Headers without a value are

@@ -93,6 +93,7 @@
 //! | [`store`], [`memory`] | where counters are kept |
 //! | [`ManualClock`], [`TokioClock`] | time that tests control |
 //! | [`document`], [`address`], [`host`], [`path`], [`white_space`] | for front ends: settings files, and the one form of what clients send |
+//! | [`printable`] | text that clients choose, for terminals and logs |
 //!
 //! # Features
 //!
@@ -122,6 +123,7 @@ mod limiter;
 mod limiter_decision;
 #[cfg(feature = "rules")]
 pub mod path;
+pub mod printable;
 #[cfg(feature = "rules")]
 mod reason;
 #[cfg(feature = "rules")]

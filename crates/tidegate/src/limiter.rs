@@ -214,6 +214,9 @@ impl Limiter {
     /// [released](Self::release) when the request is done; [`acquire`](Self::acquire) does that by
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
+        if let Some(charge) = self.inner.only_charge(key, cost) {
+            return LimiterDecision::of_one(self.inner.store.charge_one(&charge));
+        }
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = self.inner.request(&charges);
         LimiterDecision::new(self.inner.store.charge(&request), request.permit)
@@ -273,6 +276,22 @@ impl<S> Limiter<S> {
     /// The limits, in their order.
     pub fn limits(&self) -> &[Limit] {
         &self.inner.limits
+    }
+}
+
+impl<S> LimiterInner<S> {
+    /// The charge of a request, if it needs no other and no permit.
+    #[inline]
+    fn only_charge<'a>(&'a self, key: &'a str, cost: u64) -> Option<Charge<'a>> {
+        match &self.limits[..] {
+            [limit] if !self.has_concurrency => Some(Charge {
+                scope: &self.scope,
+                limit,
+                key,
+                cost,
+            }),
+            _ => None,
+        }
     }
 }
 

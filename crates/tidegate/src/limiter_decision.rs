@@ -10,9 +10,16 @@ use tidegate_core::{Outcome, Outcomes, PermitId, Timestamp};
 /// denying one with the longest wait; if allowed, the one with the fewest remaining.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimiterDecision {
-    outcomes: Outcomes,
+    outcomes: LimitOutcomes,
     decided_by: usize,
     permit: Option<PermitId>,
+}
+
+/// The outcomes of a decision. Most limiters have one limit, and its outcome is not moved a second time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LimitOutcomes {
+    One([Outcome; 1]),
+    Several(Outcomes),
 }
 
 impl LimiterDecision {
@@ -21,18 +28,30 @@ impl LimiterDecision {
         let decided_by = deciding(&outcomes);
         let permit = permit.filter(|_| outcomes.iter().all(|outcome| outcome.allowed));
         Self {
-            outcomes,
+            outcomes: LimitOutcomes::Several(outcomes),
             decided_by,
             permit,
         }
     }
 
+    /// The decision of the only limit, which needs no permit.
+    #[inline]
+    pub(crate) fn of_one(outcome: Outcome) -> Self {
+        Self {
+            outcomes: LimitOutcomes::One([outcome]),
+            decided_by: 0,
+            permit: None,
+        }
+    }
+
     /// Whether the request may go on.
+    #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.outcomes.iter().all(|outcome| outcome.allowed)
+        self.outcomes().iter().all(|outcome| outcome.allowed)
     }
 
     /// Whether the request is over a limit. Then nothing was charged.
+    #[inline]
     pub fn is_denied(&self) -> bool {
         !self.is_allowed()
     }
@@ -64,7 +83,7 @@ impl LimiterDecision {
         if self.is_denied() {
             return Duration::ZERO;
         }
-        let delays = self.outcomes.iter().map(|outcome| outcome.delay);
+        let delays = self.outcomes().iter().map(|outcome| outcome.delay);
         delays.max().unwrap_or_default().into()
     }
 
@@ -74,8 +93,12 @@ impl LimiterDecision {
     }
 
     /// What each limit answered, in their order.
+    #[inline]
     pub fn outcomes(&self) -> &[Outcome] {
-        &self.outcomes
+        match &self.outcomes {
+            LimitOutcomes::One(outcome) => outcome,
+            LimitOutcomes::Several(outcomes) => outcomes,
+        }
     }
 
     /// Which of the limits decided.
@@ -84,7 +107,7 @@ impl LimiterDecision {
     }
 
     fn outcome(&self) -> &Outcome {
-        &self.outcomes[self.decided_by]
+        &self.outcomes()[self.decided_by]
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tidegate_core::{Clock as _, SystemClock, Timestamp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -85,6 +86,8 @@ struct LinkShared {
     is_up: AtomicBool,
     /// Why it is not.
     problem: Mutex<String>,
+    /// Since when it is not.
+    down_since: Mutex<Option<Timestamp>>,
     /// How many jobs may wait, so that the last of them can still be answered in time.
     room: AtomicU64,
     /// The server that it is connected to.
@@ -173,6 +176,11 @@ impl Link {
         self.shared.problem.lock().clone()
     }
 
+    /// Since when they are not; `None` if they are.
+    pub(crate) fn down_since(&self) -> Option<Timestamp> {
+        *self.shared.down_since.lock()
+    }
+
     /// Replaces the connection, because it leads to the wrong server.
     pub(crate) fn renew(&self) {
         self.shared.renew.notify_one();
@@ -212,6 +220,7 @@ impl LinkShared {
             renew: Notify::new(),
             is_up: AtomicBool::new(false),
             problem: Mutex::new(NOT_YET.to_owned()),
+            down_since: Mutex::new(Some(SystemClock.now())),
             room: AtomicU64::new(BATCH as u64 * 16),
             connected_to: Mutex::new(None),
             asked_at: Mutex::new(now()),
@@ -247,12 +256,16 @@ impl LinkShared {
     /// From now on jobs are sent.
     fn mark_up(&self) {
         let _queue = self.queue.lock();
+        *self.down_since.lock() = None;
         self.is_up.store(true, Ordering::Release);
     }
 
     /// From now on jobs fail immediately, also those that wait.
     fn mark_down(&self, problem: String) {
         *self.problem.lock() = problem;
+        self.down_since
+            .lock()
+            .get_or_insert_with(|| SystemClock.now());
         self.is_up.store(false, Ordering::Release);
         *self.connected_to.lock() = None;
         self.fail_waiting();

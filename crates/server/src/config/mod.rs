@@ -33,6 +33,8 @@ use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
 
+pub use crate::otlp::{OtlpSettings, OtlpUrl};
+
 /// The validated configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -80,6 +82,8 @@ pub struct Config {
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
     /// server generates.
     pub tokens: Vec<Token>,
+    /// Whether the console is served.
+    pub console: bool,
     /// The certificate and the key to serve with, as PEM files.
     pub tls: Option<TlsFiles>,
     /// The authorities of client certificates that gRPC requires, as a PEM file.
@@ -94,6 +98,8 @@ pub struct Config {
     pub log: LogSettings,
     /// The access log, if there is one.
     pub access_log: Option<AccessLogSettings>,
+    /// Where telemetry is sent over OTLP, if it is.
+    pub otlp: Option<OtlpSettings>,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
 }

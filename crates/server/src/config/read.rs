@@ -11,8 +11,8 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
-    Config, LogSettings, Overrides, SETTINGS, TlsFiles, access_log, counters, gateway, identify, redis, secret,
-    settings, tokens, variables,
+    Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles, access_log,
+    counters, gateway, identify, redis, secret, settings, tokens, variables,
 };
 
 pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
@@ -63,6 +63,7 @@ pub(super) fn config(
         problems,
     );
     let tokens = tokens::read(fields.take("tokens"), overrides, problems);
+    let console = on_or_off(fields.take("console"), problems);
     let tls_client_ca = client_ca(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
@@ -70,6 +71,7 @@ pub(super) fn config(
     let max_connections = number(&fields, "max_connections", problems);
     let log = log(&fields, problems);
     let access_log = access_log::read(&fields, problems);
+    let otlp = otlp(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
@@ -102,6 +104,7 @@ pub(super) fn config(
         underscore_headers,
         headers,
         tokens,
+        console: console.unwrap_or(true),
         tls,
         tls_client_ca,
         drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
@@ -109,6 +112,7 @@ pub(super) fn config(
         max_connections: max_connections.unwrap_or(10_000),
         log,
         access_log,
+        otlp,
         notes,
     })
 }
@@ -229,6 +233,11 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map_err(|problem| format!("{problem}, or `off`"))
 }
 
+fn on_or_off(taken: TakenField<'_>, problems: &mut Problems) -> Option<bool> {
+    let words = [("on", true), ("off", false)];
+    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))
+}
+
 fn encoded_slashes(taken: TakenField<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {
     let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
     taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))?
@@ -339,6 +348,24 @@ pub(super) fn tls_files(
     Some(TlsFiles {
         cert: cert?,
         key: path(key, problems)?,
+    })
+}
+
+fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
+    let url = parsed(fields.take("otlp"), OtlpUrl::parse, problems);
+    let sampling = parsed(fields.take("otlp_sampling"), share, problems);
+    Some(OtlpSettings {
+        url: url?,
+        sampling: sampling.unwrap_or(0.01),
+    })
+}
+
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let share = number.filter(|number| (0.0..=1.0).contains(number));
+    share.ok_or_else(|| {
+        format!("`{text}` is not a share; write a number from 0 to 1, such as `0.01`")
     })
 }
 

@@ -88,7 +88,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 55] = [
+pub static SETTINGS: [Setting; 58] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -133,6 +133,7 @@ pub static SETTINGS: [Setting; 55] = [
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
+    variable(Key::new("console", Kind::Words(&["on", "off"]), "whether the web console is served below `/console/`").or("on")),
     variable(Key::new("tls_cert", PATH, "the certificate to serve with, a PEM file")),
     variable(Key::new("tls_key", PATH, "its private key, a PEM file")),
     variable(Key::new("tls_client_ca", PATH, "the authorities of the client certificates that gRPC requires, a PEM file")),
@@ -143,6 +144,8 @@ pub static SETTINGS: [Setting; 55] = [
     flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
     variable(Key::new("access_log", Kind::Text(""), "where requests of the API and the gateway are logged, as JSON lines: `off`, `stderr` or a file").or("off")),
     variable(Key::new("access_log_headers", NAMES, "the headers of requests that the access log has").or("[]")),
+    variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
+    variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
 ];
 

@@ -8,16 +8,21 @@ mod authorize;
 mod body;
 mod check;
 mod conditional;
+mod console;
 mod counters;
 mod explain;
 mod feedback;
+mod history;
 mod number;
 mod openapi;
 mod original;
 mod probes;
+mod query;
 mod question;
 mod route;
 mod rules;
+mod status;
+mod validate;
 
 use authorize::Authorize;
 
@@ -25,7 +30,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -71,8 +76,20 @@ async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<ApiReply, H
         ApiCall::Authorize => api.authorize.answer(&api.server, parts, body).await,
         ApiCall::Check => check::check(&api.server, &parts, body).await,
         // In a box, so that a check does not carry what the other calls need.
-        call => Box::pin(administer(api, call, &parts, body)).await,
+        call => Ok(Box::pin(answer_caller(api, call, &parts, body)).await),
     }
+}
+
+/// Answers a call of an operator or a page. No cache keeps what it says.
+async fn answer_caller(api: &Api, call: ApiCall<'_>, parts: &Parts, body: Incoming) -> ApiReply {
+    let reply = administer(api, call, parts, body).await;
+    let mut reply = reply.unwrap_or_else(HttpProblem::reply);
+    if parts.uri.path().starts_with("/v1/") {
+        let headers = reply.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    reply
 }
 
 /// Answers all calls but the two that are made for each request of a client.
@@ -93,12 +110,22 @@ async fn administer(
         ApiCall::GetRule(id) => rules::get(server, parts, id),
         ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
-        ApiCall::History => rules::history(server, parts).await,
-        ApiCall::RollBack => rules::roll_back(server, parts, body).await,
+        ApiCall::ValidateRule(id) => validate::validate(server, parts, id, body).await,
+        ApiCall::History => history::list(server, parts).await,
+        ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
+        ApiCall::RulesDiff => history::diff(server, parts).await,
+        ApiCall::RollBack => history::roll_back(server, parts, body).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,
         ApiCall::RenewLease(id) => counters::renew(server, parts, id, body).await,
+        ApiCall::Status => status::status(server, parts).await,
+        ApiCall::ConsoleFile(path) => console::file(server, parts, path),
+        ApiCall::ConsoleRedirect => console::redirect(server),
+        ApiCall::MakeCode => console::make_code(server, parts, body).await,
+        ApiCall::OpenSession => console::open_session(server, parts, body).await,
+        ApiCall::ShowSession => console::show_session(server, parts),
+        ApiCall::EndSession => console::end_session(server, parts, body).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
         ApiCall::Metrics => Ok(probes::metrics(server, parts).await),

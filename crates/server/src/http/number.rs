@@ -1,8 +1,11 @@
-//! Whole numbers in bodies: to JSON, `3` and `3.0` are the same number.
+//! Whole numbers in bodies, paths and queries. To JSON, `3` and `3.0` are the same number.
 
 use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use tidegate::printable::escaped;
+
+use crate::problem::HttpProblem;
 
 /// The largest number that every JSON reader holds exactly.
 const MAX: u64 = (1 << 53) - 1;
@@ -13,6 +16,17 @@ pub(super) fn whole<'de, D: Deserializer<'de>>(
     name: &'static str,
 ) -> Result<u64, D::Error> {
     deserializer.deserialize_any(Whole(name))
+}
+
+/// Reads the text of a parameter as a whole number.
+pub(super) fn parse_whole(name: &str, text: &str) -> Result<u64, HttpProblem> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| *number <= MAX);
+    number.filter(|_| is_digits).ok_or_else(|| {
+        let text: String = escaped(text).chars().take(64).collect();
+        let detail = format!("`{name}` must be a whole number from 0 to {MAX}, not `{text}`");
+        HttpProblem::bad_request(detail)
+    })
 }
 
 struct Whole(&'static str);
@@ -48,6 +62,18 @@ impl Visitor<'_> for Whole {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_digits_only() {
+        let max = MAX.to_string();
+        let table = [("0", Some(0)), ("007", Some(7)), (max.as_str(), Some(MAX))];
+        for (text, number) in table {
+            assert_eq!(parse_whole("from", text).ok(), number, "{text}");
+        }
+        for text in ["", "+1", "-1", "1.0", " 1", "1e3", "9007199254740992", "x"] {
+            assert!(parse_whole("from", text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn whole_numbers_by_hand() {

@@ -32,7 +32,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// One call of each kind.
-    const EVERY: [ApiCall<'_>; 20] = [
+    const EVERY: &[ApiCall<'_>] = &[
         ApiCall::Check,
         ApiCall::CheckBatch,
         ApiCall::Explain,
@@ -44,15 +44,23 @@ mod tests {
         ApiCall::PutRule("x"),
         ApiCall::DeleteRule("x"),
         ApiCall::History,
+        ApiCall::RulesVersion("x"),
+        ApiCall::RulesDiff,
         ApiCall::RollBack,
         ApiCall::Reset,
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
         ApiCall::RenewLease("x"),
+        ApiCall::ValidateRule("x"),
+        ApiCall::MakeCode,
+        ApiCall::OpenSession,
+        ApiCall::ShowSession,
+        ApiCall::EndSession,
         ApiCall::Health,
         ApiCall::Readiness,
         ApiCall::Metrics,
         ApiCall::OpenApi,
+        ApiCall::Status,
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -69,15 +77,25 @@ mod tests {
             ApiCall::PutRule(_) => "putRule",
             ApiCall::DeleteRule(_) => "deleteRule",
             ApiCall::History => "ruleHistory",
+            ApiCall::RulesVersion(_) => "rulesVersion",
+            ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
             ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::ValidateRule(_) => "validateRule",
+            ApiCall::MakeCode => "makeConsoleCode",
+            ApiCall::OpenSession => "openConsoleSession",
+            ApiCall::ShowSession => "showConsoleSession",
+            ApiCall::EndSession => "endConsoleSession",
+            // Files are not part of the API.
+            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect => "console",
             ApiCall::Health => "health",
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
+            ApiCall::Status => "status",
         }
     }
 
@@ -92,7 +110,11 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
                 let method = method.to_uppercase().parse().unwrap();
-                let entry = (method, path.replace("{id}", "x"), operation.clone());
+                let entry = (
+                    method,
+                    path.replace("{id}", "x").replace("{version}", "x"),
+                    operation.clone(),
+                );
                 let earlier = operations.insert(id.to_owned(), entry);
                 assert!(earlier.is_none(), "two operations are called {id}");
             }
@@ -109,7 +131,7 @@ mod tests {
             assert_eq!(operation(call), id, "{method} {path}");
         }
         for call in EVERY {
-            assert!(operations.contains_key(operation(call)), "{call:?}");
+            assert!(operations.contains_key(operation(*call)), "{call:?}");
         }
         let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
         for (_, path, _) in operations.values() {

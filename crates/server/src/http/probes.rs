@@ -5,7 +5,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_redis::Health;
 
 use crate::metrics_page::metrics_page;
@@ -18,46 +18,75 @@ pub(super) fn health() -> ApiReply {
     super::json(StatusCode::OK, br#"{"status":"alive"}"#.to_vec())
 }
 
-/// `GET /readyz`: requests can be decided. The body lists problems.
-///
-/// A server without its store stays ready if every rule can decide without it: otherwise an outage of Redis
-/// would take all servers out of service together. The same holds for a Cluster that has lost a master: the
-/// others decide their keys exactly.
-pub(super) async fn readiness(server: &Server) -> ApiReply {
-    let store = server.store_health().await;
-    let rules = server.gate.rules();
-    let status = if server.is_draining() {
-        "draining"
-    } else if !server.book.has_rules() {
-        "not ready"
-    } else if store == Health::Whole {
-        "ready"
-    } else if matches!(store, Health::Part(_)) || rules.iter().all(works_without_store) {
-        "degraded"
-    } else {
-        "not ready"
-    };
-    let mut warnings = server.warnings();
-    if let Health::Part(problem) = &store {
-        warnings.push(format!(
-            "part of Redis does not answer; its keys are decided without it: {problem}"
-        ));
+/// How well requests can be decided.
+pub(super) struct Readiness {
+    pub(super) status: &'static str,
+    pub(super) store: Health,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Readiness {
+    /// Asks the store, and waits as long as a decision does.
+    ///
+    /// A server without its store stays ready if every rule can decide without it: otherwise an outage of Redis
+    /// would take all servers out of service together. The same holds for a Cluster that has lost a master: the
+    /// others decide their keys exactly.
+    pub(super) async fn of(server: &Server) -> Self {
+        let store = server.store_health().await;
+        let can_decide = || server.gate.rules().iter().all(works_without_store);
+        let status = if server.is_draining() {
+            "draining"
+        } else if !server.book.has_rules() {
+            "not ready"
+        } else if store == Health::Whole {
+            "ready"
+        } else if matches!(store, Health::Part(_)) || can_decide() {
+            "degraded"
+        } else {
+            "not ready"
+        };
+        let mut warnings = server.warnings();
+        if let Health::Part(problem) = &store {
+            warnings.push(format!(
+                "part of Redis does not answer; its keys are decided without it: {problem}"
+            ));
+        }
+        Self {
+            status,
+            store,
+            warnings,
+        }
     }
+
+    /// What keeps the store, or a part of it, from answering.
+    pub(super) fn problem(&self) -> Option<&str> {
+        match &self.store {
+            Health::Whole => None,
+            Health::Part(problem) | Health::Down(problem) => Some(problem),
+        }
+    }
+}
+
+/// Where the rules come from, and whether they are up to date.
+pub(super) fn rules(server: &Server) -> Value {
+    json!({
+        "source": server.book.source(),
+        "version": server.book.version(),
+        "count": server.gate.rules().len(),
+        "problem": server.book.problem(),
+    })
+}
+
+/// `GET /readyz`: requests can be decided. The body lists problems.
+pub(super) async fn readiness(server: &Server) -> ApiReply {
+    let readiness = Readiness::of(server).await;
     let body = json!({
-        "status": status,
-        "store": match &store {
-            Health::Whole => "ok",
-            Health::Part(problem) | Health::Down(problem) => problem,
-        },
-        "warnings": warnings,
-        "rules": {
-            "source": server.book.source(),
-            "version": server.book.version(),
-            "count": rules.len(),
-            "problem": server.book.problem(),
-        },
+        "status": readiness.status,
+        "store": readiness.problem().unwrap_or("ok"),
+        "warnings": readiness.warnings,
+        "rules": rules(server),
     });
-    let code = if matches!(status, "ready" | "degraded") {
+    let code = if matches!(readiness.status, "ready" | "degraded") {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE

@@ -17,16 +17,26 @@ pub(crate) enum ApiCall<'p> {
     GetRule(&'p str),
     PutRule(&'p str),
     DeleteRule(&'p str),
+    ValidateRule(&'p str),
     History,
+    RulesVersion(&'p str),
+    RulesDiff,
     RollBack,
     Reset,
     Feedback,
     ReleaseLease(&'p str),
     RenewLease(&'p str),
+    ConsoleFile(&'p str),
+    ConsoleRedirect,
+    MakeCode,
+    OpenSession,
+    ShowSession,
+    EndSession,
     Health,
     Readiness,
     Metrics,
     OpenApi,
+    Status,
 }
 
 /// The call that a method and a path name.
@@ -47,9 +57,29 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
+        "/v1/rules/diff" => (
+            "GET, HEAD",
+            match *method {
+                // A rule of this name may be stored since before there was this call.
+                Method::DELETE => Some(ApiCall::DeleteRule("diff")),
+                _ => get(method, ApiCall::RulesDiff),
+            },
+        ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
+        "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
+        "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
+        "/v1/console/session" => (
+            "DELETE, GET, HEAD, POST",
+            match *method {
+                Method::GET | Method::HEAD => Some(ApiCall::ShowSession),
+                Method::POST => Some(ApiCall::OpenSession),
+                Method::DELETE => Some(ApiCall::EndSession),
+                _ => None,
+            },
+        ),
         "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
         "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
         "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
@@ -63,6 +93,10 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(version) = below("/v1/rules/history/", path) {
+                ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
+            } else if let Some(id) = of_rule(path, "/validate") {
+                ("POST", post(method, ApiCall::ValidateRule(id)))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -70,6 +104,8 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, PUT", call)
+            } else if let Some(file) = path.strip_prefix("/console/") {
+                ("GET, HEAD", get(method, ApiCall::ConsoleFile(file)))
             } else {
                 return Err(HttpProblem::not_found(format!(
                     "there is no call `{path}`; `/openapi.json` lists the calls"
@@ -86,6 +122,12 @@ fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
 
 fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
+}
+
+/// The id of the rule that a call about one rule names.
+fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
+    let rest = path.strip_suffix(call)?;
+    below("/v1/rules/", rest).filter(|id| *id != "history")
 }
 
 /// The one segment below a prefix.

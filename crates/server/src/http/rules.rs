@@ -1,4 +1,4 @@
-//! Rules through the API: read, change and roll back.
+//! Rules through the API: read and change. Their history is in `history.rs`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,14 +7,11 @@ use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use hyper::body::Incoming;
-use serde::{Deserialize, Deserializer};
 use serde_json::json;
-use tidegate::Timestamp;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
 use super::conditional::unless_known;
-use super::number::whole;
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
@@ -49,7 +46,7 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
 }
 
 /// All rules, with their version and tag.
-fn whole_set(server: &Server) -> ApiReply {
+pub(super) fn whole_set(server: &Server) -> ApiReply {
     // The version is read first: it may be older than the rules, never newer.
     let version = server.book.version();
     let rules = server.gate.rules().written();
@@ -190,7 +187,7 @@ fn repeated_ids(rules: &[Node]) -> usize {
 }
 
 /// Adds the id of the path to a rule without one.
-fn name_if_nameless(document: &mut Node, id: &str) {
+pub(super) fn name_if_nameless(document: &mut Node, id: &str) {
     let Value::Map(entries) = &mut document.value else {
         return;
     };
@@ -223,6 +220,14 @@ pub(super) async fn delete(
     id: &str,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
+    if id == "diff" && server.gate.rules().get(id).is_none() {
+        let path = parts.uri.path();
+        return Err(HttpProblem::method_not_allowed(
+            &parts.method,
+            path,
+            "GET, HEAD",
+        ));
+    }
     let is_own = server.book.file().is_none() && !server.book.is_shared();
     if is_own && server.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
@@ -237,77 +242,25 @@ pub(super) async fn delete(
     Ok(super::no_content())
 }
 
-pub(super) async fn history(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let rows = server.book.history().await?;
-    let row = |row: &crate::data_dir::Row| json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes});
-    let rows: Vec<serde_json::Value> = rows.iter().map(row).collect();
-    let body = json!({ "history": rows });
-    Ok(json(StatusCode::OK, body.to_string().into_bytes()))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RollBack {
-    #[serde(deserialize_with = "version")]
-    version: u64,
-}
-
-fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    whole(deserializer, "version")
-}
-
-pub(super) async fn roll_back(
-    server: &Arc<Server>,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let body = body::read(body, body::SMALL).await?;
-    let RollBack { version } = body::parse(&body)?;
-    change(
-        server,
-        expected(&parts.headers)?,
-        &caller.name,
-        RuleChange::RollBack(version),
-    )
-    .await?;
-    Ok(whole_set(server))
-}
-
 fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {
     Rule::from_node(document, server.book.settings())
         .map_err(|problems| HttpProblem::invalid_rule(&problems))
 }
 
 /// Makes the change, and finishes it even if the caller disconnects.
-async fn change(
+pub(super) async fn change(
     server: &Arc<Server>,
     expected: Expected,
     by: &str,
     change: RuleChange,
 ) -> Result<Changed, HttpProblem> {
     let (server, by) = (Arc::clone(server), by.to_owned());
-    let changing = if server.book.is_shared() {
-        tokio::spawn(async move {
-            let book = &server.book;
-            let changing = book.change_shared(&server.gate, &by, &expected, change);
-            logged(changing.await, &by)
-        })
-    } else {
-        // On a thread that may block.
-        tokio::task::spawn_blocking(move || {
-            let changed = server.book.change(&server.gate, &by, &expected, change);
-            logged(changed, &by)
-        })
-    };
-    match changing.await {
-        Ok(changed) => Ok(changed?),
-        Err(_) => Err(HttpProblem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the change was interrupted because the server is shutting down; read the rules before you repeat it",
-        )),
-    }
+    let changing = tokio::spawn(async move {
+        let changing = server.book.change(&server.gate, &by, &expected, change);
+        logged(changing.await, &by)
+    });
+    let changed = changing.await.map_err(|_| ChangeError::Interrupted)?;
+    Ok(changed?)
 }
 
 fn logged(changed: Result<Changed, ChangeError>, by: &str) -> Result<Changed, ChangeError> {
@@ -326,7 +279,7 @@ fn logged(changed: Result<Changed, ChangeError>, by: &str) -> Result<Changed, Ch
 }
 
 /// The precondition in `If-Match` and `If-None-Match`.
-fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
+pub(super) fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     let mut tags: Option<Vec<String>> = None;
     for value in headers.get_all(IF_MATCH) {
         let text = value.to_str().map_err(|_| {
@@ -347,13 +300,7 @@ fn no_such_rule(id: &str) -> HttpProblem {
     HttpProblem::not_found(format!("there is no rule `{id}`"))
 }
 
-fn time(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros)
-        .map_or_else(|_| String::new(), |time| time.to_string())
-}
-
-fn with_header(mut reply: ApiReply, name: HeaderName, value: &str) -> ApiReply {
+pub(super) fn with_header(mut reply: ApiReply, name: HeaderName, value: &str) -> ApiReply {
     if let Ok(value) = HeaderValue::from_str(value) {
         reply.headers_mut().insert(name, value);
     }

@@ -3,16 +3,16 @@
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
+use tidegate::Micros;
 
 use super::KeptCounters;
+use crate::seconds::decimal_seconds;
 use crate::telemetry::{counter, gauge};
 
 impl KeptCounters {
     /// Registers how writing snapshots went.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let current_at = Timestamp::from_micros(load(&self.current_at));
         registry.register(
             "snapshots",
             "Snapshots of the counters that were written to the data directory",
@@ -39,17 +39,13 @@ impl KeptCounters {
             "snapshot_age",
             "Time since the snapshot on the disk last had every change",
             Unit::Seconds,
-            seconds(SystemClock.now().since(current_at)),
+            seconds(self.state().age),
         );
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a span is below 2^53 microseconds"
-)]
 fn seconds(span: Micros) -> Gauge<f64, AtomicU64> {
     let gauge = Gauge::default();
-    gauge.set(span.get() as f64 / 1e6);
+    gauge.set(decimal_seconds(span.get()));
     gauge
 }

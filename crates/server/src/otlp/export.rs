@@ -11,7 +11,6 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use prost::Message as _;
 use rustls::pki_types::ServerName;
 use tidegate_listen::client_tls;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -42,8 +41,11 @@ pub struct OtlpUrl {
 impl OtlpUrl {
     /// Reads `http://host:port` or `https://…`, perhaps with a path.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let refused =
-            || format!("`{text}` is not the URL of a collector; write for example `http://127.0.0.1:4318`");
+        let refused = || {
+            format!(
+                "`{text}` is not the URL of a collector; write for example `http://127.0.0.1:4318`"
+            )
+        };
         let uri: Uri = text.parse().map_err(|_| refused())?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
@@ -176,11 +178,24 @@ mod tests {
     #[test]
     fn urls_of_collectors() {
         let url = OtlpUrl::parse("https://otel.example.com/base/").unwrap();
-        assert_eq!((url.is_tls, url.port, url.prefix.as_str()), (true, 443, "/base"));
+        assert_eq!(
+            (url.is_tls, url.port, url.prefix.as_str()),
+            (true, 443, "/base")
+        );
         let url = OtlpUrl::parse("http://[::1]:4319").unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.prefix.as_str()), ("::1", 4319, ""));
+        assert_eq!(
+            (url.host.as_str(), url.port, url.prefix.as_str()),
+            ("::1", 4319, "")
+        );
         assert_eq!(OtlpUrl::parse("http://collector").unwrap().port, 4318);
-        for text in ["", "collector:4318", "grpc://a", "http://u:p@a", "http://a?b", "http://"] {
+        for text in [
+            "",
+            "collector:4318",
+            "grpc://a",
+            "http://u:p@a",
+            "http://a?b",
+            "http://",
+        ] {
             assert!(OtlpUrl::parse(text).is_err(), "{text}");
         }
     }

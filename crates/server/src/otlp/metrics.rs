@@ -102,12 +102,14 @@ fn histograms(name: &str, samples: Vec<Sample<'_>>, times: Times) -> Vec<Histogr
     for mut sample in samples {
         let bound = sample.labels.iter().position(|(label, _)| *label == "le");
         let bound = bound.map(|index| sample.labels.remove(index).1);
-        let point = points.entry(sample.labels).or_insert_with_key(|labels| HistogramPoint {
-            start_time_unix_nano: times.started,
-            time_unix_nano: times.now,
-            attributes: attributes(labels),
-            ..HistogramPoint::default()
-        });
+        let point = points
+            .entry(sample.labels)
+            .or_insert_with_key(|labels| HistogramPoint {
+                start_time_unix_nano: times.started,
+                time_unix_nano: times.now,
+                attributes: attributes(labels),
+                ..HistogramPoint::default()
+            });
         match sample.name.strip_prefix(name) {
             Some("_sum") => point.sum = Some(sample.value),
             Some("_count") => point.count = whole(sample.value),
@@ -116,7 +118,9 @@ fn histograms(name: &str, samples: Vec<Sample<'_>>, times: Times) -> Vec<Histogr
                 let count = whole(sample.value).saturating_sub(before);
                 point.bucket_counts.push(count);
                 let bound = bound.and_then(|bound| bound.parse::<f64>().ok());
-                point.explicit_bounds.extend(bound.filter(|bound| bound.is_finite()));
+                point
+                    .explicit_bounds
+                    .extend(bound.filter(|bound| bound.is_finite()));
             }
             _ => {}
         }
@@ -200,17 +204,23 @@ c 3.5
         let found = metrics_of(page, times);
         let names: Vec<&str> = found.iter().map(|metric| metric.name.as_str()).collect();
         assert_eq!(names, ["a_seconds", "b_total", "c"]);
-        let Some(MetricData::Histogram(histogram)) = &found[0].data else { panic!("{found:?}") };
+        let Some(MetricData::Histogram(histogram)) = &found[0].data else {
+            panic!("{found:?}")
+        };
         let point = &histogram.data_points[0];
         assert_eq!((point.count, point.sum), (6, Some(0.5)));
         assert_eq!(point.bucket_counts, [2, 3, 1]);
         assert_eq!(point.explicit_bounds, [0.1, 1.0]);
         assert_eq!(point.attributes, [KeyValue::text("u", "x")]);
-        let Some(MetricData::Sum(sum)) = &found[1].data else { panic!("{found:?}") };
+        let Some(MetricData::Sum(sum)) = &found[1].data else {
+            panic!("{found:?}")
+        };
         assert!(sum.is_monotonic && sum.data_points.len() == 2);
         let labels = [KeyValue::text("c", "d\"e\\,f"), KeyValue::text("g", "")];
         assert_eq!(sum.data_points[0].attributes, labels);
-        let Some(MetricData::Gauge(gauge)) = &found[2].data else { panic!("{found:?}") };
+        let Some(MetricData::Gauge(gauge)) = &found[2].data else {
+            panic!("{found:?}")
+        };
         assert!((gauge.data_points[0].as_double - 3.5).abs() < f64::EPSILON);
         assert_eq!(found[2].description, "A gauge.");
     }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::proto::{KeyValue, Span, SpanKind, SpanStatus};
 
 /// How many traces may wait to be sent.
-const QUEUE: usize = 2_048;
+pub(super) const QUEUE: usize = 2_048;
 /// How many spans one trace may have: a batch makes many decisions.
 const MOST_SPANS: usize = 64;
 
@@ -125,11 +125,12 @@ impl Trace {
     /// A call to the store has ended, which was part of the decision that is being made.
     pub(crate) fn called_store(&self, end: SpanEnd) {
         let mut inner = self.inner.lock();
-        let decision = *inner
-            .decision
-            .get_or_insert_with(|| random().to_be_bytes());
+        let decision = *inner.decision.get_or_insert_with(|| random().to_be_bytes());
         let id = random().to_be_bytes();
-        let span = self.ended(self.span("store".to_owned(), SpanKind::Client, id, end), decision);
+        let span = self.ended(
+            self.span("store".to_owned(), SpanKind::Client, id, end),
+            decision,
+        );
         inner.add(span);
     }
 
@@ -220,7 +221,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Never zero, which is no id (xorshift64*).
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RANDOM.with(|random| {
         let mut next = random.get();
         next ^= next >> 12;
@@ -258,10 +259,26 @@ mod tests {
             assert_eq!(tracer.begin(&HeaderMap::new()).is_some(), share > 0.5);
             let traced = tracer.begin(&headers(&with("01"))).unwrap();
             assert_eq!(hex(&traced.id), trace);
-            assert_eq!(traced.parent.map(|parent| hex(&parent)), Some("b7ad6b7169203331".to_owned()));
-            assert!(traced.traceparent().1.to_str().unwrap().starts_with(&format!("00-{trace}-")));
+            assert_eq!(
+                traced.parent.map(|parent| hex(&parent)),
+                Some("b7ad6b7169203331".to_owned())
+            );
+            assert!(
+                traced
+                    .traceparent()
+                    .1
+                    .to_str()
+                    .unwrap()
+                    .starts_with(&format!("00-{trace}-"))
+            );
             assert!(tracer.begin(&headers(&with("00"))).is_none());
-            for unreadable in ["", "00-0-0-01", &with("1"), &with("01-x"), &with("01").replace('a', "A")] {
+            for unreadable in [
+                "",
+                "00-0-0-01",
+                &with("1"),
+                &with("01-x"),
+                &with("01").replace('a', "A"),
+            ] {
                 let begun = tracer.begin(&headers(unreadable));
                 assert_eq!(begun.is_some(), share > 0.5, "{unreadable}");
             }
@@ -272,24 +289,44 @@ mod tests {
     fn a_store_call_is_below_its_decision_and_both_below_the_request() {
         let (tracer, mut waiting) = Tracer::new(1.0);
         let trace = tracer.begin(&HeaderMap::new()).unwrap();
-        let end = || SpanEnd { took: Duration::from_micros(5), is_error: false, attributes: Vec::new() };
+        let end = || SpanEnd {
+            took: Duration::from_micros(5),
+            is_error: false,
+            attributes: Vec::new(),
+        };
         trace.called_store(end());
         trace.decided(end());
-        trace.decided(SpanEnd { is_error: true, ..end() });
+        trace.decided(SpanEnd {
+            is_error: true,
+            ..end()
+        });
         tracer.end(&trace, "GET".to_owned(), end());
         let spans = waiting.try_recv().unwrap();
-        let [store, first, second, root] = &spans[..] else { panic!("{spans:?}") };
+        let [store, first, second, root] = &spans[..] else {
+            panic!("{spans:?}")
+        };
         assert_eq!(store.parent_span_id, first.span_id);
-        assert_eq!((&first.parent_span_id, &second.parent_span_id), (&root.span_id, &root.span_id));
+        assert_eq!(
+            (&first.parent_span_id, &second.parent_span_id),
+            (&root.span_id, &root.span_id)
+        );
         assert!(root.parent_span_id.is_empty() && first.span_id != second.span_id);
         assert_eq!(second.status, Some(SpanStatus { code: 2 }));
-        assert!(spans.iter().all(|span| span.start_time_unix_nano <= span.end_time_unix_nano));
+        assert!(
+            spans
+                .iter()
+                .all(|span| span.start_time_unix_nano <= span.end_time_unix_nano)
+        );
     }
 
     #[test]
     fn a_full_queue_loses_traces_and_counts_them() {
         let (tracer, _waiting) = Tracer::new(1.0);
-        let end = || SpanEnd { took: Duration::ZERO, is_error: false, attributes: Vec::new() };
+        let end = || SpanEnd {
+            took: Duration::ZERO,
+            is_error: false,
+            attributes: Vec::new(),
+        };
         for _ in 0..QUEUE + 3 {
             let trace = tracer.begin(&HeaderMap::new()).unwrap();
             tracer.end(&trace, String::new(), end());

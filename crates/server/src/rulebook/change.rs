@@ -1,18 +1,20 @@
-//! Changes to rules through the API: checked, stored, and only then in force.
-//!
-//! Rules in the data directory are changed here; rules in Redis in `shared.rs`, with the same types.
+//! Changes to rules through the API: planned, stored, and only then in force.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tidegate::document::Problems;
 use tidegate::rules::{Rule, RuleSet};
 use tidegate::{Gate, Store};
 
+use super::kept::VersionError;
 use super::{Origin, RuleBook, etag, etag_of, now, read_list};
 use crate::data_dir::{DataDirError, NewVersion};
 
-const NOT_HERE: &str = "shared rules are not changed on one server alone";
+/// How often a change is tried again when another server was faster.
+const ATTEMPTS: usize = 8;
 
 /// A change to the rules.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub enum RuleChange {
 
 impl RuleChange {
     /// Whether it replaces all rules, whatever they were.
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         matches!(self, Self::ReplaceAll(_) | Self::RollBack(_))
     }
 }
@@ -84,11 +86,9 @@ pub enum ChangeError {
     /// There is no such rule.
     #[error("there is no rule `{0}`")]
     NoSuchRule(String),
-    /// There is no such version.
-    #[error(
-        "there is no version {0} of the rules any more; `/v1/rules/history` lists those that are kept"
-    )]
-    NoSuchVersion(u64),
+    /// The version to return to cannot be read.
+    #[error(transparent)]
+    Version(#[from] VersionError),
     /// The rule already exists.
     #[error("there is a rule `{0}` already; change it with PUT, or choose another id")]
     Duplicate(String),
@@ -113,60 +113,129 @@ pub enum ChangeError {
     /// The new rules could not be stored.
     #[error(transparent)]
     NotKept(#[from] DataDirError),
+    /// The server is shutting down; the change may or may not be made.
+    #[error(
+        "the change was interrupted because the server is shutting down; read the rules before you repeat it"
+    )]
+    Interrupted,
+}
+
+impl ChangeError {
+    fn from_file(file: &Path) -> Self {
+        Self::FromFile {
+            file: file.display().to_string(),
+        }
+    }
+}
+
+/// What a change would do.
+#[derive(Debug)]
+pub struct Preview {
+    /// The version that would be changed.
+    pub version: u64,
+    /// Its rules: a list.
+    pub before: Value,
+    /// The rules after the change: a list.
+    pub after: Value,
 }
 
 impl RuleBook {
-    /// Makes a change: stores the new rules, then puts them in force. Blocks. For shared rules see
-    /// [`change_shared`](Self::change_shared).
-    pub fn change<S: Store>(
+    /// Makes a change: stores the new rules, then puts them in force. If another server was faster, the change is
+    /// tried again on its result, if that is still as `expected`.
+    pub async fn change<S: Store>(
         &self,
         gate: &Gate<S>,
         by: &str,
         expected: &Expected,
         change: RuleChange,
     ) -> Result<Changed, ChangeError> {
-        let data_dir = match &self.origin {
-            Origin::DataDir(data_dir) => data_dir,
-            Origin::Shared(_) => return Err(ChangeError::Unreachable(NOT_HERE.to_owned())),
-            Origin::File { path, .. } => {
-                return Err(ChangeError::FromFile {
-                    file: path.display().to_string(),
-                });
+        let _changing = self.changing.lock().await;
+        for _ in 0..ATTEMPTS {
+            let (planned, after) = self.plan(gate, expected, &change).await?;
+            if planned.changes.is_empty() {
+                return Ok(planned.with_version(after));
             }
-        };
-        let _changing = self.changing.lock();
-        let current = gate.rules();
-        expected.check(self.version(), &current, &change)?;
-        let earlier = match change {
-            RuleChange::RollBack(version) => data_dir.read(version)?.map(|earlier| earlier.rules),
-            _ => None,
-        };
-        let wanted = self.wanted(&current, &change, earlier.as_deref())?;
-        // Counters carry over to the new rules only if this holds the last reference.
-        drop(change);
-        if wanted.changes.is_empty() {
-            return Ok(wanted.with_version(self.version()));
+            let list = planned.rules.written();
+            let stored = match &self.origin {
+                Origin::File { path, .. } => return Err(ChangeError::from_file(path)),
+                Origin::DataDir(data_dir) => {
+                    let new = NewVersion {
+                        at: now(),
+                        by: by.to_owned(),
+                        changes: planned.changes.clone(),
+                        rules: Arc::new(list.clone()),
+                        shared: None,
+                    };
+                    let data_dir = Arc::clone(data_dir);
+                    let writing = tokio::task::spawn_blocking(move || data_dir.write(&new));
+                    let written = writing.await.map_err(|_| ChangeError::Interrupted)??;
+                    Some(written.version)
+                }
+                Origin::Shared(shared) => {
+                    shared
+                        .write_after(after, by, &planned.changes, &list)
+                        .await?
+                }
+            };
+            let Some(version) = stored else {
+                continue;
+            };
+            let (rules, changed) = planned.split(version);
+            // Counters carry over to the new rules only if this holds the last reference.
+            drop(change);
+            gate.replace_rules(rules);
+            self.version.store(version, Ordering::Release);
+            if let Origin::Shared(shared) = &self.origin {
+                self.has_rules.store(true, Ordering::Release);
+                *self.problem.write() = None;
+                shared.keep(version, by, &changed.changes, list).await;
+            }
+            return Ok(changed);
         }
-        let kept = data_dir.write(&NewVersion {
-            at: now(),
-            by: by.to_owned(),
-            changes: wanted.changes.clone(),
-            rules: Arc::new(wanted.rules.written()),
-            shared: None,
-        })?;
-        let (rules, changed) = wanted.split(kept.version);
-        gate.replace_rules(rules);
-        self.version
-            .store(kept.version, std::sync::atomic::Ordering::Release);
-        Ok(changed)
+        Err(ChangeError::Stale("the set of rules".to_owned()))
     }
 
-    /// Applies a change to the rules in force. A rollback needs the rules of the `earlier` version.
-    pub(super) fn wanted(
+    /// What a change would do. Fails as the change would, and changes nothing.
+    pub async fn preview<S: Store>(
+        &self,
+        gate: &Gate<S>,
+        expected: &Expected,
+        change: &RuleChange,
+    ) -> Result<Preview, ChangeError> {
+        let _changing = self.changing.lock().await;
+        let (planned, version) = self.plan(gate, expected, change).await?;
+        Ok(Preview {
+            version,
+            before: gate.rules().written(),
+            after: planned.rules.written(),
+        })
+    }
+
+    /// The rules after a change, and the version that they would follow. The caller holds `changing`.
+    async fn plan<S: Store>(
+        &self,
+        gate: &Gate<S>,
+        expected: &Expected,
+        change: &RuleChange,
+    ) -> Result<(PlannedChange, u64), ChangeError> {
+        let is_unconditional = change.is_whole() && *expected == Expected::default();
+        let (version, replaced) = match &self.origin {
+            Origin::File { path, .. } => return Err(ChangeError::from_file(path)),
+            Origin::DataDir(_) => (self.version(), None),
+            Origin::Shared(shared) => self.newest_shared(shared, gate, is_unconditional).await?,
+        };
+        let current = gate.rules();
+        expected.check(version, &current, change)?;
+        let mut planned = self.planned(&current, change).await?;
+        planned.changes.splice(0..0, replaced);
+        Ok((planned, version))
+    }
+
+    /// Applies a change to the rules in force.
+    async fn planned(
         &self,
         current: &RuleSet,
         change: &RuleChange,
-        earlier: Option<&Value>,
     ) -> Result<PlannedChange, ChangeError> {
         let mut is_created = false;
         let mut rules: Vec<Arc<Rule>> = current.iter().map(Arc::clone).collect();
@@ -194,8 +263,8 @@ impl RuleBook {
                 None => return Err(ChangeError::NoSuchRule(id.clone())),
             },
             RuleChange::RollBack(version) => {
-                let earlier = earlier.ok_or(ChangeError::NoSuchVersion(*version))?;
-                let set = read_list(earlier, &self.settings).map_err(ChangeError::Invalid)?;
+                let earlier = self.kept(*version).await?.rules;
+                let set = read_list(&earlier, &self.settings).map_err(ChangeError::Invalid)?;
                 rules = set.iter().map(Arc::clone).collect();
                 because = Some(format!("rolled back to version {version}"));
             }
@@ -212,19 +281,19 @@ impl RuleBook {
 }
 
 /// The rules after a change that is not stored yet.
-pub(super) struct PlannedChange {
-    pub(super) rules: RuleSet,
+struct PlannedChange {
+    rules: RuleSet,
     is_created: bool,
     /// The differences, in words; empty if there is nothing to do.
-    pub(super) changes: Vec<String>,
+    changes: Vec<String>,
 }
 
 impl PlannedChange {
-    pub(super) fn with_version(self, version: u64) -> Changed {
+    fn with_version(self, version: u64) -> Changed {
         self.split(version).1
     }
 
-    pub(super) fn split(self, version: u64) -> (RuleSet, Changed) {
+    fn split(self, version: u64) -> (RuleSet, Changed) {
         let changed = Changed {
             version,
             is_created: self.is_created,
@@ -236,7 +305,7 @@ impl PlannedChange {
 
 impl Expected {
     /// Checks the precondition against the rules in force and their version.
-    pub(super) fn check(
+    fn check(
         &self,
         version: u64,
         current: &RuleSet,

@@ -1,20 +1,25 @@
 //! The rule book: where the rules come from, which version is in force, and how it changes.
 //!
-//! Rules come from one source: a watched file (`file.rs`), the data directory, where the API changes them
-//! (`change.rs`), or the Redis that servers share (`shared.rs`). In each case a change is atomic, and the gate
-//! gets it immediately.
+//! Rules come from one source: a watched file (`file.rs`), the data directory, or the Redis that servers share
+//! (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is atomic, and the gate
+//! gets it immediately. `kept.rs` reads earlier versions, `diff.rs` compares them.
 
 mod change;
+mod diff;
 mod file;
+mod kept;
 mod report;
 mod shared;
 
-pub use change::{ChangeError, Changed, Expected, RuleChange};
+pub use change::{ChangeError, Changed, Expected, Preview, RuleChange};
+pub use diff::{RuleDiff, id_of, unified, unified_sets};
 pub use file::LoadError;
+pub use kept::{KeptRules, VersionError};
 pub(crate) use report::NO_RULES;
 pub use shared::{FollowError, Followed};
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
@@ -22,16 +27,17 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tidegate::document::{Node, Problems};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
-use tidegate::{Clock, Gate, Store, StoreError, SystemClock, Timestamp};
+use tidegate::{Clock, Gate, Store, SystemClock, Timestamp};
 
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
+use kept::FileVersions;
 
 /// Where the rules come from, and which version is in force.
 pub struct RuleBook {
     origin: Origin,
     settings: RuleSettings,
-    /// Held while the rules are changed, one change after the other.
-    changing: Mutex<()>,
+    /// Held while the rules are changed or followed, one after the other.
+    changing: tokio::sync::Mutex<()>,
     version: AtomicU64,
     /// Whether the rules are known.
     has_rules: AtomicBool,
@@ -45,9 +51,11 @@ enum Origin {
     /// A file, and its versions since the start.
     File {
         path: PathBuf,
-        rows: Mutex<Vec<Row>>,
+        versions: Mutex<FileVersions>,
+        /// Held while the file is read and its rules put in force.
+        reloading: Mutex<()>,
     },
-    DataDir(DataDir),
+    DataDir(Arc<DataDir>),
     Shared(shared::SharedRules),
 }
 
@@ -88,15 +96,13 @@ impl RuleBook {
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
         let (rules, problems) = file::load(&path, &settings)?;
-        let rows = vec![Row {
-            version: 1,
-            at: SystemClock.now(),
-            by: "file".to_owned(),
-            changes: change::between(&RuleSet::empty(), &rules),
-        }];
+        let mut versions = FileVersions::default();
+        let changes = change::between(&RuleSet::empty(), &rules);
+        versions.push(row(1, changes), &rules.written());
         let origin = Origin::File {
             path,
-            rows: Mutex::new(rows),
+            versions: Mutex::new(versions),
+            reloading: Mutex::new(()),
         };
         Ok((Self::new(origin, settings, 1), rules, problems))
     }
@@ -107,6 +113,7 @@ impl RuleBook {
         path: PathBuf,
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
+        let data_dir = Arc::new(data_dir);
         let Some(current) = data_dir.current() else {
             let damage: Vec<String> = data_dir
                 .warnings()
@@ -142,7 +149,7 @@ impl RuleBook {
         Self {
             origin,
             settings,
-            changing: Mutex::new(()),
+            changing: tokio::sync::Mutex::new(()),
             version: AtomicU64::new(version),
             has_rules: AtomicBool::new(true),
             problem: RwLock::new(None),
@@ -212,24 +219,20 @@ impl RuleBook {
         )
     }
 
-    /// The versions that are known, newest first.
-    pub async fn history(&self) -> Result<Vec<Row>, StoreError> {
-        match &self.origin {
-            Origin::File { rows, .. } => Ok(rows.lock().iter().rev().cloned().collect()),
-            Origin::DataDir(data_dir) => Ok(data_dir.history()),
-            Origin::Shared(shared) => shared.history().await,
-        }
-    }
-
     /// Reads the file again and puts its rules in force, if all of them are good. Blocks.
     ///
     /// Unless rules `may_go`, a file that lacks some of those in force changes nothing: it may be half
     /// written.
     pub fn reload<S: Store>(&self, gate: &Gate<S>, may_go: bool) -> Result<Reloaded, LoadError> {
-        let Origin::File { path, rows } = &self.origin else {
+        let Origin::File {
+            path,
+            versions,
+            reloading,
+        } = &self.origin
+        else {
             return Ok(Reloaded::NothingToRead);
         };
-        let _changing = self.changing.lock();
+        let _reloading = reloading.lock();
         let loaded = file::load(path, &self.settings);
         let removed = match &loaded {
             Ok((rules, _)) => missing_in(rules, &gate.rules()),
@@ -252,24 +255,28 @@ impl RuleBook {
         if changes.is_empty() {
             return Ok(Reloaded::Unchanged { was_stale });
         }
+        let written = rules.written();
         gate.replace_rules(rules);
         let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut rows = rows.lock();
-        rows.push(Row {
-            version,
-            at: now(),
-            by: "file".to_owned(),
-            changes: changes.clone(),
-        });
-        if rows.len() > 100 {
-            rows.remove(0);
-        }
+        versions
+            .lock()
+            .push(row(version, changes.clone()), &written);
         Ok(Reloaded::Changed {
             version,
             changes,
             removed,
             problems,
         })
+    }
+}
+
+/// The row of a version of a file that is put in force now.
+fn row(version: u64, changes: Vec<String>) -> Row {
+    Row {
+        version,
+        at: now(),
+        by: "file".to_owned(),
+        changes,
     }
 }
 
@@ -333,8 +340,6 @@ fn now() -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
     use tidegate::MemoryStore;
 
@@ -342,8 +347,8 @@ mod tests {
     use crate::data_dir::NewVersion;
 
     /// Earlier versions accepted this id. Other rules can still be changed next to it.
-    #[test]
-    fn a_stored_rule_called_diff_loads_with_a_warning_and_can_be_removed() {
+    #[tokio::test]
+    async fn a_stored_rule_called_diff_loads_with_a_warning_and_can_be_removed() {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = DataDir::open(folder.path()).unwrap();
         let diff = json!({"id": "diff", "per": [], "limit": "5/minute"});
@@ -367,12 +372,12 @@ mod tests {
         let rule = Rule::from_node(&node, book.settings());
         let create = RuleChange::Create(Arc::new(rule.unwrap()));
         let expected = Expected::default();
-        book.change(&gate, "admin", &expected, create).unwrap();
         let delete = RuleChange::Delete("diff".to_owned());
-        book.change(&gate, "admin", &expected, delete).unwrap();
         // It is in an earlier version, too.
-        book.change(&gate, "admin", &expected, RuleChange::RollBack(1))
-            .unwrap();
+        for change in [create, delete, RuleChange::RollBack(1)] {
+            let changed = book.change(&gate, "admin", &expected, change).await;
+            changed.unwrap();
+        }
         assert!(gate.rules().get("diff").is_some());
 
         let again: Node = serde_json::from_value(diff).unwrap();

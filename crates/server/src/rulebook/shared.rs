@@ -12,14 +12,10 @@ use tidegate::document::Problems;
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Gate, Store, StoreError, Timestamp};
 use tidegate_redis::{NewRules, RedisStore, Written};
-use tokio::sync::Mutex;
 
-use super::change::{ChangeError, Changed, Expected, RuleChange, between};
+use super::change::{ChangeError, between};
 use super::{Origin, RuleBook, now, read_list};
 use crate::data_dir::{DataDir, NewVersion, Row};
-
-/// How often a change is tried again when another server was faster.
-const ATTEMPTS: usize = 8;
 
 /// How many invalid rules an error names.
 const NAMED: usize = 5;
@@ -32,8 +28,6 @@ pub(super) struct SharedRules {
     history: usize,
     /// Why the stored copy cannot be used, if so.
     damage: Option<String>,
-    /// Serializes reads and changes of the rules.
-    changing: Mutex<()>,
 }
 
 /// The history entry of a version in Redis.
@@ -131,7 +125,6 @@ impl RuleBook {
             data_dir: Arc::new(data_dir),
             history,
             damage,
-            changing: Mutex::new(()),
         };
         let book = Self::new(Origin::Shared(shared), settings, version);
         book.has_rules
@@ -148,7 +141,7 @@ impl RuleBook {
         let Origin::Shared(shared) = &self.origin else {
             return Ok(Followed::Same);
         };
-        let _changing = shared.changing.lock().await;
+        let _changing = self.changing.lock().await;
         self.follow_alone(shared, gate).await
     }
 
@@ -269,63 +262,23 @@ impl RuleBook {
         }
     }
 
-    /// Changes shared rules: in Redis, and then here. If another server was faster, the change is tried again on
-    /// its result, if that is still as `expected`.
-    pub async fn change_shared<S: Store>(
+    /// Follows Redis before a change. Returns the version to change, and what to note if this program cannot use
+    /// it: a change that is `unconditional` does not depend on it.
+    pub(super) async fn newest_shared<S: Store>(
         &self,
+        shared: &SharedRules,
         gate: &Gate<S>,
-        by: &str,
-        expected: &Expected,
-        change: RuleChange,
-    ) -> Result<Changed, ChangeError> {
-        let Origin::Shared(shared) = &self.origin else {
-            return self.change(gate, by, expected, change);
-        };
-        let _changing = shared.changing.lock().await;
-        for _ in 0..ATTEMPTS {
-            let (after, is_replacing) = match self.follow_alone(shared, gate).await {
-                Ok(_) => (self.version(), false),
-                // A change that replaces all rules does not depend on those before.
-                Err(FollowError::Unusable { version, .. })
-                    if change.is_whole() && *expected == Expected::default() =>
-                {
-                    (version, true)
-                }
-                Err(FollowError::Store(_)) => return Err(ChangeError::Unreachable(self.said())),
-                Err(_) => return Err(ChangeError::Unreadable(self.said())),
-            };
-            let current = gate.rules();
-            expected.check(after, &current, &change)?;
-            let earlier = match change {
-                RuleChange::RollBack(version) => shared.read(version).await?,
-                _ => None,
-            };
-            let mut wanted = self.wanted(&current, &change, earlier.as_ref())?;
-            if is_replacing {
-                let because = format!("replaced version {after}, which could not be used");
-                wanted.changes.insert(0, because);
+        is_unconditional: bool,
+    ) -> Result<(u64, Option<String>), ChangeError> {
+        match self.follow_alone(shared, gate).await {
+            Ok(_) => Ok((self.version(), None)),
+            Err(FollowError::Unusable { version, .. }) if is_unconditional => {
+                let because = format!("replaced version {version}, which could not be used");
+                Ok((version, Some(because)))
             }
-            if wanted.changes.is_empty() {
-                return Ok(wanted.with_version(after));
-            }
-            let list = wanted.rules.written();
-            let written = shared.write(after, by, &wanted.changes, &list).await;
-            match written.map_err(|error| may_have_happened(&error))? {
-                Written::Stale(_) => {}
-                Written::Version(version) => {
-                    let (rules, changed) = wanted.split(version);
-                    // Counters carry over to the new rules only if this holds the last reference.
-                    drop(change);
-                    gate.replace_rules(rules);
-                    self.has_rules.store(true, Ordering::Release);
-                    self.version.store(version, Ordering::Release);
-                    *self.problem.write() = None;
-                    shared.keep(version, by, &changed.changes, list).await;
-                    return Ok(changed);
-                }
-            }
+            Err(FollowError::Store(_)) => Err(ChangeError::Unreachable(self.said())),
+            Err(_) => Err(ChangeError::Unreadable(self.said())),
         }
-        Err(ChangeError::Stale("the set of rules".to_owned()))
     }
 
     /// The current problem, as text; empty without one.
@@ -376,11 +329,26 @@ impl SharedRules {
         self.store.write_rules(new).await
     }
 
+    /// Writes a change that follows version `after`. Returns its version; `None` if another server was faster.
+    pub(super) async fn write_after(
+        &self,
+        after: u64,
+        by: &str,
+        changes: &[String],
+        list: &Value,
+    ) -> Result<Option<u64>, ChangeError> {
+        match self.write(after, by, changes, list).await {
+            Ok(Written::Version(version)) => Ok(Some(version)),
+            Ok(Written::Stale(_)) => Ok(None),
+            Err(error) => Err(may_have_happened(&error)),
+        }
+    }
+
     /// The rules of an earlier version; `None` if it is not kept.
-    async fn read(&self, version: u64) -> Result<Option<Value>, ChangeError> {
-        let text = self.store.rules_text(version).await;
-        let text = text.map_err(|error| ChangeError::Unreachable(error.to_string()))?;
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    pub(super) async fn read(&self, version: u64) -> Result<Option<Arc<Value>>, StoreError> {
+        let text = self.store.rules_text(version).await?;
+        let list = text.and_then(|text| serde_json::from_str(&text).ok());
+        Ok(list.filter(Value::is_array).map(Arc::new))
     }
 
     /// The versions that are kept in Redis, newest first.
@@ -400,7 +368,7 @@ impl SharedRules {
 
     /// Stores the rules for a start without Redis, unless they are stored already. The rules are in force even if
     /// this fails.
-    async fn keep(&self, version: u64, by: &str, changes: &[String], list: Value) {
+    pub(super) async fn keep(&self, version: u64, by: &str, changes: &[String], list: Value) {
         let is_kept = self
             .data_dir
             .current()

@@ -100,7 +100,11 @@ fn line(entry: &AccessEntry, ended: &Ended<'_>) -> Vec<u8> {
         "request_id": ended.id,
     });
     if let (Some(decided), Value::Object(object)) = (decided, &mut object) {
-        let verdict = if decided.is_allowed { "allowed" } else { "denied" };
+        let verdict = if decided.is_allowed {
+            "allowed"
+        } else {
+            "denied"
+        };
         object.insert("verdict".to_owned(), json!(verdict));
         object.insert("rule".to_owned(), json!(decided.rule));
         object.insert("reason".to_owned(), json!(decided.reason.map(Reason::name)));
@@ -169,7 +173,11 @@ mod tests {
             decided: Some(&decided),
         };
         let written = line(&entry, &ended);
-        assert!(written.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')));
+        assert!(
+            written
+                .iter()
+                .all(|byte| matches!(byte, b' '..=b'~' | b'\n'))
+        );
         let read: Value = serde_json::from_slice(&written).unwrap();
         let expected = json!({
             "time": "2026-11-15T19:13:20.25Z", "front_end": "gateway", "method": "GET",
@@ -178,7 +186,11 @@ mod tests {
             "reason": "over_limit", "headers": {"user-agent": "x\u{1b}"},
         });
         assert_eq!(read, expected);
-        let gone = Ended { status: None, decided: None, ..ended };
+        let gone = Ended {
+            status: None,
+            decided: None,
+            ..ended
+        };
         let read: Value = serde_json::from_slice(&line(&entry, &gone)).unwrap();
         assert_eq!((&read["status"], read.get("rule")), (&Value::Null, None));
         assert_eq!(read["client"], "10.0.0.1");

@@ -1,9 +1,10 @@
-//! Observes the requests of the API and the gateway from their arrival to the end of their answers, for the access
-//! log. What is decided meanwhile is noted with the request.
+//! Observes requests from their arrival to the end of their answers, for the access log and for traces. What is decided
+//! meanwhile is noted with the request.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use parking_lot::Mutex;
@@ -13,18 +14,33 @@ use tidegate::{Clock as _, Reason, SystemClock};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, ObservedExchange};
 
-use super::access_log::{AccessEntry, AccessLog};
+use super::access_log::{AccessEntry, AccessLog, Ended};
+use crate::otlp::proto::{AnyValueKind, KeyValue};
+use crate::otlp::{SpanEnd, Trace, Tracer};
 
 thread_local! {
     /// The request that this thread works on, if it is observed.
     static CURRENT: RefCell<Option<Arc<ExchangeState>>> = const { RefCell::new(None) };
 }
 
+/// Where it is recorded what became of requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ExchangeSinks {
+    pub(crate) log: Option<Arc<AccessLog>>,
+    pub(crate) tracer: Option<Arc<Tracer>>,
+}
+
+impl ExchangeSinks {
+    pub(crate) fn is_any(&self) -> bool {
+        self.log.is_some() || self.tracer.is_some()
+    }
+}
+
 /// Observes the requests of one front end.
 #[derive(Debug)]
 pub(crate) struct ServerExchanges {
     pub(crate) front_end: FrontEnd,
-    pub(crate) log: Arc<AccessLog>,
+    pub(crate) sinks: ExchangeSinks,
 }
 
 /// What is known of a request while it is decided.
@@ -32,6 +48,7 @@ pub(crate) struct ServerExchanges {
 pub(crate) struct ExchangeState {
     id: HeaderValue,
     decided: Mutex<Option<NotedDecision>>,
+    trace: Option<Trace>,
 }
 
 /// What was decided about a request.
@@ -49,22 +66,35 @@ pub(crate) struct NotedDecision {
 
 impl ExchangeObserver for ServerExchanges {
     fn begin(&self, request: &mut ArrivedRequest<'_>) -> Option<Box<dyn ObservedExchange>> {
+        let headers = request.head.headers();
+        let tracer = self.sinks.tracer.as_ref();
+        let trace = tracer.and_then(|tracer| tracer.begin(headers));
+        if self.sinks.log.is_none() && trace.is_none() {
+            return None;
+        }
+        let log = self.sinks.log.as_ref();
+        let entry = AccessEntry {
+            at: SystemClock.now(),
+            front_end: self.front_end,
+            method: request.head.method().clone(),
+            path: request.head.uri().path().to_owned(),
+            peer: request.peer.0.ip().to_canonical(),
+            headers: log.map(|log| log.chosen(headers)).unwrap_or_default(),
+        };
+        if let (Some(trace), FrontEnd::Gateway) = (&trace, self.front_end) {
+            let (name, value) = trace.traceparent();
+            request.head.headers_mut().insert(name, value);
+        }
         let state = Arc::new(ExchangeState {
             id: request.id.clone(),
             decided: Mutex::new(None),
+            trace,
         });
         Some(Box::new(ServerExchange {
-            entry: AccessEntry {
-                at: SystemClock.now(),
-                front_end: self.front_end,
-                method: request.head.method().clone(),
-                path: request.head.uri().path().to_owned(),
-                peer: request.peer.0.ip().to_canonical(),
-                headers: self.log.chosen(request.head.headers()),
-            },
+            entry,
             watch: Stopwatch::start(),
             status: None,
-            log: Arc::clone(&self.log),
+            sinks: self.sinks.clone(),
             state,
         }))
     }
@@ -75,7 +105,7 @@ struct ServerExchange {
     entry: AccessEntry,
     watch: Stopwatch,
     status: Option<StatusCode>,
-    log: Arc<AccessLog>,
+    sinks: ExchangeSinks,
     state: Arc<ExchangeState>,
 }
 
@@ -93,16 +123,49 @@ impl ObservedExchange for ServerExchange {
     }
 
     fn ended(&mut self, bytes: u64) {
-        let decided = self.state.decided.lock().take();
-        let id = self.state.id.to_str().unwrap_or_default();
-        let ended = super::access_log::Ended {
-            id,
-            status: self.status,
-            bytes,
-            took: self.watch.elapsed(),
-            decided: decided.as_ref(),
-        };
-        self.log.write(&self.entry, &ended);
+        let took = self.watch.elapsed();
+        if let (Some(tracer), Some(trace)) = (&self.sinks.tracer, &self.state.trace) {
+            let name = self.entry.method.as_str().to_owned();
+            tracer.end(trace, name, self.span_end(took));
+        }
+        if let Some(log) = &self.sinks.log {
+            let decided = self.state.decided.lock().take();
+            log.write(
+                &self.entry,
+                &Ended {
+                    id: self.state.id.to_str().unwrap_or_default(),
+                    status: self.status,
+                    bytes,
+                    took,
+                    decided: decided.as_ref(),
+                },
+            );
+        }
+    }
+}
+
+impl ServerExchange {
+    /// The span of the request, by the names of OpenTelemetry's conventions.
+    fn span_end(&self, took: Duration) -> SpanEnd {
+        let entry = &self.entry;
+        let mut attributes = vec![
+            KeyValue::text("http.request.method", entry.method.as_str()),
+            KeyValue::text("url.path", entry.path.as_str()),
+            KeyValue::text("client.address", entry.peer.to_string()),
+            KeyValue::text("tidegate.front_end", entry.front_end.name()),
+        ];
+        if let Ok(id) = self.state.id.to_str() {
+            attributes.push(KeyValue::text("tidegate.request_id", id));
+        }
+        if let Some(status) = self.status {
+            let status = AnyValueKind::Int(i64::from(status.as_u16()));
+            attributes.push(KeyValue::new("http.response.status_code", status));
+        }
+        SpanEnd {
+            took,
+            is_error: self.status.is_none_or(|status| status.is_server_error()),
+            attributes,
+        }
     }
 }
 
@@ -111,14 +174,56 @@ pub(crate) fn current_id() -> Option<HeaderValue> {
     CURRENT.with_borrow(|current| current.as_ref().map(|state| state.id.clone()))
 }
 
-/// Notes what was decided with the request that this thread works on, if it is observed.
-pub(crate) fn note(observed: &Observed<'_, '_>) {
+/// Notes what was decided, and how long that took, with the request that this thread works on, if it is observed.
+pub(crate) fn note(observed: &Observed<'_, '_>, took: Duration) {
     CURRENT.with_borrow(|current| {
-        if let Some(state) = current {
-            let mut noted = state.decided.lock();
-            for (decision, attributes) in observed.parts() {
-                note_one(&mut noted, decision, attributes.ip());
+        let Some(state) = current else { return };
+        let mut noted = state.decided.lock();
+        for (decision, attributes) in observed.parts() {
+            note_one(&mut noted, decision, attributes.ip());
+            if let Some(trace) = &state.trace {
+                trace.decided(decision_end(observed.front_end, decision, took));
             }
+        }
+    });
+}
+
+fn decision_end(front_end: FrontEnd, decision: &Decision, took: Duration) -> SpanEnd {
+    let verdict = if decision.is_allowed() {
+        "allowed"
+    } else {
+        "denied"
+    };
+    let mut attributes = vec![
+        KeyValue::text("tidegate.front_end", front_end.name()),
+        KeyValue::text("tidegate.verdict", verdict),
+        KeyValue::new(
+            "tidegate.degraded",
+            AnyValueKind::Bool(decision.is_degraded()),
+        ),
+    ];
+    let rule = decision
+        .rule()
+        .map(|rule| KeyValue::text("tidegate.rule", rule));
+    let reason = decision.reason().map(Reason::name);
+    attributes.extend(rule);
+    attributes.extend(reason.map(|reason| KeyValue::text("tidegate.reason", reason)));
+    SpanEnd {
+        took,
+        is_error: decision.is_failed(),
+        attributes,
+    }
+}
+
+/// Notes a call to the store with the request that this thread works on, if it is traced.
+pub(crate) fn note_store_call(took: Duration, has_failed: bool) {
+    CURRENT.with_borrow(|current| {
+        if let Some(trace) = current.as_ref().and_then(|state| state.trace.as_ref()) {
+            trace.called_store(SpanEnd {
+                took,
+                is_error: has_failed,
+                attributes: vec![KeyValue::text("db.system.name", "redis")],
+            });
         }
     });
 }

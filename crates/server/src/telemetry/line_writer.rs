@@ -69,7 +69,10 @@ impl Drop for LineWriter {
 
 enum Output {
     Stderr,
-    File { path: PathBuf, file: BufWriter<File> },
+    File {
+        path: PathBuf,
+        file: BufWriter<File>,
+    },
 }
 
 impl Output {
@@ -104,7 +107,8 @@ impl Output {
             return Ok(());
         };
         let own = file.get_ref().metadata()?;
-        let is_own = |found: std::fs::Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+        let is_own =
+            |found: std::fs::Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
         if !path.metadata().is_ok_and(is_own) {
             file.flush()?;
             *file = BufWriter::new(open(path)?);
@@ -168,7 +172,9 @@ mod tests {
         writer.write(b"one\n".to_vec());
         let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         let patience = Duration::from_secs(20);
-        wait_until("the first line", patience, || (read(&path) == "one\n").then_some(()));
+        wait_until("the first line", patience, || {
+            (read(&path) == "one\n").then_some(())
+        });
         std::fs::rename(&path, folder.path().join("access.log.1")).unwrap();
         wait_until("another file", patience, || path.exists().then_some(()));
         writer.write(b"two\n".to_vec());

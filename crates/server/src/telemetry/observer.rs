@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate::Timestamp;
 use tidegate::gate::{Charged, Observed, Observer};
@@ -53,8 +54,10 @@ impl DecisionObserver {
         self.denials.hashed(key)
     }
 
-    fn note_time(&self, began: u64) {
-        self.metrics.decided(self.clock.since(began));
+    fn note_time(&self, began: u64) -> Duration {
+        let took = self.clock.since(began);
+        self.metrics.decided(took);
+        took
     }
 }
 
@@ -64,9 +67,9 @@ impl Observer for DecisionObserver {
     }
 
     fn decided(&self, observed: &Observed<'_, '_>) {
-        self.note_time(observed.began);
+        let took = self.note_time(observed.began);
         if self.has_exchanges {
-            exchanges::note(observed);
+            exchanges::note(observed, took);
         }
         for (decision, attributes) in observed.parts() {
             decision.count(observed.front_end);

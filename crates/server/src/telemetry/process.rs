@@ -91,7 +91,9 @@ fn read_stat(text: &str) -> Option<ProcessStat> {
 /// In kilobytes in `/proc/self/status`, whatever the size of a page is.
 fn resident_bytes() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024.0)
 }

@@ -28,7 +28,10 @@ fn serve(place: &TestFolder, upstream: &RecordingUpstream, settings: &str) -> Se
 }
 
 fn id(reply: &ClientReply) -> String {
-    let ids = reply.headers.iter().filter(|(name, _)| name == "x-request-id");
+    let ids = reply
+        .headers
+        .iter()
+        .filter(|(name, _)| name == "x-request-id");
     let ids: Vec<&String> = ids.map(|(_, id)| id).collect();
     assert_eq!(ids.len(), 1, "{reply:?}");
     ids[0].clone()
@@ -56,11 +59,17 @@ fn a_well_formed_id_is_kept_and_any_other_replaced() {
     for head in &heads {
         assert_eq!(head.matches("x-request-id: ").count(), 1, "{head}");
     }
-    assert!(heads[0].contains("x-request-id: ab-1_2.c\r\n"), "{}", heads[0]);
+    assert!(
+        heads[0].contains("x-request-id: ab-1_2.c\r\n"),
+        "{}",
+        heads[0]
+    );
     assert!(!heads[2].contains("a b"), "{}", heads[2]);
     // Denied, and refused before it is decided.
     gateway.ask("GET /few", "").with_status(200);
-    let denied = gateway.ask_with("GET /few", &[("x-request-id", good)], "").with_status(429);
+    let denied = gateway
+        .ask_with("GET /few", &[("x-request-id", good)], "")
+        .with_status(429);
     assert_eq!(id(&denied), good);
     let refused = gateway.ask("GET /a%2fb", "").with_status(400);
     assert_eq!(id(&refused).len(), 32);
@@ -111,11 +120,16 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
         ("http",        "POST", "/v1/check",        200,    "allowed",  "user", Value::Null),
         ("http",        "POST", "/v1/check/batch",  200,    "allowed",  "user", Value::Null),
     ];
-    for (line, (front_end, method, path, status, verdict, rule, reason)) in lines.iter().zip(table) {
+    for (line, (front_end, method, path, status, verdict, rule, reason)) in lines.iter().zip(table)
+    {
         let found = [&line["front_end"], &line["method"], &line["path"]];
         assert_eq!(found, [front_end, method, path], "{line}");
         assert_eq!(line["status"], status, "{line}");
-        assert_eq!(line["verdict"].as_str().unwrap_or_default(), verdict, "{line}");
+        assert_eq!(
+            line["verdict"].as_str().unwrap_or_default(),
+            verdict,
+            "{line}"
+        );
         assert_eq!(line["rule"].as_str().unwrap_or_default(), rule, "{line}");
         assert_eq!(line["reason"], reason, "{line}");
         assert_eq!(line["client"], "127.0.0.1", "{line}");
@@ -142,5 +156,8 @@ fn an_access_log_that_cannot_be_opened_keeps_the_server_from_starting() {
         .unwrap()
         .block_on(tidegate_server::Service::open(&config));
     let error = opened.err().unwrap().to_string();
-    assert!(error.contains("`/nowhere/access.log`") && error.contains("access_log"), "{error}");
+    assert!(
+        error.contains("`/nowhere/access.log`") && error.contains("access_log"),
+        "{error}"
+    );
 }

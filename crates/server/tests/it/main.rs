@@ -14,6 +14,7 @@ mod following;
 mod grpc;
 mod http;
 mod jwks;
+mod otlp;
 mod redis;
 mod reload;
 mod resp;

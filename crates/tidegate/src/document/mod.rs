@@ -5,6 +5,7 @@
 //! are found in one pass, each with its line, its column and what would be accepted.
 //! [`Source`] reads YAML (JSON is YAML, too), [`Node`] a JSON body, [`Fields`] takes a map apart by a table
 //! of [`Key`]s, [`Problems`] collects what is wrong, [`Schema`] writes the tables as JSON Schema.
+//! [`write_yaml`] writes JSON as YAML.
 //! The alternatives: `docs/decisions/004-yaml-tree.md`.
 
 mod excerpt;
@@ -13,6 +14,7 @@ mod json;
 mod keys;
 mod problems;
 mod schema;
+mod write_yaml;
 mod yaml;
 
 pub(crate) use fields::suggestion;
@@ -20,6 +22,7 @@ pub use fields::{Fields, Spot};
 pub use keys::{Key, Kind, Presence, value, words};
 pub use problems::{Problem, Problems, Severity};
 pub use schema::{Schema, SchemaForm};
+pub use write_yaml::write_yaml;
 pub(crate) use yaml::only;
 
 /// A part of a document and where it stands.

@@ -3,10 +3,11 @@
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
+use tidegate_server::rulebook::id_of;
 
 use super::changes::{Changes, merged};
-use super::file::{self, FileArgs};
-use super::remote::{Remote, id_of};
+use super::file::{self, SettingsArgs};
+use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, CAREFUL, GOOD, plain, styled};
@@ -16,8 +17,12 @@ const MAX_RETRIES: usize = 5;
 
 #[derive(Debug, Args)]
 pub(super) struct ApplyArgs {
+    /// The rule file, YAML or JSON; `-` is stdin
+    #[arg(long, short, value_name = "FILE")]
+    file: String,
+
     #[command(flatten)]
-    file: FileArgs,
+    settings: SettingsArgs,
 
     /// Remove rules that are not in the file, and put them in the file's order
     #[arg(long)]
@@ -29,7 +34,8 @@ pub(super) struct ApplyArgs {
 }
 
 pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let (rules, _) = file::rules(&args.file, json)?;
+    let settings = args.settings.settings();
+    let (rules, _) = file::rules(&args.file, &settings, json)?;
     for _ in 0..=MAX_RETRIES {
         let remote = Remote::read(client)?;
         let wanted = if args.prune {
@@ -37,7 +43,6 @@ pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::R
         } else {
             merged(&remote.rules, &rules)
         };
-        let settings = args.file.settings.settings();
         let changes = Changes::between(&remote.rules, &wanted, &settings);
         if changes.is_empty() || args.dry_run {
             report(&changes, args.dry_run, remote.version, json)?;
@@ -74,22 +79,19 @@ fn report_text(changes: &Changes, is_dry_run: bool, version: Option<u64>) -> Str
         return "nothing to change\n".to_owned();
     }
     let word = |done: &'static str, planned: &'static str| if is_dry_run { planned } else { done };
-    let after: Vec<Value> = changes
-        .changed
-        .iter()
-        .map(|(_, rule)| rule.clone())
-        .collect();
+    let Changes(diff) = changes;
+    let after: Vec<Value> = diff.changed.iter().map(|(_, rule)| rule.clone()).collect();
     let kinds = [
-        (GOOD, word("added", "would add"), &changes.added),
+        (GOOD, word("added", "would add"), &diff.added),
         (CAREFUL, word("changed", "would change"), &after),
-        (BAD, word("removed", "would remove"), &changes.removed),
+        (BAD, word("removed", "would remove"), &diff.removed),
     ];
     let mut lines = Vec::new();
     for (style, word, rules) in kinds {
         let line = |rule| format!("{} {}", styled(style, word), plain(id_of(rule)));
         lines.extend(rules.iter().map(line));
     }
-    if let Some((_, order)) = &changes.order {
+    if let Some((_, order)) = &diff.order {
         let word = styled(CAREFUL, word("changed the order", "would change the order"));
         lines.push(format!("{word}: {}", plain(&order.join(", "))));
     }

@@ -2,44 +2,25 @@
 
 use serde_json::{Value, json};
 use tidegate::rules::RuleSettings;
+use tidegate_server::rulebook::{RuleDiff, id_of};
 
-use super::remote::{canonical, id_of};
+use super::remote::canonical;
 use crate::output::counted;
 
 /// The differences between `before` and `after`. Rules are in canonical form.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Changes {
-    pub(super) added: Vec<Value>,
-    /// Before and after.
-    pub(super) changed: Vec<(Value, Value)>,
-    pub(super) removed: Vec<Value>,
-    /// The ids that both have, in the order before and after, if that differs.
-    pub(super) order: Option<(Vec<String>, Vec<String>)>,
-}
+#[derive(Debug, Default)]
+pub(super) struct Changes(pub(super) RuleDiff);
 
 impl Changes {
     pub(super) fn between(before: &[Value], after: &[Value], settings: &RuleSettings) -> Self {
         let canonical = |rules: &[Value]| -> Vec<Value> {
             rules.iter().map(|rule| canonical(rule, settings)).collect()
         };
-        let (before, after) = (canonical(before), canonical(after));
-        let mut changes = Self::default();
-        for rule in &after {
-            match find(&before, id_of(rule)) {
-                None => changes.added.push(rule.clone()),
-                Some(old) if old != rule => changes.changed.push((old.clone(), rule.clone())),
-                Some(_) => {}
-            }
-        }
-        let is_gone = |rule: &&Value| find(&after, id_of(rule)).is_none();
-        changes.removed = before.iter().filter(is_gone).cloned().collect();
-        let (old, new) = (shared(&before, &after), shared(&after, &before));
-        changes.order = (old != new).then_some((old, new));
-        changes
+        Self(RuleDiff::between(&canonical(before), &canonical(after)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.0.is_empty()
     }
 
     /// The ids of all changed rules, for programs.
@@ -47,31 +28,34 @@ impl Changes {
         let ids = |rules: &[Value]| -> Vec<String> {
             rules.iter().map(|rule| id_of(rule).to_owned()).collect()
         };
-        let changed: Vec<&str> = self.changed.iter().map(|(_, rule)| id_of(rule)).collect();
+        let changed: Vec<&str> = self.0.changed.iter().map(|(_, rule)| id_of(rule)).collect();
         json!({
-            "added": ids(&self.added),
+            "added": ids(&self.0.added),
             "changed": changed,
-            "removed": ids(&self.removed),
-            "reordered": self.order.is_some(),
+            "removed": ids(&self.0.removed),
+            "reordered": self.0.order.is_some(),
         })
     }
 
-    /// `1 added, 2 changed, order changed`.
+    /// `1 rule added, 2 rules changed, order changed`.
     pub(super) fn summary(&self) -> String {
-        let counts = [
-            (self.added.len(), "added"),
-            (self.changed.len(), "changed"),
-            (self.removed.len(), "removed"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let mut parts: Vec<String> = counts
-            .map(|(count, what)| format!("{} {what}", counted(*count, "rule")))
-            .collect();
-        if self.order.is_some() {
-            parts.push("order changed".to_owned());
-        }
-        parts.join(", ")
+        let Self(diff) = self;
+        let counts = [diff.added.len(), diff.changed.len(), diff.removed.len()];
+        summary(counts, diff.order.is_some())
     }
+}
+
+/// How many rules were added, changed and removed, in words.
+pub(super) fn summary(counts: [usize; 3], is_reordered: bool) -> String {
+    let counts = counts.into_iter().zip(["added", "changed", "removed"]);
+    let counts = counts.filter(|(count, _)| *count > 0);
+    let mut parts: Vec<String> = counts
+        .map(|(count, what)| format!("{} {what}", counted(count, "rule")))
+        .collect();
+    if is_reordered {
+        parts.push("order changed".to_owned());
+    }
+    parts.join(", ")
 }
 
 /// Merges the rules of a file into those of the server: in place if the server has the id, otherwise at the
@@ -86,14 +70,6 @@ pub(super) fn merged(server: &[Value], file: &[Value]) -> Vec<Value> {
 
 fn find<'r>(rules: &'r [Value], id: &str) -> Option<&'r Value> {
     rules.iter().find(|rule| id_of(rule) == id)
-}
-
-/// The ids of `rules` that are also in `others`.
-fn shared(rules: &[Value], others: &[Value]) -> Vec<String> {
-    let ids = rules.iter().map(id_of);
-    ids.filter(|id| find(others, id).is_some())
-        .map(str::to_owned)
-        .collect()
 }
 
 #[cfg(test)]
@@ -136,15 +112,6 @@ mod tests {
             changes.summary(),
             "1 rule added, 1 rule changed, 1 rule removed, order changed"
         );
-    }
-
-    #[test]
-    fn a_rule_in_between_changes_no_order() {
-        let changes = between(
-            &[rule("a", "1/s"), rule("b", "1/s")],
-            &[rule("a", "1/s"), rule("x", "1/s"), rule("b", "1/s")],
-        );
-        assert_eq!(changes.order, None);
     }
 
     #[test]

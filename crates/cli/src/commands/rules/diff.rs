@@ -1,28 +1,44 @@
-//! `tidegate rules diff`: how a file differs from the server, rule by rule.
+//! `tidegate rules diff`: how a file differs from the server, or one version from another.
 
 use anstyle::Style;
 use clap::Args;
-use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
+use serde_json::Value;
+use tidegate::document::write_yaml;
+use tidegate_server::rulebook::{id_of, unified};
 
-use super::changes::Changes;
-use super::file::{self, FileArgs};
-use super::remote::{Remote, id_of};
+use super::changes::{Changes, summary};
+use super::file::{self, SettingsArgs};
+use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, BAD, GOOD, HEADING, PLACE, plain, styled};
-use crate::yaml;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
+    /// The rule file, YAML or JSON; `-` is stdin
+    #[arg(long, short, value_name = "FILE", required_unless_present_any = ["from", "to"], conflicts_with_all = ["from", "to"])]
+    file: Option<String>,
+
     #[command(flatten)]
-    file: FileArgs,
+    settings: SettingsArgs,
+
+    /// Compare this version, as `rules history` shows it; the one before `--to` if left out
+    #[arg(long, value_name = "VERSION")]
+    from: Option<u64>,
+
+    /// With this version; the current one if left out
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u64>,
 }
 
 pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let (rules, name) = file::rules(&args.file, json)?;
+    let Some(file) = &args.file else {
+        return compare(args, client, json);
+    };
+    let settings = args.settings.settings();
+    let (rules, name) = file::rules(file, &settings, json)?;
     let remote = Remote::read(client)?;
-    let changes = Changes::between(&remote.rules, &rules, &args.file.settings.settings());
+    let changes = Changes::between(&remote.rules, &rules, &settings);
     if json {
         output::print_json(&as_json(&changes))?;
     } else if changes.is_empty() {
@@ -34,41 +50,81 @@ pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Re
         };
         output::print(&rendered(&changes, &server, &name))?;
     }
-    Ok(if changes.is_empty() {
-        Answer::Yes
+    Ok(answer(changes.is_empty()))
+}
+
+/// Compares two versions of the server's rules.
+fn compare(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
+    let diff = versions(client, args.from, args.to)?;
+    if json {
+        output::print_json(&diff)?;
     } else {
-        Answer::No
-    })
+        output::print(&diff_text(&diff))?;
+    }
+    Ok(answer(diff["text"] == ""))
+}
+
+/// The server's diff of two versions.
+pub(super) fn versions(
+    client: &ApiClient,
+    from: Option<u64>,
+    to: Option<u64>,
+) -> anyhow::Result<Value> {
+    let given = [("from", from), ("to", to)];
+    let given = given
+        .iter()
+        .filter_map(|(name, version)| Some(format!("{name}={}", (*version)?)));
+    let query = given.collect::<Vec<String>>().join("&");
+    let reply = client.get(&format!("/v1/rules/diff?{query}"))?;
+    let reply = reply.accept(&[200])?;
+    reply.part("text")?;
+    Ok(reply.body)
+}
+
+/// A diff of the server as text, in colour.
+pub(super) fn diff_text(diff: &Value) -> String {
+    let text = diff["text"].as_str().unwrap_or_default();
+    if text.is_empty() {
+        return "no differences\n".to_owned();
+    }
+    let mut lines: Vec<String> = coloured(text).collect();
+    let count = |key: &str| diff[key].as_array().map_or(0, Vec::len);
+    let counts = [count("added"), count("changed"), count("removed")];
+    let summary = summary(counts, !diff["order"].is_null());
+    lines.extend([String::new(), summary]);
+    lines.join("\n") + "\n"
+}
+
+fn answer(is_same: bool) -> Answer {
+    if is_same { Answer::Yes } else { Answer::No }
 }
 
 fn as_json(changes: &Changes) -> Value {
-    let both = |(before, after): &(Value, Value)| json!({"id": id_of(after), "before": before, "after": after});
-    let order = changes.order.as_ref();
-    let order = order.map(|(before, after)| json!({"before": before, "after": after}));
-    json!({
-        "added": changes.added,
-        "changed": changes.changed.iter().map(both).collect::<Vec<Value>>(),
-        "removed": changes.removed,
-        "order": order,
-    })
+    let mut diff = changes.0.to_json();
+    // The name of `rule` before there was a diff of versions.
+    for changed in diff["changed"].as_array_mut().into_iter().flatten() {
+        changed["id"] = changed["rule"].clone();
+    }
+    diff
 }
 
 /// The differences as a unified diff of the rules' YAML, each below the rule's name.
 fn rendered(changes: &Changes, server: &str, file: &str) -> String {
+    let Changes(diff) = changes;
     let mut lines = vec![
         styled(BAD, &format!("--- {server}")),
         styled(GOOD, &format!("+++ {}", plain(file))),
     ];
-    for rule in &changes.removed {
+    for rule in &diff.removed {
         push_rule("removed", Some(rule), None, &mut lines);
     }
-    for (before, after) in &changes.changed {
+    for (before, after) in &diff.changed {
         push_rule("changed", Some(before), Some(after), &mut lines);
     }
-    for rule in &changes.added {
+    for rule in &diff.added {
         push_rule("added", None, Some(rule), &mut lines);
     }
-    if let Some((before, after)) = &changes.order {
+    if let Some((before, after)) = &diff.order {
         let order = format!(
             "order changed: {} -> {}",
             before.join(", "),
@@ -85,25 +141,26 @@ fn push_rule(what: &str, before: Option<&Value>, after: Option<&Value>, lines: &
     let id = before.or(after).map(id_of).unwrap_or_default();
     let heading = format!("rule {} {what}", plain(id));
     lines.extend([String::new(), styled(HEADING, &heading)]);
-    let yaml = |rule: Option<&Value>| rule.map(yaml::write).unwrap_or_default();
-    let (before, after) = (yaml(before), yaml(after));
-    let diff = TextDiff::from_lines(before.as_str(), after.as_str());
-    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        lines.push(styled(PLACE, hunk.header().to_string().trim_end()));
-        for change in hunk.iter_changes() {
-            let (sign, style) = match change.tag() {
-                ChangeTag::Delete => ('-', BAD),
-                ChangeTag::Insert => ('+', GOOD),
-                ChangeTag::Equal => (' ', Style::new()),
-            };
-            let line = change.value().trim_end_matches('\n');
-            lines.push(styled(style, &format!("{sign}{line}")));
-        }
-    }
+    let yaml = |rule: Option<&Value>| rule.map(write_yaml).unwrap_or_default();
+    lines.extend(coloured(&unified(&yaml(before), &yaml(after))));
+}
+
+/// The lines of a unified diff, in colour.
+fn coloured(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| {
+        let style = match line.as_bytes().first() {
+            Some(b'-') => BAD,
+            Some(b'+') => GOOD,
+            Some(b'@') => PLACE,
+            _ => Style::new(),
+        };
+        styled(style, &plain(line))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use tidegate::rules::RuleSettings;
 
     use super::*;

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use tidegate::rules::{Grant, Rule, RuleSettings};
+use tidegate_server::rulebook::id_of;
 
-use super::remote::{Remote, id_of, understood};
+use super::remote::{Remote, understood};
 use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output::{self, TextTable, counted};

@@ -19,7 +19,10 @@ fn promtool(arguments: &[&str]) {
     } else {
         PathBuf::from("promtool")
     };
-    let output = Command::new(program).current_dir(root()).args(arguments).output();
+    let output = Command::new(program)
+        .current_dir(root())
+        .args(arguments)
+        .output();
     let output = output.expect("promtool is missing: run scripts/install-promtool");
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -102,7 +105,14 @@ fn texts_under<'v>(value: &'v Value, key: &str, found: &mut Vec<&'v str>) {
 #[test]
 fn the_dashboard_is_whole_and_uses_documented_metrics() {
     let dashboard: Value = serde_json::from_str(&page(DASHBOARD)).unwrap();
-    for key in ["uid", "title", "schemaVersion", "panels", "templating", "time"] {
+    for key in [
+        "uid",
+        "title",
+        "schemaVersion",
+        "panels",
+        "templating",
+        "time",
+    ] {
         assert!(!dashboard[key].is_null(), "{key}");
     }
     let panels = dashboard["panels"].as_array().unwrap();

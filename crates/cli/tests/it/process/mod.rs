@@ -2,6 +2,8 @@
 //!
 //! Nothing here waits for a time to pass: what is awaited is an answer, a line of the log, or the end of a process.
 
+mod bench;
+mod console;
 mod full_disk;
 mod gateway;
 mod kept_counters;
@@ -17,4 +19,5 @@ mod resources;
 mod signals;
 mod starts;
 mod tls;
+mod undo;
 mod variables;

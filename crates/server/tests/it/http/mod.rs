@@ -2,11 +2,15 @@
 
 mod access;
 mod checks;
+mod console;
 mod explain;
 mod feedback;
+pub(crate) mod history;
 mod metrics;
 mod permits;
 mod reasons;
 mod refusals;
 mod rules;
+mod status;
 mod timelines;
+mod validate;

@@ -1,6 +1,7 @@
 //! Servers that share a Redis: limits, rules, leases, namespaces, clocks.
 
 mod explain;
+mod history;
 mod namespaces;
 pub(crate) mod shared;
 mod shared_rules;

@@ -1,8 +1,8 @@
 //! What is written is read back as the same, by the reader of rule files.
 
+use crate::document::{Node, Problems, ScalarKind, Source, Value as Read};
 use proptest::prelude::*;
 use serde_json::json;
-use tidegate::document::{Node, Problems, ScalarKind, Source, Value as Read};
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn is_same(value: &Value, node: &Node) -> bool {
 }
 
 fn check(value: &Value) {
-    let text = write(value);
+    let text = write_yaml(value);
     assert!(is_same(value, &read(&text)), "{value}\n{text}");
 }
 
@@ -66,7 +66,9 @@ fn a_rule_reads_as_people_write_it() {
         "expires_at": "2027-01-01T00:00:00Z",
     });
     check(&rule);
-    insta::assert_snapshot!(write(&json!({"rules": [rule, {"id": "b", "per": ["ip"]}]})));
+    insta::assert_snapshot!(write_yaml(
+        &json!({"rules": [rule, {"id": "b", "per": ["ip"]}]})
+    ));
 }
 
 #[test]
@@ -143,7 +145,7 @@ proptest! {
 
     #[test]
     fn what_is_written_reads_as_the_same(value in value()) {
-        let text = write(&value);
+        let text = write_yaml(&value);
         prop_assert!(is_same(&value, &read(&text)), "{value}\n{text}");
     }
 }

@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::printable::is_printable;
+
 /// The longest line for a list of plain values.
 const MAX_LINE: usize = 88;
 /// A longer key must be marked with `?`.
 const MAX_KEY: usize = 1_000;
 
-/// The value as a document.
-pub(crate) fn write(value: &Value) -> String {
+/// A JSON value as a YAML document that [`Source`](super::Source) reads back unchanged.
+pub fn write_yaml(value: &Value) -> String {
     let mut text = String::new();
     match value {
         Value::Object(map) if !map.is_empty() => write_map(map, 0, &mut text),
@@ -188,12 +190,6 @@ fn is_number(text: &str) -> bool {
         .all(|c| c.is_ascii_digit() || matches!(c, ':' | '.' | '_'))
         && text.contains(':');
     begins && (digits.parse::<f64>().is_ok() || is_based || is_sexagesimal || text == ".inf")
-}
-
-/// Whether a character is printable in a file.
-fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{ffff}')
 }
 
 fn escaped(text: &str) -> String {

@@ -1,0 +1,34 @@
+//! Live activity: what happened lately, per rule and in total, in bounded memory.
+//!
+//! [`LiveActivity`] is the whole of it. A decision calls [`RuleActivity::used`] or [`RuleActivity::denied`] for each
+//! rule, which updates one table of keys (`table.rs`) under a lock that its thread seldom shares. Once a second
+//! [`LiveActivity::sample`] takes the counters of the rules into time series (`series.rs`); every 10 seconds it turns
+//! the tables into summaries (`summary.rs`) for the windows of a minute and an hour (`windows.rs`).
+//!
+//! No I/O, and no clock: times are Unix seconds that the caller provides.
+
+mod budget;
+mod counts;
+mod distinct;
+mod live;
+mod names;
+mod room;
+mod rule;
+mod series;
+mod series_log;
+mod shard;
+mod summary;
+mod table;
+mod top;
+mod totals;
+#[cfg(test)]
+mod traces;
+mod tracker;
+mod windows;
+
+pub use counts::OutcomeCounts;
+pub use live::{ActivitySeries, ActivitySettings, LiveActivity, RuleSeries};
+pub use names::{KeyName, KeyPart, NAME_LENGTH};
+pub use rule::RuleActivity;
+pub use series::{MINUTES, SECONDS, SeriesSpan};
+pub use top::{KeySort, KeyWindow, TopKey, TopKeys};

@@ -1,0 +1,232 @@
+//! All activity of a server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+
+use crate::budget::MemoryBudget;
+use crate::counts::OutcomeCounts;
+use crate::room::{self, KnownRule};
+use crate::rule::{Common, RuleActivity};
+use crate::series::{Series, SeriesSpan};
+use crate::totals::RequestTotals;
+use crate::tracker::KeyTracker;
+use crate::windows::{period_at, start_of};
+
+/// The most groups of threads with tables of their own.
+const MOST_SHARDS: usize = 4;
+
+/// How activity is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivitySettings {
+    /// The most bytes for all of it.
+    pub memory: usize,
+    /// How many threads decide.
+    pub threads: usize,
+}
+
+/// All activity of a server.
+#[derive(Debug)]
+pub struct LiveActivity {
+    common: Arc<Common>,
+    totals: RequestTotals,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rules: HashMap<Arc<str>, KnownRule>,
+    total: Series,
+    /// The rules without room of their own, together.
+    shared: Series,
+    /// When the counters were last read.
+    read_at: u64,
+    /// The period whose keys are in the tables.
+    period: u64,
+}
+
+/// The counts of one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSeries {
+    /// The id of the rule.
+    pub rule: Arc<str>,
+    /// Its counts, step by step.
+    pub points: Vec<OutcomeCounts>,
+}
+
+/// The counts of a span of time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ActivitySeries {
+    /// Of all requests.
+    pub total: Vec<OutcomeCounts>,
+    /// Of each rule with room of its own that was active.
+    pub rules: Vec<RuleSeries>,
+    /// Of the rules without room of their own, together; empty if they were not active.
+    pub shared: Vec<OutcomeCounts>,
+    /// How many rules have no room of their own.
+    pub without_room: usize,
+}
+
+impl LiveActivity {
+    /// Activity that begins at `now`, in Unix seconds.
+    pub fn new(settings: &ActivitySettings, now: u64) -> Self {
+        let budget = Arc::new(MemoryBudget::new(settings.memory));
+        let shards = settings.threads.clamp(1, MOST_SHARDS);
+        let common = Arc::new(Common {
+            hasher: RandomState::default(),
+            now: AtomicU32::new(seconds(now)),
+            keys: KeyTracker::new(shards, &budget),
+            budget,
+            shards,
+        });
+        Self {
+            common,
+            totals: RequestTotals::default(),
+            state: Mutex::new(State {
+                rules: HashMap::new(),
+                total: Series::default(),
+                shared: Series::default(),
+                read_at: now,
+                period: period_at(now),
+            }),
+        }
+    }
+
+    /// Adds to the counts of all requests.
+    #[inline]
+    pub fn add_requests(&self, counts: &OutcomeCounts) {
+        self.totals.add(counts);
+    }
+
+    /// The activity of a rule, from now on if it is new.
+    pub fn rule(&self, id: &str) -> Arc<RuleActivity> {
+        self.state.lock().learn(id, &self.common)
+    }
+
+    /// The activity of a rule that is known.
+    pub fn find_rule(&self, id: &str) -> Option<Arc<RuleActivity>> {
+        let state = self.state.lock();
+        state.rules.get(id).map(|known| Arc::clone(&known.rule))
+    }
+
+    /// Reads the counters of all rules in force, and sums up the keys of a period that is over. To be called once a
+    /// second, and before the series are asked for. What was counted since the last call belongs to its second.
+    pub fn sample<'r>(&self, now: u64, rules: impl Iterator<Item = (&'r str, OutcomeCounts)>) {
+        self.common.now.store(seconds(now), Ordering::Relaxed);
+        let budget = &self.common.budget;
+        let mut state = self.state.lock();
+        let at = std::mem::replace(&mut state.read_at, now);
+        // After a clock was set back.
+        let at = at.min(now);
+        let state = &mut *state;
+        let new = state.total.read(&self.totals.sum());
+        state.total.add(at, &new, budget);
+        for known in state.rules.values_mut() {
+            known.is_current = false;
+        }
+        let mut shared = OutcomeCounts::default();
+        for (id, counters) in rules {
+            if !counters.is_zero() {
+                state.learn(id, &self.common);
+            }
+            let Some(known) = state.rules.get_mut(id) else {
+                continue;
+            };
+            known.is_current = true;
+            let mut series = known.rule.series.lock();
+            let new = series.read(&counters);
+            if known.rule.own_keys().is_some() {
+                series.add(at, &new, budget);
+            } else {
+                shared = shared.plus(&new);
+            }
+            drop(series);
+            let requests = [new.allowed, new.denied, new.shadow_denied];
+            let requests = requests.into_iter().fold(0, u64::saturating_add);
+            known.traffic = known.traffic.saturating_add(requests);
+        }
+        state.shared.add(at, &shared, budget);
+        if period_at(now) != state.period {
+            self.close_period(state, now);
+        }
+    }
+
+    fn close_period(&self, state: &mut State, now: u64) {
+        let start = start_of(std::mem::replace(&mut state.period, period_at(now)));
+        if let Some(keys) = &self.common.keys {
+            keys.close(start, now);
+        }
+        for known in state.rules.values_mut() {
+            if let Some(keys) = known.rule.own_keys() {
+                keys.close(start, now);
+            }
+            known.age();
+        }
+        state.rules.retain(|id, known| {
+            let is_kept = known.is_current || !known.rule.series.lock().is_idle(now);
+            if !is_kept {
+                self.common.budget.give(RuleActivity::bytes(id));
+            }
+            is_kept
+        });
+        let mut rules: Vec<&mut KnownRule> = state.rules.values_mut().collect();
+        room::share_out(&mut rules, &self.common.budget);
+    }
+
+    /// The counts of a span of time, of all requests and of each rule.
+    pub fn series(&self, span: &SeriesSpan) -> ActivitySeries {
+        let state = self.state.lock();
+        let is_active = |points: &Vec<OutcomeCounts>| points.iter().any(|point| !point.is_zero());
+        let rule = |known: &KnownRule| {
+            known.rule.own_keys()?;
+            let points = known.rule.series.lock().points(span);
+            is_active(&points).then(|| RuleSeries {
+                rule: Arc::clone(known.rule.id()),
+                points,
+            })
+        };
+        let has_no_room = |known: &&KnownRule| known.rule.own_keys().is_none();
+        ActivitySeries {
+            total: state.total.points(span),
+            rules: state.rules.values().filter_map(rule).collect(),
+            shared: Some(state.shared.points(span))
+                .filter(is_active)
+                .unwrap_or_default(),
+            without_room: state.rules.values().filter(has_no_room).count(),
+        }
+    }
+
+    /// The bytes that are in use, of those that may be.
+    pub fn memory(&self) -> usize {
+        self.common.budget.used()
+    }
+}
+
+impl State {
+    /// A rule by its id. A new one gets room of its own if there is enough.
+    fn learn(&mut self, id: &str, common: &Arc<Common>) -> Arc<RuleActivity> {
+        if let Some(known) = self.rules.get(id) {
+            return Arc::clone(&known.rule);
+        }
+        let rule = Arc::new(RuleActivity::new(id.into(), common));
+        common.budget.take_all(RuleActivity::bytes(id));
+        if room::is_free(&common.budget) {
+            rule.give_room();
+        }
+        let known = KnownRule {
+            rule: Arc::clone(&rule),
+            traffic: 0,
+            is_current: true,
+        };
+        self.rules.insert(Arc::clone(rule.id()), known);
+        rule
+    }
+}
+
+/// Unix seconds as they are kept with each key.
+fn seconds(now: u64) -> u32 {
+    u32::try_from(now).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,164 @@
+//! What is counted of one rule.
+
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use foldhash::quality::RandomState;
+use parking_lot::Mutex;
+
+use crate::budget::MemoryBudget;
+use crate::names::{KeyName, NamedKey};
+use crate::series::Series;
+use crate::top::{KeySort, KeyWindow, TopKeys};
+use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
+
+/// What all rules have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) hasher: RandomState,
+    /// The current time in Unix seconds.
+    pub(crate) now: AtomicU32,
+    /// For rules without room of their own.
+    pub(crate) keys: Option<KeyTracker>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    /// How many groups of threads have tables of their own.
+    pub(crate) shards: usize,
+}
+
+/// What is counted of one rule. A decision updates it.
+#[derive(Debug)]
+pub struct RuleActivity {
+    id: Arc<str>,
+    common: Arc<Common>,
+    /// Whether it has a tracker of its own to use.
+    has_room: AtomicBool,
+    own: OnceLock<Box<KeyTracker>>,
+    pub(crate) series: Mutex<Series>,
+}
+
+impl RuleActivity {
+    /// What one takes without room of its own, with its entry in the table of rules.
+    pub(crate) fn bytes(id: &str) -> usize {
+        size_of::<Self>() + 16 + 4 * size_of::<(Arc<str>, Arc<Self>)>() + id.len()
+    }
+
+    pub(crate) fn new(id: Arc<str>, common: &Arc<Common>) -> Self {
+        Self {
+            id,
+            common: Arc::clone(common),
+            has_room: AtomicBool::new(false),
+            own: OnceLock::new(),
+            series: Mutex::default(),
+        }
+    }
+
+    /// The id of the rule.
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Counts the cost that was admitted for a key. `name` is called if the key's name is to be kept.
+    #[inline]
+    pub fn used(&self, key: &str, cost: u64, name: impl FnOnce() -> KeyName) {
+        if cost > 0 {
+            self.add(KeySort::Used, key, cost, name);
+        }
+    }
+
+    /// Counts a denial of a key.
+    #[inline]
+    pub fn denied(&self, key: &str, name: impl FnOnce() -> KeyName) {
+        self.add(KeySort::Denied, key, 1, name);
+    }
+
+    #[inline]
+    fn add(&self, sort: KeySort, key: &str, weight: u64, name: impl FnOnce() -> KeyName) {
+        let mut hasher = self.common.hasher.build_hasher();
+        let (keys, is_shared) = match self.own_keys() {
+            Some(own) => (own, false),
+            None => match &self.common.keys {
+                Some(shared) => (shared, true),
+                None => return,
+            },
+        };
+        if is_shared {
+            self.id.hash(&mut hasher);
+        }
+        hasher.write(key.as_bytes());
+        let at = self.common.now.load(Ordering::Relaxed);
+        let key = CountedKey {
+            sort,
+            // Zero is an empty slot.
+            hash: hasher.finish().max(1),
+            weight,
+            at,
+        };
+        keys.add(&key, || NamedKey {
+            name: name(),
+            rule: is_shared.then(|| Arc::clone(&self.id)),
+            seen: at,
+        });
+    }
+
+    /// Its tracker, if it has room.
+    #[inline]
+    pub(crate) fn own_keys(&self) -> Option<&KeyTracker> {
+        if !self.has_room.load(Ordering::Acquire) {
+            return None;
+        }
+        self.own.get().map(|own| &**own)
+    }
+
+    /// The keys with the largest counts, at most `most` of them.
+    pub fn top_keys(&self, sort: KeySort, window: KeyWindow, now: u64, most: usize) -> TopKeys {
+        let mut asked = AskedKeys {
+            rule: None,
+            sort,
+            window,
+            now,
+            most,
+        };
+        if let Some(own) = self.own_keys() {
+            return own.top(&asked);
+        }
+        asked.rule = Some(&self.id);
+        let shared = self.common.keys.as_ref();
+        shared.map(|keys| keys.top(&asked)).unwrap_or_default()
+    }
+
+    /// Gives it a tracker of its own, if there is memory.
+    pub(crate) fn give_room(&self) -> bool {
+        if self.own.get().is_none() {
+            let common = &self.common;
+            let Some(own) = KeyTracker::new(common.shards, &common.budget) else {
+                return false;
+            };
+            if self.own.set(Box::new(own)).is_err() {
+                common.budget.give(KeyTracker::bytes(common.shards));
+            }
+        }
+        self.has_room.store(true, Ordering::Release);
+        true
+    }
+
+    /// Takes its room away, with all that is known of its keys and its series.
+    pub(crate) fn take_room(&self) {
+        self.has_room.store(false, Ordering::Release);
+        if let Some(own) = self.own.get() {
+            own.clear();
+        }
+        self.series.lock().clear(&self.common.budget);
+    }
+}
+
+impl Drop for RuleActivity {
+    fn drop(&mut self) {
+        self.take_room();
+        if self.own.get().is_some() {
+            self.common
+                .budget
+                .give(KeyTracker::bytes(self.common.shards));
+        }
+    }
+}

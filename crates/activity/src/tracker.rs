@@ -1,0 +1,253 @@
+//! Finds the largest keys: tables of the current period, one for each group of threads, and summaries of earlier
+//! periods.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::budget::MemoryBudget;
+use crate::names::{KeyNames, NamedKey};
+use crate::shard::{Padded, thread_number};
+use crate::summary::KeySummary;
+use crate::table::{KeyEvent, KeyTable};
+use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
+use crate::windows::KeyWindows;
+
+/// The tables of some threads.
+#[derive(Debug)]
+struct ShardTables {
+    denied: KeyTable,
+    used: KeyTable,
+}
+
+impl ShardTables {
+    fn new() -> Self {
+        Self {
+            denied: KeyTable::counting_distinct(),
+            used: KeyTable::default(),
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, sort: KeySort) -> &mut KeyTable {
+        match sort {
+            KeySort::Denied => &mut self.denied,
+            KeySort::Used => &mut self.used,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct BothWindows {
+    denied: KeyWindows,
+    used: KeyWindows,
+}
+
+impl BothWindows {
+    fn of(&self, sort: KeySort) -> &KeyWindows {
+        match sort {
+            KeySort::Denied => &self.denied,
+            KeySort::Used => &self.used,
+        }
+    }
+}
+
+const SORTS: [KeySort; 2] = [KeySort::Denied, KeySort::Used];
+
+/// Finds the largest keys of a rule, or of several.
+#[derive(Debug)]
+pub(crate) struct KeyTracker {
+    shards: Box<[Padded<Mutex<ShardTables>>]>,
+    names: Mutex<KeyNames>,
+    has_free_names: AtomicBool,
+    /// Locked before shards and names.
+    windows: Mutex<BothWindows>,
+    budget: Arc<MemoryBudget>,
+}
+
+/// A key to be counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedKey {
+    pub(crate) sort: KeySort,
+    pub(crate) hash: u64,
+    pub(crate) weight: u64,
+    pub(crate) at: u32,
+}
+
+impl KeyTracker {
+    /// A tracker for so many groups of threads, if there is memory for it.
+    pub(crate) fn new(shards: usize, budget: &Arc<MemoryBudget>) -> Option<Self> {
+        budget.take(Self::bytes(shards)).then(|| Self {
+            shards: (0..shards)
+                .map(|_| Padded(Mutex::new(ShardTables::new())))
+                .collect(),
+            names: Mutex::default(),
+            has_free_names: AtomicBool::new(true),
+            windows: Mutex::default(),
+            budget: Arc::clone(budget),
+        })
+    }
+
+    /// What an empty one takes.
+    pub(crate) fn bytes(shards: usize) -> usize {
+        // The rings of the windows have 5 and 12 summaries, and room for 8 and 16.
+        let rings = 2 * 24 * size_of::<(u64, KeySummary)>();
+        size_of::<Self>() + shards * size_of::<Padded<Mutex<ShardTables>>>() + rings
+    }
+
+    /// Counts a key. `named` is called if its name is to be kept.
+    #[inline]
+    pub(crate) fn add(&self, key: &CountedKey, named: impl FnOnce() -> NamedKey) {
+        let Some(shard) = self.shards.get(thread_number() % self.shards.len().max(1)) else {
+            return;
+        };
+        let event = KeyEvent {
+            hash: key.hash,
+            weight: key.weight,
+            at: key.at,
+            has_free_names: self.has_free_names.load(Ordering::Relaxed),
+        };
+        let needs_name = shard.lock().of(key.sort).add(&event, &self.budget);
+        if needs_name {
+            self.store_name(key.hash, named);
+        }
+    }
+
+    #[cold]
+    fn store_name(&self, hash: u64, named: impl FnOnce() -> NamedKey) {
+        let mut names = self.names.lock();
+        names.store(hash, &self.budget, named);
+        self.has_free_names
+            .store(names.has_free(), Ordering::Relaxed);
+    }
+
+    /// Turns the tables of a period that began at `start` into summaries.
+    pub(crate) fn close(&self, start: u64, now: u64) {
+        let mut windows = self.windows.lock();
+        for sort in SORTS {
+            let mut parts = Vec::with_capacity(self.shards.len());
+            for shard in &self.shards {
+                let mut tables = shard.lock();
+                let table = tables.of(sort);
+                parts.push(table.summary());
+                let mut names = self.names.lock();
+                for slot in table.used_slots() {
+                    names.note_seen(slot.hash, slot.seen);
+                }
+                drop(names);
+                table.clear(&self.budget);
+            }
+            let counts_distinct = sort == KeySort::Denied;
+            let sum = KeySummary::merged(parts.iter()).cut(counts_distinct);
+            let windows = match sort {
+                KeySort::Denied => &mut windows.denied,
+                KeySort::Used => &mut windows.used,
+            };
+            windows.expire(now, &self.budget);
+            if sum.weight > 0 {
+                windows.add(start, sum, counts_distinct, &self.budget);
+            }
+        }
+        let mut names = self.names.lock();
+        names.retain(&self.budget, |hash, named| {
+            // A key that came meanwhile is in no summary yet.
+            u64::from(named.seen) >= start || SORTS.iter().any(|sort| windows.of(*sort).has(hash))
+        });
+        self.has_free_names
+            .store(names.has_free(), Ordering::Relaxed);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        let mut windows = self.windows.lock();
+        windows.denied.expire(u64::MAX, &self.budget);
+        windows.used.expire(u64::MAX, &self.budget);
+        for shard in &self.shards {
+            let mut tables = shard.lock();
+            for sort in SORTS {
+                // The second time it is empty, and gives all of its memory back.
+                tables.of(sort).clear(&self.budget);
+                tables.of(sort).clear(&self.budget);
+            }
+        }
+        self.names.lock().retain(&self.budget, |_, _| false);
+        self.has_free_names.store(true, Ordering::Relaxed);
+    }
+
+    /// The keys with the largest counts, at most `most` of them; of one rule, where several share the tracker.
+    pub(crate) fn top(&self, asked: &AskedKeys<'_>) -> TopKeys {
+        let windows = self.windows.lock();
+        let mut seen = Vec::new();
+        let mut sum_of = |sort| {
+            let mut live = Vec::with_capacity(self.shards.len());
+            for shard in &self.shards {
+                let mut tables = shard.lock();
+                let table = tables.of(sort);
+                live.push(table.summary());
+                seen.extend(table.used_slots().map(|slot| (slot.hash, slot.seen)));
+            }
+            let over = windows.of(sort).parts(asked.window, asked.now);
+            KeySummary::merged(over.chain(live.iter()))
+        };
+        let (denied, used) = (sum_of(KeySort::Denied), sum_of(KeySort::Used));
+        drop(windows);
+        seen.sort_unstable();
+        let sorted = match asked.sort {
+            KeySort::Denied => &denied,
+            KeySort::Used => &used,
+        };
+        let mut counts = sorted.keys().to_vec();
+        counts.sort_unstable_by_key(|key| std::cmp::Reverse((key.lower, key.upper, key.hash)));
+        let names = self.names.lock();
+        let is_asked = |named: &&NamedKey| named.rule.as_deref() == asked.rule;
+        let named = counts.iter().filter_map(|count| {
+            let named = names.get(count.hash).filter(is_asked)?;
+            Some((count, named))
+        });
+        let least = |summary: &KeySummary, hash| summary.get(hash).map_or(0, |key| key.lower);
+        let last_seen = |hash, named: &NamedKey| {
+            // The last of those with this hash, if there are any.
+            let end = seen.partition_point(|(other, _)| *other <= hash);
+            let live = end.checked_sub(1).map(|at| seen[at]);
+            let live = live
+                .filter(|(other, _)| *other == hash)
+                .map_or(0, |(_, at)| at);
+            live.max(named.seen)
+        };
+        let key = |(count, named): (&crate::summary::KeyCount, &NamedKey)| TopKey {
+            name: named.name.clone(),
+            denied: least(&denied, count.hash),
+            used: least(&used, count.hash),
+            lower: count.lower,
+            upper: count.upper,
+            seen: last_seen(count.hash, named),
+        };
+        let distinct_denied = match asked.rule {
+            None => denied.distinct(),
+            Some(_) => {
+                let keys = denied.keys().iter();
+                keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
+                    .count() as u64
+            }
+        };
+        TopKeys {
+            keys: named.take(asked.most).map(key).collect(),
+            distinct_denied,
+            weight: sorted.weight,
+            error: sorted.error,
+            is_shared: asked.rule.is_some(),
+        }
+    }
+}
+
+/// Which keys are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedKeys<'a> {
+    /// Where several rules share a tracker.
+    pub(crate) rule: Option<&'a str>,
+    pub(crate) sort: KeySort,
+    pub(crate) window: KeyWindow,
+    pub(crate) now: u64,
+    pub(crate) most: usize,
+}

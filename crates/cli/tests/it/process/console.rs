@@ -1,0 +1,77 @@
+//! `tidegate console`: an address with a code that works once, and never the token.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Signal;
+use serde_json::json;
+use tidegate_testkit::wait_until;
+use tidegate_testkit_server::PATIENCE;
+
+use crate::server::ProgramFolder;
+
+/// What the address of a page has after `#code=`.
+fn code_in(url: &str) -> &str {
+    url.trim_end().split_once("/console/#code=").unwrap().1
+}
+
+#[test]
+fn the_printed_address_signs_in_once_and_has_no_token() {
+    let place = ProgramFolder::new();
+    let server = place.serve(&["--data-dir", "tidegate-data", "--log-level", "trace"]);
+    let token = fs::read_to_string(place.path("tidegate-data/admin-token")).unwrap();
+    let token = token.trim_end();
+    let url = server.url();
+    let no_desktop = [("DISPLAY", ""), ("WAYLAND_DISPLAY", "")];
+    let run = place.run_with(&["console", "--server", &url], &no_desktop);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stdout.starts_with(&format!("{url}/console/#code=")));
+    assert!(run.stderr.contains("within 60 s"), "{}", run.stderr);
+    let body = json!({"code": code_in(&run.stdout)}).to_string();
+    let page = [("authorization", "")];
+    let open = || server.ask_with("POST /v1/console/session", &page, &body);
+    assert_eq!(open().with_status(200).json()["name"], "admin-token");
+    open().with_status(401);
+
+    let run_json = place.run_with(&["console", "--json", "--no-open", "--server", &url], &[]);
+    assert_eq!(run_json.code, Some(0), "{}", run_json.stderr);
+    assert!(run_json.stdout.contains("\"opened\": false"));
+    server.signal(Signal::TERM);
+    let (_, log) = server.ended();
+    for text in [run.stdout, run.stderr, run_json.stdout, log] {
+        assert!(!text.contains(token), "{text}");
+    }
+}
+
+#[test]
+fn where_there_is_a_desktop_the_address_is_opened() {
+    let place = ProgramFolder::new();
+    let server = place.serve(&["--data-dir", "tidegate-data"]);
+    let opener = place.path("xdg-open");
+    fs::write(
+        &opener,
+        "#!/bin/sh\necho \"$@\" >opened.new\nmv opened.new opened\n",
+    )
+    .unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = opener.parent().unwrap().display().to_string();
+    let path = format!("{folder}:/usr/bin:/bin");
+    let desktop = [("DISPLAY", ":0"), ("PATH", path.as_str())];
+    let run = place.run_with(&["console", "--server", &server.url()], &desktop);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("opened in your browser"));
+    let opened = wait_until("the address", PATIENCE, || {
+        fs::read_to_string(place.path("opened")).ok()
+    });
+    assert_eq!(opened, run.stdout);
+}
+
+#[test]
+fn a_server_without_the_console_says_so() {
+    let place = ProgramFolder::new();
+    let off = [("TIDEGATE_CONSOLE", "off")];
+    let server = place.serve_with(&["--data-dir", "tidegate-data"], &off);
+    let run = place.run_with(&["console", "--server", &server.url()], &[]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("`console` is `off`"), "{}", run.stderr);
+}

@@ -1,0 +1,86 @@
+// The answer of explain as a readable page: the decision, then every rule and every counter.
+
+import { badge, el, visible } from './dom.js';
+import { clock, count, span } from './format.js';
+import { keyText } from './keys.js';
+import { link } from './router.js';
+
+const REASONS = {
+  over_limit: 'The limit is used up.',
+  blocked: 'The rule grants nothing to this client: it is blocked.',
+  missing_attribute: 'An attribute that the rule needs is missing.',
+  too_expensive: 'The cost is more than the limit can ever grant.',
+  store_unavailable: 'The store does not answer, and the rule denies then.',
+};
+
+const SOURCES = { limit: 'the limit of the rule', tier: 'the tier', override: 'an override in the rule', temporary: 'a temporary override' };
+
+const CONDITIONS = {
+  starts_at: 'It has not started yet', expires_at: 'It has expired', method: 'The method does not match', host: 'The host does not match',
+  path: 'The path does not match', ip: 'The address does not match', when: 'Its condition does not hold', except: 'The request is excepted', missing: 'The request lacks an attribute',
+};
+
+/** The decision in a sentence, with what can be done about it. */
+export function verdict(decision, actions) {
+  const isDenied = !decision.allowed;
+  const word = isDenied ? 'Denied' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
+  const wait = decision.retry_after === null ? 'Waiting does not help.' : `The same request is allowed in ${span(decision.retry_after)}.`;
+  const why = isDenied
+    ? [REASONS[decision.reason] ?? `Reason: ${decision.reason}.`, ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
+    : decision.rule ? [`${count(decision.remaining)} of ${count(decision.limit)} remain.`] : ['No rule applies to this request.'];
+  return el('div', { class: `verdict ${isDenied ? 'bad' : 'good'}`, role: 'status' },
+    el('span', { class: 'word' }, word),
+    el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, decision.rule), '. '], why,
+      decision.degraded && [' ', badge('careful', 'decided without the store')]),
+    actions && el('div', { class: 'actions' }, actions));
+}
+
+/** A rule that applies: the key, the grant, and a bar for each counter. */
+export function appliedRule(explained, actions) {
+  const isShadow = explained.limits.some((limit) => limit.shadow);
+  const denies = explained.limits.some((limit) => !limit.allowed);
+  const word = denies ? badge(isShadow ? 'careful' : 'bad', isShadow ? 'would deny' : 'denies') : badge('good', 'allows');
+  return el('article', { class: 'explained', 'aria-label': `Rule ${explained.rule}` },
+    el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, explained.rule)), word, isShadow && badge('accent', 'shadow'),
+      actions && el('div', { class: 'row' }, actions)),
+    el('p', { class: 'small' }, 'Counts ', el('b', { class: 'mono' }, el('bdi', {}, keyText(explained.key))),
+      explained.grant && [' and grants ', el('b', {}, visible(explained.grant.value)), ' by ', SOURCES[explained.grant.from] ?? explained.grant.from]),
+    explained.limits.map(counter));
+}
+
+function counter(limit) {
+  const isBlocked = limit.algorithm === 'blocked';
+  const used = Math.max(0, (limit.limit ?? 0) - (limit.remaining ?? 0));
+  const share = isBlocked ? 1 : limit.limit ? Math.min(1, used / limit.limit) : 0;
+  const fill = el('span');
+  fill.style.width = `${(100 * share).toFixed(1)}%`;
+  const kind = !limit.allowed ? 'full' : share > 0.8 ? 'near' : '';
+  const text = isBlocked ? 'blocked' : `${count(used)} of ${count(limit.limit)} used`;
+  const per = limit.window ? ` per ${span(limit.window)}` : limit.algorithm === 'concurrency' ? ' at a time' : '';
+  const after = !limit.allowed
+    ? limit.retry_after === null ? 'no wait helps' : `allowed again in ${span(limit.retry_after)}`
+    : limit.reset_time ? `whole again at ${clock(limit.reset_time)}` : '';
+  return el('div', { class: 'counter' },
+    el('span', {}, text, per),
+    el('div', { class: `meter ${kind}`, role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': isBlocked ? 1 : limit.limit ?? 0, 'aria-valuenow': isBlocked ? 1 : used, 'aria-label': `${text}${per}` }, fill),
+    el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')));
+}
+
+/** A rule that does not apply, and the first condition that fails. */
+export function otherRule({ rule, failed }) {
+  const name = failed?.condition ?? '';
+  const attribute = name.startsWith('attributes.') ? name.slice('attributes.'.length) : null;
+  const why = attribute ? `The attribute ${attribute} does not match` : CONDITIONS[name] ?? 'It does not apply';
+  const shown = (value) => (typeof value === 'string' ? visible(value) : JSON.stringify(value));
+  return el('li', {},
+    el('div', {}, el('a', { href: link(['rules', rule]) }, rule), ' ', badge('', 'does not apply')),
+    el('div', { class: 'small quiet' }, why, failed?.expected !== undefined && failed?.expected !== null && [': expected ', el('code', {}, shown(failed.expected))],
+      failed && [', found ', failed.actual === null || failed.actual === undefined ? 'nothing' : el('code', {}, el('bdi', {}, shown(failed.actual)))]));
+}
+
+/** The headers that the client gets. */
+export function headerList(headers) {
+  const rows = Object.entries(headers ?? {});
+  return el('details', {}, el('summary', {}, 'Headers that the client gets'),
+    el('dl', { class: 'facts' }, rows.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, visible(value))])));
+}

@@ -1,0 +1,116 @@
+// One rule: what it decides now, for which clients, its text, and its temporary overrides.
+
+import { WINDOWS, followActivity } from '../activity.js';
+import { ask, get } from '../api.js';
+import { changeButton, rulesFile, whyRulesAreFixed } from '../buttons.js';
+import { timeChart } from '../chart.js';
+import { badge, el, notice, panel, put } from '../dom.js';
+import { ago, brief, count, percent } from '../format.js';
+import { readStatus } from '../health.js';
+import { isDigest, keyLink } from '../keys.js';
+import { overrideList } from '../overrides.js';
+import { go, link } from '../router.js';
+import { sum } from '../series.js';
+import { sortable } from '../table.js';
+import { yamlOf, yamlView } from '../yaml.js';
+import { limitText } from './overview.js';
+
+const EVERY = 5_000;
+
+export async function showRule(main, id) {
+  const [{ body: rule, etag }] = await Promise.all([ask('GET', `rules/${encodeURIComponent(id)}`), readStatus()]);
+  const state = el('span', { class: 'badge' }, 'loading');
+  const outcome = timeChart('Requests by outcome', ['denied', 'shadow_denied', 'delayed', 'degraded', 'allowed'], { height: 190 });
+  const result = el('div');
+  const choices = WINDOWS.map((window) => el('button', { type: 'button', onclick: () => { follower.choose(window); showChoice(); } }, window.label));
+  const text = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const edit = changeButton('Edit', () => go(['rules', id, 'edit']), { kind: 'first', why: whyRulesAreFixed });
+
+  put(main,
+    el('div', { class: 'crumb' }, el('a', { href: '#/' }, 'Overview'), ' › Rule'),
+    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, id),
+      rule.mode === 'shadow' ? badge('accent', 'shadow: denies nothing') : badge('', 'enforced'),
+      badge('', limitText(rule)), state,
+      el('div', { class: 'actions' }, el('div', { class: 'choices', role: 'group', 'aria-label': 'Window' }, choices), edit)),
+    el('div', { class: 'stack' },
+      rule.description && el('p', { class: 'quiet' }, rule.description),
+      rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
+      el('div', { class: 'columns wide-narrow' },
+        el('div', { class: 'stack' }, panel('Activity', null, result, outcome.element), keysPanel(id, rule)),
+        el('div', { class: 'stack' }, panel('Rule', null, text), overrideList(id, rule)))));
+
+  yamlOf(id, rule).then((yaml) => put(text, yamlView(yaml)));
+
+  function showChoice() {
+    WINDOWS.forEach((window, index) => choices[index].setAttribute('aria-pressed', window === follower.chosen()));
+  }
+
+  const follower = followActivity((series) => {
+    outcome.show(series, id);
+    const of = series.of(id);
+    const [allowed, denied, shadow] = [sum(of.allowed), sum(of.denied), sum(of.shadow_denied)];
+    const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
+    put(result, rule.mode === 'shadow'
+      ? notice('', `Shadow: it would have denied ${brief(shadow)} of ${brief(asked)} requests (${percent(shadow, asked)})`, 'It denies nothing. If the number is what you expect, change the mode to “enforce”.')
+      : el('p', { class: 'quiet small' }, `${brief(denied)} of ${brief(asked)} requests denied (${percent(denied, asked)}) in this window`));
+  }, (word) => {
+    const known = { live: ['good', '● live'], paused: ['careful', 'paused'], off: ['careful', 'activity is off'], '': ['', 'every 15 s'] };
+    const [kind, shown] = known[word] ?? ['bad', word];
+    state.className = `badge ${kind}`;
+    state.textContent = shown;
+  });
+  showChoice();
+  main.dataset.etag = etag ?? '';
+  return () => {
+    follower.stop();
+    outcome.stop();
+    main.querySelector('[data-stop]')?.dispatchEvent(new Event('stop'));
+  };
+}
+
+/** The clients of a rule that were denied most, or that use most. */
+function keysPanel(id, rule) {
+  let [sort, window] = ['denied', '1m'];
+  const note = el('p', { class: 'small quiet' });
+  const table = sortable('Clients of this rule', [
+    { name: 'Client', isHead: true, cell: (row) => [keyLink(id, row.key), isDigest(row.key) && [' ', badge('', 'secret, as a digest')]] },
+    { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
+    { name: 'Used', isNumber: true, value: (row) => row.used, cell: (row) => brief(row.used) },
+    { name: 'Exact between', isNumber: true, isWideOnly: true, cell: (row) => `${brief(row.lower)} – ${brief(row.upper)}` },
+    { name: 'Last seen', isNumber: true, isWideOnly: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },
+  ], { most: 20, empty: 'None in this window.' });
+
+  async function read() {
+    if (element.contains(document.activeElement) && document.activeElement.matches('tbody a')) return;
+    try {
+      const answer = await get(`rules/${encodeURIComponent(id)}/keys?sort=${sort}&window=${window}`);
+      table.show(answer.keys.filter((row) => row[sort === 'denied' ? 'denied' : 'used'] > 0));
+      const distinct = answer.distinct_denied;
+      put(note, distinct !== undefined && distinct !== null && `About ${count(Math.round(distinct?.estimate ?? distinct))} different clients were denied. `,
+        answer.shared && 'This rule shares its room with others, so the bounds are wide. ',
+        answer.instances?.length > 1 && `From ${answer.instances.length} instances.`);
+    } catch (problem) {
+      put(note, problem.status === 404 ? 'There are no top clients: activity is off.' : problem.message);
+      table.show([]);
+    }
+  }
+
+  const button = (label, isChosen, act) => el('button', { type: 'button', 'aria-pressed': String(isChosen), onclick: (event) => {
+    for (const other of event.target.parentElement.children) other.setAttribute('aria-pressed', String(other === event.target));
+    act();
+    read();
+  } }, label);
+  const actions = [
+    el('div', { class: 'choices', role: 'group', 'aria-label': 'Sorted by' }, button('Denied', true, () => { sort = 'denied'; }), button('Used', false, () => { sort = 'used'; })),
+    el('div', { class: 'choices', role: 'group', 'aria-label': 'Time' }, button('1 min', true, () => { window = '1m'; }), button('1 h', false, () => { window = '1h'; })),
+  ];
+  const per = Array.isArray(rule.per) ? rule.per : [rule.per];
+  const element = panel('Top clients', actions, el('p', { class: 'small quiet' }, per.filter(Boolean).length ? `Counted by ${per.join(', ')}` : 'One counter for all requests'), table.element, note);
+  element.dataset.stop = '';
+  const timer = setInterval(read, EVERY);
+  element.addEventListener('stop', () => clearInterval(timer));
+  read();
+  return element;
+}
+
+export const ruleLink = (id) => el('a', { href: link(['rules', id]) }, id);

@@ -1,0 +1,24 @@
+// The YAML of rules: written by the server, so that it is the same everywhere, and shown with its keys marked.
+
+import { post } from './api.js';
+import { el } from './dom.js';
+
+/** Checks the text of a rule. Nothing changes. */
+export function validate(id, text, signal) {
+  return post(`rules/${encodeURIComponent(id)}/validate`, { text }, { signal });
+}
+
+/** A rule as YAML. */
+export async function yamlOf(id, rule) {
+  const answer = await validate(id, JSON.stringify(rule));
+  return answer.yaml ?? JSON.stringify(rule, null, 2);
+}
+
+export function yamlView(text) {
+  const lines = text.trimEnd().split('\n').flatMap((line) => {
+    const found = /^(\s*(?:- )?)([\w.-]+)(:.*)?$/.exec(line);
+    if (!found || found[3] === undefined) return [line, '\n'];
+    return [found[1], el('span', { class: 'key' }, found[2]), found[3], '\n'];
+  });
+  return el('pre', { class: 'code', tabindex: 0, 'aria-label': 'The rule as YAML' }, el('code', {}, lines));
+}

@@ -1,0 +1,138 @@
+//! Which key a request has.
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::{Distribution as _, Zipf};
+
+use crate::error::LoadError;
+
+/// How requests are spread over keys, which are numbered from zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KeySpread {
+    keys: u64,
+    exponent: Option<f64>,
+}
+
+impl KeySpread {
+    /// Each of so many keys is as likely as any other.
+    pub fn uniform(keys: u64) -> Result<Self, LoadError> {
+        if keys == 0 {
+            return Err(LoadError::Invalid("there must be at least one key".into()));
+        }
+        Ok(Self {
+            keys,
+            exponent: None,
+        })
+    }
+
+    /// The n-th of so many keys is as likely as `1 / n^exponent`: key 0 is the busiest.
+    pub fn zipf(keys: u64, exponent: f64) -> Result<Self, LoadError> {
+        if !exponent.is_finite() || exponent <= 0.0 || exponent > 10.0 {
+            let problem = format!("the exponent `{exponent}` must be above 0 and at most 10");
+            return Err(LoadError::Invalid(problem));
+        }
+        Ok(Self {
+            exponent: Some(exponent),
+            ..Self::uniform(keys)?
+        })
+    }
+
+    /// How many keys there are.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// The exponent of Zipf's law, if the keys follow it.
+    pub fn exponent(&self) -> Option<f64> {
+        self.exponent
+    }
+
+    /// Draws keys; another stream for each seed.
+    pub(crate) fn stream(&self, seed: u64) -> KeyStream {
+        // `zipf` has validated the exponent; a number of keys above 2^53 is rounded.
+        #[expect(clippy::cast_precision_loss, reason = "keys are drawn, not counted")]
+        let zipf = self
+            .exponent
+            .and_then(|exponent| Zipf::new(self.keys as f64, exponent).ok());
+        KeyStream {
+            keys: self.keys,
+            zipf,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        }
+    }
+}
+
+/// An endless stream of keys.
+pub(crate) struct KeyStream {
+    keys: u64,
+    zipf: Option<Zipf<f64>>,
+    random: Xoshiro256PlusPlus,
+}
+
+impl KeyStream {
+    pub(crate) fn next(&mut self) -> u64 {
+        match &self.zipf {
+            None => self.random.random_range(0..self.keys),
+            Some(zipf) => {
+                let rank = zipf.sample(&mut self.random);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a rank is a whole number from 1 to the number of keys"
+                )]
+                let rank = rank as u64;
+                (rank.max(1) - 1).min(self.keys - 1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(spread: KeySpread) -> Vec<u64> {
+        let mut counts = vec![0; 10];
+        let mut stream = spread.stream(7);
+        for _ in 0..100_000 {
+            counts[usize::try_from(stream.next()).unwrap()] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn uniform_keys_come_alike() {
+        for count in counts(KeySpread::uniform(10).unwrap()) {
+            assert!((9_500..10_500).contains(&count), "{count}");
+        }
+    }
+
+    #[test]
+    fn zipf_keys_come_by_their_rank() {
+        // 1 + 1/2 + … + 1/10 = 2.929: the first key has 34.1 %, the second half as many.
+        let counts = counts(KeySpread::zipf(10, 1.0).unwrap());
+        assert!((33_500..34_800).contains(&counts[0]), "{counts:?}");
+        assert!((16_500..17_600).contains(&counts[1]), "{counts:?}");
+        assert!((3_100..3_750).contains(&counts[9]), "{counts:?}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_keys_again_and_another_one_others() {
+        let spread = KeySpread::zipf(1_000, 1.1).unwrap();
+        let draw = |seed| {
+            let mut stream = spread.stream(seed);
+            (0..100).map(|_| stream.next()).collect::<Vec<u64>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn keys_that_cannot_be_drawn_are_refused() {
+        assert!(KeySpread::uniform(0).is_err());
+        assert!(KeySpread::zipf(0, 1.0).is_err());
+        for exponent in [0.0, -1.0, f64::NAN, f64::INFINITY, 11.0] {
+            assert!(KeySpread::zipf(10, exponent).is_err(), "{exponent}");
+        }
+    }
+}

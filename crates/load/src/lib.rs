@@ -1,0 +1,25 @@
+//! A load generator: sends requests to a server, and measures how many it answers and how long each takes.
+//!
+//! [`LoadPlan`] says how much, [`Target`] says what is sent and where, [`run`] sends it and returns a
+//! [`LoadReport`]. Nothing here knows about limits, except that an answer can be a denial.
+
+mod clock;
+mod connect;
+mod error;
+mod keys;
+mod pace;
+mod plan;
+mod protocol;
+mod record;
+mod report;
+mod run;
+mod template;
+
+pub use connect::Endpoint;
+pub use error::LoadError;
+pub use keys::KeySpread;
+pub use plan::{LoadEnd, LoadPlan};
+pub use protocol::{GrpcTarget, HttpTarget, RespCommand, RespTarget, Target};
+pub use report::{LatencyBucket, LatencyReport, LoadReport};
+pub use run::{LoadProgress, run};
+pub use template::KeyTemplate;

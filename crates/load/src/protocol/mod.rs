@@ -1,0 +1,58 @@
+//! What is sent, and where: one file for each protocol.
+
+mod grpc;
+mod http;
+mod resp;
+
+pub use grpc::GrpcTarget;
+pub use http::HttpTarget;
+pub use resp::{RespCommand, RespTarget};
+
+use std::future::Future;
+
+use crate::error::LoadError;
+
+/// What is sent, and where.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Target {
+    /// Requests over HTTP/1.1.
+    Http(HttpTarget),
+    /// `ShouldRateLimit` over HTTP/2.
+    Grpc(GrpcTarget),
+    /// Commands of the Redis protocol.
+    Resp(RespTarget),
+}
+
+/// What a server answered to one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoadAnswer {
+    Allowed,
+    Denied,
+    /// An answer that is neither, in a few words: `HTTP 503`.
+    Other(String),
+}
+
+/// One request at a time, or several that are sent together.
+pub(crate) trait Lane: Send {
+    /// Sends a request for each key, and waits for the answers, which come in this order.
+    fn exchange(
+        &mut self,
+        keys: &[u64],
+        answered: impl FnMut(LoadAnswer) + Send,
+    ) -> impl Future<Output = Result<(), LoadError>> + Send;
+
+    /// Forgets the connection after an error. The next exchange opens another.
+    fn disconnect(&mut self);
+}
+
+/// A request line without what may not be shown, for the report.
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http(target) => target.fmt(f),
+            Self::Grpc(target) => target.fmt(f),
+            Self::Resp(target) => target.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Commands of the Redis protocol, several of them sent together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{Lane, LoadAnswer};
+use crate::connect::{Connection, Endpoint};
+use crate::error::LoadError;
+use crate::template::KeyTemplate;
+
+/// The longest reply that is read, in bytes.
+const MAX_REPLY: usize = 1 << 20;
+/// How deep arrays may be in a reply.
+const MAX_DEPTH: usize = 8;
+
+/// A command that is sent again and again, with another key in it.
+#[derive(Clone)]
+pub struct RespTarget {
+    inner: Arc<RespCall>,
+}
+
+struct RespCall {
+    endpoint: Endpoint,
+    token: Option<String>,
+    words: Vec<KeyTemplate>,
+    /// The first number of a reply that allows.
+    allowed_number: i64,
+}
+
+/// Which command is sent.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RespCommand {
+    /// `CL.THROTTLE`, which brings its own limit.
+    Throttle {
+        /// The key, in which `{key}` is replaced.
+        key: String,
+        /// The burst on top of one request.
+        max_burst: u64,
+        /// How many requests a period has.
+        count: u64,
+        /// Seconds.
+        period: u64,
+    },
+    /// `TG.CHECK`, which is decided by the rules: names and values, in which `{key}` is replaced.
+    Check(Vec<(String, String)>),
+}
+
+impl RespTarget {
+    /// Sends this command, after `AUTH` if there is a token.
+    pub fn new(endpoint: Endpoint, command: &RespCommand, token: Option<&str>) -> Self {
+        let mut words = Vec::new();
+        let mut word = |text: &str| words.push(KeyTemplate::new(text));
+        let allowed_number = match command {
+            RespCommand::Throttle {
+                key,
+                max_burst,
+                count,
+                period,
+            } => {
+                word("CL.THROTTLE");
+                word(key);
+                for number in [max_burst, count, period] {
+                    word(&number.to_string());
+                }
+                0
+            }
+            RespCommand::Check(attributes) => {
+                word("TG.CHECK");
+                for (name, value) in attributes {
+                    word(name);
+                    word(value);
+                }
+                1
+            }
+        };
+        Self {
+            inner: Arc::new(RespCall {
+                endpoint,
+                token: token.map(str::to_owned),
+                words,
+                allowed_number,
+            }),
+        }
+    }
+
+    pub(crate) fn lane(&self) -> impl Lane + use<> {
+        RespLane {
+            call: Arc::clone(&self.inner),
+            connection: None,
+            text: String::new(),
+            received: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for RespTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.inner.words.first().map(|word| word.fill(0));
+        let name = name.unwrap_or_default();
+        write!(f, "{name} at {}", self.inner.endpoint.authority())
+    }
+}
+
+struct RespLane {
+    call: Arc<RespCall>,
+    connection: Option<Connection>,
+    /// Commands that are about to be sent.
+    text: String,
+    /// What was received and not yet read.
+    received: Vec<u8>,
+}
+
+impl RespLane {
+    async fn connection(&mut self) -> Result<&mut Connection, LoadError> {
+        if self.connection.is_none() {
+            let mut connection = self.call.endpoint.connect().await?;
+            self.received.clear();
+            if let Some(token) = &self.call.token {
+                let mut text = String::new();
+                write_command(["AUTH", token].into_iter(), &mut text);
+                connection.write_all(text.as_bytes()).await?;
+                if let RespReply::Error(error) = reply(&mut connection, &mut self.received).await? {
+                    return Err(LoadError::Lost(error));
+                }
+            }
+            self.connection = Some(connection);
+        }
+        let lost = || LoadError::Lost("there is no connection".to_owned());
+        self.connection.as_mut().ok_or_else(lost)
+    }
+}
+
+impl Lane for RespLane {
+    async fn exchange(
+        &mut self,
+        keys: &[u64],
+        mut answered: impl FnMut(LoadAnswer) + Send,
+    ) -> Result<(), LoadError> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let call = Arc::clone(&self.call);
+        for key in keys {
+            let words: Vec<String> = call.words.iter().map(|word| word.fill(*key)).collect();
+            write_command(words.iter().map(String::as_str), &mut text);
+        }
+        self.connection().await?.write_all(text.as_bytes()).await?;
+        self.text = text;
+        for _ in keys {
+            let mut received = std::mem::take(&mut self.received);
+            let reply = reply(self.connection().await?, &mut received).await;
+            self.received = received;
+            answered(match reply? {
+                RespReply::Number(number) if number == call.allowed_number => LoadAnswer::Allowed,
+                RespReply::Number(_) => LoadAnswer::Denied,
+                RespReply::Text => LoadAnswer::Other("a reply without a number".to_owned()),
+                RespReply::Error(error) => LoadAnswer::Other(error),
+            });
+        }
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+    }
+}
+
+fn write_command<'w>(words: impl ExactSizeIterator<Item = &'w str>, text: &mut String) {
+    use std::fmt::Write as _;
+    let _ = write!(text, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(text, "${}\r\n{word}\r\n", word.len());
+    }
+}
+
+/// What a reply says.
+#[derive(Debug, PartialEq, Eq)]
+enum RespReply {
+    /// The first number in it.
+    Number(i64),
+    /// There is none.
+    Text,
+    Error(String),
+}
+
+/// Reads the next reply.
+async fn reply(
+    connection: &mut Connection,
+    received: &mut Vec<u8>,
+) -> Result<RespReply, LoadError> {
+    loop {
+        let mut scan = Scan::default();
+        match scan.value(received, 0, 0) {
+            Ok(Some(end)) => {
+                received.drain(..end);
+                return Ok(scan.reply());
+            }
+            Ok(None) if received.len() < MAX_REPLY => {
+                if connection.read_buf(received).await? == 0 {
+                    return Err(LoadError::Lost(
+                        "connection closed by the server".to_owned(),
+                    ));
+                }
+            }
+            _ => return Err(LoadError::Lost("an unreadable reply".to_owned())),
+        }
+    }
+}
+
+/// A reply as far as it was read.
+#[derive(Default)]
+struct Scan {
+    error: Option<String>,
+    first_number: Option<i64>,
+}
+
+impl Scan {
+    /// Reads a value at `start`. The end of it, or nothing if it is not there yet.
+    fn value(&mut self, bytes: &[u8], start: usize, depth: usize) -> Result<Option<usize>, ()> {
+        let Some(line_end) = find_line_end(bytes, start) else {
+            return Ok(None);
+        };
+        let line = bytes.get(start..line_end).ok_or(())?;
+        let (kind, rest) = line.split_first().ok_or(())?;
+        let text = std::str::from_utf8(rest).map_err(|_| ())?;
+        let end = line_end + 2;
+        match kind {
+            b'-' => {
+                self.error = Some(text.to_owned());
+                Ok(Some(end))
+            }
+            b':' => {
+                let number = text.parse().map_err(|_| ())?;
+                self.first_number.get_or_insert(number);
+                Ok(Some(end))
+            }
+            b'+' => Ok(Some(end)),
+            b'$' => match text.parse::<i64>().map_err(|_| ())? {
+                ..0 => Ok(Some(end)),
+                length => {
+                    let length = usize::try_from(length).map_err(|_| ())?;
+                    let end = end.checked_add(length).and_then(|end| end.checked_add(2));
+                    let end = end.filter(|end| end - start <= MAX_REPLY).ok_or(())?;
+                    Ok((bytes.len() >= end).then_some(end))
+                }
+            },
+            b'*' if depth < MAX_DEPTH => {
+                let count = text.parse::<i64>().map_err(|_| ())?;
+                let mut at = end;
+                for _ in 0..count.max(0) {
+                    match self.value(bytes, at, depth + 1)? {
+                        Some(next) => at = next,
+                        None => return Ok(None),
+                    }
+                }
+                Ok(Some(at))
+            }
+            _ => Err(()),
+        }
+    }
+
+    fn reply(self) -> RespReply {
+        match (self.error, self.first_number) {
+            (Some(error), _) => RespReply::Error(error),
+            (None, Some(number)) => RespReply::Number(number),
+            (None, None) => RespReply::Text,
+        }
+    }
+}
+
+fn find_line_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let rest = bytes.get(start..)?;
+    let end = rest.windows(2).position(|two| two == b"\r\n")?;
+    Some(start + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Option<(usize, RespReply)>, ()> {
+        let mut scan = Scan::default();
+        let end = scan.value(bytes, 0, 0)?;
+        Ok(end.map(|end| (end, scan.reply())))
+    }
+
+    #[test]
+    fn replies_are_read_whole_or_not_at_all() {
+        let throttle = b"*5\r\n:1\r\n:16\r\n:0\r\n:2\r\n:32\r\n";
+        assert_eq!(
+            read(throttle),
+            Ok(Some((throttle.len(), RespReply::Number(1))))
+        );
+        for end in 0..throttle.len() {
+            assert_eq!(read(&throttle[..end]), Ok(None), "{end}");
+        }
+        let check = b"*4\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$-1\r\n+next";
+        assert_eq!(
+            read(check),
+            Ok(Some((check.len() - 5, RespReply::Number(1))))
+        );
+        let error = b"-NOAUTH send AUTH\r\n";
+        let text = RespReply::Error("NOAUTH send AUTH".to_owned());
+        assert_eq!(read(error), Ok(Some((error.len(), text))));
+        assert_eq!(read(b"+OK\r\n"), Ok(Some((5, RespReply::Text))));
+    }
+
+    #[test]
+    fn bytes_that_are_no_reply_are_refused_without_a_panic() {
+        for bytes in [
+            &b"?\r\n"[..],
+            b"\r\n",
+            b":x\r\n",
+            b"$99999999999999999999\r\n",
+            b"$9223372036854775807\r\n",
+            b":\xff\r\n",
+            b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:0\r\n",
+        ] {
+            assert_eq!(read(bytes), Err(()), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_an_array_of_words() {
+        let mut text = String::new();
+        write_command(["AUTH", "é"].into_iter(), &mut text);
+        assert_eq!(text, "*2\r\n$4\r\nAUTH\r\n$2\r\né\r\n");
+    }
+}

@@ -1,0 +1,154 @@
+//! The console: its files, and the sessions of its pages. What the pages show comes from the calls of the API.
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::conditional::unless_known;
+use super::{body, json};
+use crate::access::{CODE_LIFETIME, SignedIn};
+use crate::problem::{ApiReply, HttpProblem};
+use crate::server::Server;
+
+/// Everything is from this server, no text becomes code, and no other page may frame it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+const FILE_HEADERS: [(HeaderName, &str); 6] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    // Asked for again each time, and sent again only if it has changed.
+    (CACHE_CONTROL, "no-cache"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// `GET /console/…`: a file.
+pub(super) fn file(server: &Server, parts: &Parts, path: &str) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    let file = tidegate_console::find(path).ok_or_else(|| {
+        HttpProblem::not_found(format!(
+            "the console has no file `{path}`; open `/console/`"
+        ))
+    })?;
+    let mut reply = Response::new(Full::from(Bytes::from_static(file.bytes)));
+    let media_type = HeaderValue::from_static(file.media_type);
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
+    if let Ok(tag) = HeaderValue::from_str(&file.etag) {
+        reply.headers_mut().insert(ETAG, tag);
+    }
+    let mut reply = unless_known(&parts.headers, reply);
+    for (name, value) in FILE_HEADERS {
+        let value = HeaderValue::from_static(value);
+        reply.headers_mut().insert(name, value);
+    }
+    Ok(reply)
+}
+
+/// `GET /console`: the files are below it.
+pub(super) fn redirect(server: &Server) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    let mut reply = Response::new(Full::default());
+    *reply.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    let place = HeaderValue::from_static("/console/");
+    reply.headers_mut().insert(LOCATION, place);
+    Ok(reply)
+}
+
+/// `POST /v1/console/code`: a code with which a page signs in as the caller.
+pub(super) async fn make_code(
+    server: &Server,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    let code = server.access.make_code(parts)?;
+    body::read_unused(body).await?;
+    let body = json!({"code": code, "expires_in": CODE_LIFETIME.ceil_seconds()});
+    Ok(json(StatusCode::OK, body.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpenSession {
+    code: String,
+}
+
+/// `POST /v1/console/session`: exchanges a code for a session.
+pub(super) async fn open_session(
+    server: &Server,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    let body = body::read(body, body::SMALL).await?;
+    let OpenSession { code } = body::parse(&body)?;
+    let session = server.access.open_session(parts, &code)?;
+    tracing::info!(
+        token = session.signed_in.name,
+        "a session of the console was opened"
+    );
+    let mut body = described(server, &session.signed_in);
+    body["token"] = json!(session.secret);
+    Ok(json(StatusCode::OK, body.to_string()))
+}
+
+/// `GET /v1/console/session`: what the caller's token allows.
+pub(super) fn show_session(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    let signed_in = server.access.signed_in(parts)?;
+    Ok(json(
+        StatusCode::OK,
+        described(server, &signed_in).to_string(),
+    ))
+}
+
+/// `DELETE /v1/console/session`: signs out.
+pub(super) async fn end_session(
+    server: &Server,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    need_console(server)?;
+    server.access.end_session(parts)?;
+    body::read_unused(body).await?;
+    Ok(super::no_content())
+}
+
+fn described(server: &Server, signed_in: &SignedIn) -> Value {
+    let scopes: Vec<&str> = signed_in.scopes.iter().map(|scope| scope.name()).collect();
+    let settings = server.book.settings();
+    let secret: Vec<&str> = std::iter::once("api_key")
+        .chain(settings.secret_attributes.iter().map(String::as_str))
+        .collect();
+    json!({
+        "name": signed_in.name,
+        "scopes": scopes,
+        "expires_at": signed_in.ends.map(|ends| ends.as_micros() / 1_000_000),
+        "secret_attributes": secret,
+    })
+}
+
+fn need_console(server: &Server) -> Result<(), HttpProblem> {
+    if server.has_console {
+        return Ok(());
+    }
+    Err(HttpProblem::not_found(
+        "this server has no console; its setting `console` is `off`",
+    ))
+}

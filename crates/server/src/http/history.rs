@@ -1,0 +1,140 @@
+//! The history of the rules: earlier versions, the differences between them, and the way back.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::ETAG;
+use http::request::Parts;
+use hyper::body::Incoming;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use tidegate::Timestamp;
+
+use super::number::{parse_whole, whole};
+use super::query::parameters;
+use super::rules::{change, expected, whole_set, with_header};
+use super::{body, json};
+use crate::data_dir::Row;
+use crate::problem::{ApiReply, HttpProblem};
+use crate::rulebook::{ChangeError, Preview, RuleChange, RuleDiff, etag, unified_sets};
+use crate::server::Server;
+
+/// `GET /v1/rules/history`: the versions, newest first.
+pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let rows = server.book.history().await?;
+    let rows: Vec<Value> = rows.iter().map(written).collect();
+    Ok(reply(&json!({ "history": rows })))
+}
+
+/// `GET /v1/rules/history/{version}`: the rules of an earlier version.
+pub(super) async fn version(
+    server: &Server,
+    parts: &Parts,
+    version: &str,
+) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
+    let kept = server.book.kept(parse_whole("version", version)?).await?;
+    let mut body = written(&kept.row);
+    body["rules"] = Value::clone(&kept.rules);
+    Ok(reply(&body))
+}
+
+fn written(row: &Row) -> Value {
+    json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes})
+}
+
+fn time(at: Timestamp) -> String {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| String::new(), |time| time.to_string())
+}
+
+/// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.
+pub(super) async fn diff(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let [from, to] = parameters(parts, ["from", "to"])?;
+    let number = |name, text: Option<String>| text.map(|text| parse_whole(name, &text)).transpose();
+    let (from, to) = (number("from", from)?, number("to", to)?);
+    let to = to.unwrap_or_else(|| server.book.version());
+    let from = match from {
+        Some(from) => from,
+        None => server.book.before(to).await?,
+    };
+    let (before, after) = (rules_of(server, from).await?, rules_of(server, to).await?);
+    Ok(reply(&compared([from, to], before, after).await?))
+}
+
+/// The rules of a version. Version 0 has none: it is what was before the first.
+async fn rules_of(server: &Server, version: u64) -> Result<Arc<Value>, HttpProblem> {
+    if version == 0 {
+        return Ok(Arc::new(json!([])));
+    }
+    Ok(server.book.kept(version).await?.rules)
+}
+
+/// The differences between two lists of rules. On a thread that may block, because sets can be large.
+async fn compared(
+    [from, to]: [u64; 2],
+    before: Arc<Value>,
+    after: Arc<Value>,
+) -> Result<Value, HttpProblem> {
+    let comparing = tokio::task::spawn_blocking(move || {
+        let list = |rules: &'_ Value| rules.as_array().cloned().unwrap_or_default();
+        let (before, after) = (list(&before), list(&after));
+        let mut body = json!({"from": from, "to": to});
+        let diff = RuleDiff::between(&before, &after).to_json();
+        let names = [from, to].map(|version| format!("version {version}"));
+        let text = unified_sets([&names[0], &names[1]], &before, &after);
+        if let (Value::Object(body), Value::Object(diff)) = (&mut body, diff) {
+            body.extend(diff);
+            body.insert("text".to_owned(), Value::String(text));
+        }
+        body
+    });
+    Ok(comparing.await.map_err(|_| ChangeError::Interrupted)?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RollBack {
+    #[serde(deserialize_with = "version_number")]
+    version: u64,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+fn version_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    whole(deserializer, "version")
+}
+
+/// `POST /v1/rules/rollback`: returns to an earlier version, as a new one; or shows what that would change.
+pub(super) async fn roll_back(
+    server: &Arc<Server>,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    let caller = server.access.may_write(parts)?;
+    let body = body::read(body, body::SMALL).await?;
+    let RollBack { version, dry_run } = body::parse(&body)?;
+    let (expected, rollback) = (expected(&parts.headers)?, RuleChange::RollBack(version));
+    if !dry_run {
+        change(server, expected, &caller.name, rollback).await?;
+        return Ok(whole_set(server));
+    }
+    let previewing = server.book.preview(&server.gate, &expected, &rollback);
+    let Preview {
+        version: current,
+        before,
+        after,
+    } = previewing.await?;
+    // With this tag in `If-Match`, the rollback does what was shown, or nothing.
+    let tag = etag(&before);
+    let body = compared([current, version], Arc::new(before), Arc::new(after)).await?;
+    Ok(with_header(reply(&body), ETAG, &tag))
+}
+
+fn reply(body: &Value) -> ApiReply {
+    json(StatusCode::OK, body.to_string().into_bytes())
+}

@@ -1,0 +1,76 @@
+//! `GET /v1/status`: the state of this server, for people and their tools.
+
+use http::StatusCode;
+use http::request::Parts;
+use serde_json::{Value, json};
+use tidegate::store::SharedStore;
+use tidegate::{MemoryStore, Micros, Store as _, Timestamp};
+use tidegate_listen::clock::Stopwatch;
+use tidegate_redis::{Breaker, Health, RedisStore};
+
+use super::probes::{self, Readiness};
+use super::query::parameters;
+use crate::kept_counters::SnapshotState;
+use crate::problem::{ApiReply, HttpProblem};
+use crate::seconds::decimal_seconds;
+use crate::server::Server;
+
+/// Answers with the state of this server. What does not apply to its store is null.
+pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
+    let asked = Stopwatch::start();
+    let readiness = Readiness::of(server).await;
+    let latency = asked.elapsed();
+
+    let store = server.gate.store();
+    let redis = store.redis();
+    let memory = store.memory().map(MemoryStore::stats);
+    let is_asked = redis.is_some() && !matches!(readiness.store, Health::Down(_));
+    let breaker = redis.map(|redis| match redis.breaker() {
+        Breaker::Closed => "closed",
+        Breaker::Partial => "partial",
+        Breaker::Open => "open",
+    });
+    let degraded_since = redis.and_then(RedisStore::degraded_since);
+    let mut rules = probes::rules(server);
+    rules["file"] = json!(server.book.file().map(|file| file.display().to_string()));
+    let body = json!({
+        "status": readiness.status,
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime": seconds(server.started.elapsed().into()),
+        "store": {
+            "kind": store.kind(),
+            "latency": is_asked.then(|| seconds(latency.into())),
+            "breaker": breaker,
+            "degraded_since": degraded_since.map(unix),
+            "problem": readiness.problem(),
+        },
+        "instances": redis.map_or(Some(1), SharedStore::instances),
+        "rules": rules,
+        "keys": memory.as_ref().map(|stats| stats.keys),
+        "leases": match (&memory, redis) {
+            (Some(stats), _) => Some(stats.permits as u64),
+            (None, redis) => redis.map(RedisStore::units_on_lease),
+        },
+        "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
+        "warnings": readiness.warnings,
+    });
+    Ok(super::json(StatusCode::OK, body.to_string().into_bytes()))
+}
+
+fn snapshot(state: &SnapshotState) -> Value {
+    json!({
+        "last_written": state.written_at.map(unix),
+        "age": seconds(state.age),
+        "problem": state.problem,
+    })
+}
+
+fn seconds(span: Micros) -> f64 {
+    decimal_seconds(span.get())
+}
+
+fn unix(at: Timestamp) -> f64 {
+    decimal_seconds(at.as_micros())
+}

@@ -1,0 +1,227 @@
+//! The console: its files and their headers, codes and sessions.
+
+use serde_json::{Value, json};
+
+use crate::Server;
+use tidegate_testkit_server::{ClientReply, TestFolder};
+
+const SESSION: &str = "/v1/console/session";
+const CODE: &str = "POST /v1/console/code";
+
+fn ask_as(server: &Server, token: &str, call: &str, body: &str) -> ClientReply {
+    let authorization = format!("Bearer {token}");
+    server.ask_with(call, &[("authorization", &authorization)], body)
+}
+
+/// Opens a session with a code, as a page does: without a token.
+fn open(server: &Server, code: &str) -> ClientReply {
+    let body = json!({ "code": code }).to_string();
+    let call = format!("POST {SESSION}");
+    server.ask_with(&call, &[("authorization", "")], &body)
+}
+
+fn code(server: &Server, token: &str) -> String {
+    let made = ask_as(server, token, CODE, "{}").with_status(200).json();
+    assert_eq!(made["expires_in"], 60);
+    made["code"].as_str().unwrap().to_owned()
+}
+
+fn session(server: &Server, token: &str) -> Value {
+    let opened = open(server, &code(server, token)).with_status(200);
+    assert_eq!(opened.header("cache-control"), Some("no-store"));
+    opened.json()
+}
+
+#[test]
+fn the_files_are_served_to_everyone_and_may_do_nothing_but_ask_this_server() {
+    let place = TestFolder::new();
+    let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "secret")]);
+    let page = server.ask("GET /console/", "").with_status(200);
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(page.body.starts_with("<!doctype html>"));
+    let script = server.ask("GET /console/app.js", "").with_status(200);
+    let media_type = script.header("content-type");
+    assert_eq!(media_type, Some("text/javascript; charset=utf-8"));
+    for reply in [&page, &script] {
+        let policy = reply.header("content-security-policy").unwrap();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ] {
+            assert!(policy.split("; ").any(|given| given == part), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    }
+    let tag = page.header("etag").unwrap();
+    let known = server.ask_with("GET /console/", &[("if-none-match", tag)], "");
+    assert!(known.with_status(304).body.is_empty());
+    let moved = server.ask("GET /console", "").with_status(308);
+    assert_eq!(moved.header("location"), Some("/console/"));
+    for path in ["index.html", "..", "../Cargo.toml", "%2e%2e/x", "app.js/"] {
+        server
+            .ask(&format!("GET /console/{path}"), "")
+            .with_status(404);
+    }
+    server.ask("POST /console/", "{}").with_status(405);
+}
+
+#[test]
+fn without_the_console_there_is_nothing_of_it() {
+    let place = TestFolder::new();
+    let server = place.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
+    let calls = [
+        "GET /console",
+        "GET /console/",
+        "GET /console/app.js",
+        CODE,
+        "GET /v1/console/session",
+        "DELETE /v1/console/session",
+    ];
+    for call in calls {
+        let body = if call == CODE { "{}" } else { "" };
+        let detail = server.ask(call, body).with_status(404).detail();
+        assert!(detail.contains("console"), "{detail}");
+    }
+    open(&server, "x").with_status(404);
+    server.ask("GET /v1/rules", "").with_status(200);
+}
+
+#[test]
+fn what_an_operator_reads_is_kept_by_no_cache() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    for call in ["GET /v1/rules", "GET /v1/rules/history", "GET /v1/rules/x"] {
+        let reply = server.ask(call, "");
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{call}");
+    }
+}
+
+const TOKENS: &str = "
+tokens:
+  - {name: dashboard, token_file: dashboard.token, scopes: [read]}
+  - {name: ops, token_env: OPS, scopes: [read, write]}
+  - {name: edge, token_env: EDGE, scopes: [check]}
+secret_attributes: [card]
+";
+
+fn with_tokens(place: &TestFolder) -> Server {
+    let config = TOKENS.replace("dashboard.token", &place.file("dashboard.token"));
+    place.write("tidegate.yaml", &config);
+    place.write("dashboard.token", "d-secret\n");
+    let environment = [("OPS", "o-secret"), ("EDGE", "e-secret")];
+    place.serve_with(&["--config", "tidegate.yaml"], &environment)
+}
+
+#[test]
+fn a_session_may_do_what_its_token_may_and_nothing_else() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let write = ("PUT /v1/rules", r#"{"rules": []}"#);
+    for (token, name, scopes, status) in [
+        ("d-secret", "dashboard", json!(["read"]), 403),
+        ("o-secret", "ops", json!(["read", "write"]), 200),
+    ] {
+        let opened = session(&server, token);
+        assert_eq!(opened["name"], name);
+        assert_eq!(opened["scopes"], scopes);
+        assert_eq!(opened["secret_attributes"], json!(["api_key", "card"]));
+        let secret = opened["token"].as_str().unwrap();
+        ask_as(&server, secret, "GET /v1/rules", "").with_status(200);
+        ask_as(&server, secret, write.0, write.1).with_status(status);
+        let shown = ask_as(&server, secret, &format!("GET {SESSION}"), "").json();
+        assert_eq!(shown["expires_at"], opened["expires_at"]);
+        assert!(shown["expires_at"].is_u64() && shown["token"].is_null());
+        // It cannot be made to last.
+        ask_as(&server, secret, CODE, "{}").with_status(403);
+        let end = format!("DELETE {SESSION}");
+        ask_as(&server, secret, &end, "").with_status(204);
+        ask_as(&server, secret, "GET /v1/rules", "").with_status(401);
+    }
+    let shown = ask_as(&server, "e-secret", &format!("GET {SESSION}"), "").json();
+    assert_eq!(shown["scopes"], json!(["check"]));
+    assert_eq!(shown["expires_at"], Value::Null);
+    ask_as(&server, "e-secret", CODE, "{}").with_status(403);
+    ask_as(&server, "guess", CODE, "{}").with_status(401);
+    let history = ask_as(&server, "o-secret", "GET /v1/rules/history", "").json();
+    assert_eq!(history["history"], json!([]), "nothing was changed");
+}
+
+#[test]
+fn a_code_works_once_and_a_wrong_one_counts_as_a_wrong_token() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let code = code(&server, "o-secret");
+    open(&server, &code).with_status(200);
+    let detail = open(&server, &code).with_status(401).detail();
+    assert!(detail.contains("tidegate console"), "{detail}");
+    open(&server, "guess").with_status(401);
+    let metrics = server.ask("GET /metrics", "").body;
+    let line = "tidegate_token_refused_total{front_end=\"http\",reason=\"unknown\"} 2";
+    assert!(metrics.contains(line), "{metrics}");
+    let log = server.log.wait_for("a session of the console was opened");
+    assert!(!log.contains(&code) && !log.contains("o-secret"), "{log}");
+}
+
+#[test]
+fn a_session_ends_when_its_token_is_replaced() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let opened = session(&server, "d-secret");
+    let secret = opened["token"].as_str().unwrap();
+    ask_as(&server, secret, "GET /v1/rules", "").with_status(200);
+    place.write("dashboard.token", "d-another\n");
+    server.reload();
+    server.log.wait_for("the token was read again");
+    ask_as(&server, secret, "GET /v1/rules", "").with_status(401);
+    ask_as(&server, "d-another", "GET /v1/rules", "").with_status(200);
+}
+
+#[test]
+fn a_session_of_the_made_token_counts_only_from_this_machine() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let token = server.token.clone().unwrap();
+    let opened = session(&server, &token);
+    let secret = opened["token"].as_str().unwrap();
+    assert_eq!(opened["name"], "admin-token");
+    ask_as(&server, secret, "GET /v1/rules", "").with_status(200);
+    let authorization = format!("Bearer {secret}");
+    let own = format!("http://{}", server.address);
+    let host = server.address.to_string();
+    let own = [
+        ("authorization", authorization.as_str()),
+        ("host", &host),
+        ("origin", &own),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    let reset = r#"{"rules": []}"#;
+    server
+        .ask_with("PUT /v1/rules", &own, reset)
+        .with_status(200);
+    for header in [
+        ("host", "limits.example.com"),
+        ("x-forwarded-for", "203.0.113.7"),
+        ("origin", "http://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+    ] {
+        let headers = [("authorization", authorization.as_str()), header];
+        let refused = server.ask_with("GET /v1/rules", &headers, "");
+        refused.with_status(403);
+        let code = code(&server, &token);
+        let body = json!({ "code": code }).to_string();
+        let call = format!("POST {SESSION}");
+        let refused = server.ask_with(&call, &[("authorization", ""), header], &body);
+        refused.with_status(403);
+        open(&server, &code).with_status(200);
+    }
+}
