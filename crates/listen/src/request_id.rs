@@ -25,17 +25,19 @@ pub(crate) fn given(headers: &HeaderMap) -> Option<HeaderValue> {
     }
 }
 
-/// A new id: 32 hexadecimal digits, different from all others.
+/// A new id: 16 hexadecimal digits. A thread makes none twice.
 pub(crate) fn make() -> HeaderValue {
     let (random, count) = MADE.with(|made| {
         let (random, count) = made.get();
         made.set((random, count.wrapping_add(1)));
         (random, count)
     });
-    let mut digits = [0; 32];
-    let (first, second) = digits.split_at_mut(16);
-    write_hex(random, first);
-    write_hex(mixed(random ^ count), second);
+    let mixed = mixed(random.wrapping_add(count)).to_be_bytes();
+    let mut digits = [0; 16];
+    for (eight, four) in digits.chunks_exact_mut(8).zip(mixed.chunks_exact(4)) {
+        let four = four.iter().fold(0, |four, byte| four << 8 | u32::from(*byte));
+        eight.copy_from_slice(&hex(four));
+    }
     // Hexadecimal digits are a valid value.
     HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
 }
@@ -45,12 +47,15 @@ fn is_id(text: &[u8]) -> bool {
     (1..=MOST).contains(&text.len()) && text.iter().all(is_part)
 }
 
-fn write_hex(number: u64, digits: &mut [u8]) {
-    let bytes = number.to_be_bytes();
-    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    for (digit, nibble) in digits.iter_mut().zip(nibbles) {
-        *digit = b"0123456789abcdef"[usize::from(nibble)];
-    }
+/// The digits of a number, all eight at once.
+fn hex(number: u32) -> [u8; 8] {
+    let mut nibbles = u64::from(number);
+    nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
+    nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
+    nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 in each byte whose nibble is a letter.
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (nibbles + 0x3030_3030_3030_3030 + letters * 0x27).to_be_bytes()
 }
 
 /// Scatters numbers; no two become the same (splitmix64).
@@ -93,6 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn digits_by_hand() {
+        for (number, digits) in [
+            (0, "00000000"),
+            (0x0123_4567, "01234567"),
+            (0x89ab_cdef, "89abcdef"),
+            (u32::MAX, "ffffffff"),
+        ] {
+            assert_eq!(hex(number), digits.as_bytes());
+        }
+    }
+
+    #[test]
     fn made_ids_are_well_formed_and_differ_on_all_threads() {
         let make_some = || (0..1_000).map(|_| make()).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(make_some)).collect();
@@ -101,7 +118,7 @@ mod tests {
             .into_iter()
             .flat_map(|thread| thread.join().unwrap())
         {
-            assert!(is_id(id.as_bytes()) && id.len() == 32);
+            assert!(is_id(id.as_bytes()) && id.len() == 16);
             assert!(seen.insert(id));
         }
     }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio_rustls::TlsConnector;
 
-use super::proto::Span;
+use super::proto::OtlpSpan;
 
 /// How long the collector may take to accept what is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -160,7 +160,7 @@ where
 }
 
 /// The spans of the traces that wait, of up to a batch of them.
-pub(super) fn take_waiting(waiting: &mut Receiver<Vec<Span>>) -> Vec<Span> {
+pub(super) fn take_waiting(waiting: &mut Receiver<Vec<OtlpSpan>>) -> Vec<OtlpSpan> {
     let mut spans = Vec::new();
     for _ in 0..BATCH {
         match waiting.try_recv() {

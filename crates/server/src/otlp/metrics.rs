@@ -18,7 +18,7 @@ pub(super) struct Times {
 }
 
 /// One line of the page.
-struct Sample<'p> {
+struct PageSample<'p> {
     name: &'p str,
     labels: Vec<(&'p str, String)>,
     value: f64,
@@ -28,7 +28,7 @@ struct Sample<'p> {
 pub(super) fn metrics_of(page: &str, times: Times) -> Vec<OtlpMetric> {
     let mut metrics = Vec::new();
     let mut help = "";
-    let mut family: Option<(&str, &str, &str, Vec<Sample<'_>>)> = None;
+    let mut family: Option<(&str, &str, &str, Vec<PageSample<'_>>)> = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             help = rest.split_once(' ').map_or("", |(_, help)| help);
@@ -45,7 +45,7 @@ pub(super) fn metrics_of(page: &str, times: Times) -> Vec<OtlpMetric> {
 }
 
 fn metric(
-    (name, kind, help, samples): (&str, &str, &str, Vec<Sample<'_>>),
+    (name, kind, help, samples): (&str, &str, &str, Vec<PageSample<'_>>),
     times: Times,
 ) -> Option<OtlpMetric> {
     if samples.is_empty() {
@@ -81,8 +81,8 @@ fn metric(
     })
 }
 
-fn points(samples: Vec<Sample<'_>>, times: Times) -> Vec<NumberPoint> {
-    let point = |sample: Sample<'_>| NumberPoint {
+fn points(samples: Vec<PageSample<'_>>, times: Times) -> Vec<NumberPoint> {
+    let point = |sample: PageSample<'_>| NumberPoint {
         start_time_unix_nano: times.started,
         time_unix_nano: times.now,
         as_double: sample.value,
@@ -97,7 +97,7 @@ fn attributes(labels: &[(&str, String)]) -> Vec<KeyValue> {
 }
 
 /// Buckets on the page count all values up to their bound; here only those above the bound before.
-fn histograms(name: &str, samples: Vec<Sample<'_>>, times: Times) -> Vec<HistogramPoint> {
+fn histograms(name: &str, samples: Vec<PageSample<'_>>, times: Times) -> Vec<HistogramPoint> {
     let mut points: BTreeMap<Vec<(&str, String)>, HistogramPoint> = BTreeMap::new();
     for mut sample in samples {
         let bound = sample.labels.iter().position(|(label, _)| *label == "le");
@@ -129,14 +129,14 @@ fn histograms(name: &str, samples: Vec<Sample<'_>>, times: Times) -> Vec<Histogr
 }
 
 /// A line such as `name{label="value"} 1`.
-fn sample(line: &str) -> Option<Sample<'_>> {
+fn sample(line: &str) -> Option<PageSample<'_>> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = match series.split_once('{') {
         Some((name, labels)) => (name, read_labels(labels.strip_suffix('}')?)?),
         None => (series, Vec::new()),
     };
     let value = value.parse().ok()?;
-    Some(Sample {
+    Some(PageSample {
         name,
         labels,
         value,

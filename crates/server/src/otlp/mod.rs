@@ -1,5 +1,5 @@
-//! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own, see
-//! `docs/decisions`: the messages are few, and the library would add as much again to compile.
+//! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own; decision
+//! record 011 says why.
 
 mod export;
 mod metrics;
@@ -20,7 +20,7 @@ use export::{BATCH, Collector, take_waiting};
 use metrics::{Times, metrics_of};
 use proto::{
     InstrumentationScope, KeyValue, MetricsRequest, Resource, ResourceMetrics, ResourceSpans,
-    ScopeMetrics, ScopeSpans, Span, TraceRequest,
+    ScopeMetrics, ScopeSpans, OtlpSpan, TraceRequest,
 };
 
 /// The settings of telemetry over OTLP.
@@ -54,7 +54,7 @@ impl OtlpCounts {
 /// Sends what is traced and measured.
 pub(crate) struct Exporter {
     collector: Collector,
-    waiting: Receiver<Vec<Span>>,
+    waiting: Receiver<Vec<OtlpSpan>>,
     started: Timestamp,
     instance: String,
 }

@@ -22,11 +22,11 @@ pub struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     pub scope: Option<InstrumentationScope>,
     #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<Span>,
+    pub spans: Vec<OtlpSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Span {
+pub struct OtlpSpan {
     #[prost(bytes = "vec", tag = "1")]
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]

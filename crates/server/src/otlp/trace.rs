@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tidegate::{Clock as _, SystemClock};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::proto::{KeyValue, Span, SpanKind, SpanStatus};
+use super::proto::{KeyValue, OtlpSpan, SpanKind, SpanStatus};
 
 /// How many traces may wait to be sent.
 pub(super) const QUEUE: usize = 2_048;
@@ -28,7 +28,7 @@ thread_local! {
 pub(crate) struct Tracer {
     /// The share of requests without a parent that are traced, of 2^32.
     share: u64,
-    traces: Sender<Vec<Span>>,
+    traces: Sender<Vec<OtlpSpan>>,
     lost: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Default)]
 struct Inner {
-    spans: Vec<Span>,
+    spans: Vec<OtlpSpan>,
     /// The id of the decision that is being made.
     decision: Option<[u8; 8]>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct SpanEnd {
 
 impl Tracer {
     /// A tracer for this share of the requests, from 0 to 1, and where the spans arrive.
-    pub(crate) fn new(share: f64) -> (Self, Receiver<Vec<Span>>) {
+    pub(crate) fn new(share: f64) -> (Self, Receiver<Vec<OtlpSpan>>) {
         let (traces, waiting) = channel(QUEUE);
         #[expect(
             clippy::cast_possible_truncation,
@@ -101,7 +101,7 @@ impl Tracer {
     /// Ends a trace and queues its spans. Never waits.
     pub(crate) fn end(&self, trace: &Trace, name: String, end: SpanEnd) {
         let mut spans = std::mem::take(&mut trace.inner.lock().spans);
-        spans.push(Span {
+        spans.push(OtlpSpan {
             parent_span_id: trace.parent.map(Vec::from).unwrap_or_default(),
             start_time_unix_nano: trace.started,
             end_time_unix_nano: trace.started.saturating_add(nanos(end.took)),
@@ -147,9 +147,9 @@ impl Trace {
     }
 
     /// A span that ends now, below another.
-    fn ended(&self, span: Span, parent: [u8; 8]) -> Span {
+    fn ended(&self, span: OtlpSpan, parent: [u8; 8]) -> OtlpSpan {
         let (took, now) = (span.end_time_unix_nano, now_nanos());
-        Span {
+        OtlpSpan {
             parent_span_id: parent.to_vec(),
             start_time_unix_nano: now.saturating_sub(took).max(self.started),
             end_time_unix_nano: now,
@@ -158,8 +158,8 @@ impl Trace {
     }
 
     /// A span whose end is how long it took.
-    fn span(&self, name: String, kind: SpanKind, id: [u8; 8], end: SpanEnd) -> Span {
-        Span {
+    fn span(&self, name: String, kind: SpanKind, id: [u8; 8], end: SpanEnd) -> OtlpSpan {
+        OtlpSpan {
             trace_id: self.id.to_vec(),
             span_id: id.to_vec(),
             name,
@@ -167,13 +167,13 @@ impl Trace {
             end_time_unix_nano: nanos(end.took),
             attributes: end.attributes,
             status: end.is_error.then_some(SpanStatus { code: 2 }),
-            ..Span::default()
+            ..OtlpSpan::default()
         }
     }
 }
 
 impl Inner {
-    fn add(&mut self, span: Span) {
+    fn add(&mut self, span: OtlpSpan) {
         if self.spans.len() < MOST_SPANS {
             self.spans.push(span);
         }

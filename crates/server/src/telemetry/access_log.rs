@@ -37,7 +37,7 @@ pub(crate) struct AccessEntry {
 
 /// What is known of it when it has ended.
 #[derive(Debug)]
-pub(crate) struct Ended<'e> {
+pub(crate) struct AccessEnd<'e> {
     pub(crate) id: &'e str,
     /// None if the client went away before the answer.
     pub(crate) status: Option<StatusCode>,
@@ -75,13 +75,13 @@ impl AccessLog {
         chosen
     }
 
-    pub(super) fn write(&self, entry: &AccessEntry, ended: &Ended<'_>) {
+    pub(super) fn write(&self, entry: &AccessEntry, ended: &AccessEnd<'_>) {
         self.writer.write(line(entry, ended));
     }
 }
 
 /// A line, with its line feed.
-fn line(entry: &AccessEntry, ended: &Ended<'_>) -> Vec<u8> {
+fn line(entry: &AccessEntry, ended: &AccessEnd<'_>) -> Vec<u8> {
     let micros = i64::try_from(entry.at.as_micros()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string());
     let decided = ended.decided;
@@ -165,7 +165,7 @@ mod tests {
             client: Some(IpAddr::from([203, 0, 113, 7])),
             count: 1,
         };
-        let ended = Ended {
+        let ended = AccessEnd {
             id: "abc",
             status: Some(StatusCode::TOO_MANY_REQUESTS),
             bytes: 12,
@@ -186,7 +186,7 @@ mod tests {
             "reason": "over_limit", "headers": {"user-agent": "x\u{1b}"},
         });
         assert_eq!(read, expected);
-        let gone = Ended {
+        let gone = AccessEnd {
             status: None,
             decided: None,
             ..ended

@@ -14,7 +14,7 @@ use tidegate::{Clock as _, Reason, SystemClock};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, ObservedExchange};
 
-use super::access_log::{AccessEntry, AccessLog, Ended};
+use super::access_log::{AccessEntry, AccessLog, AccessEnd};
 use crate::otlp::proto::{AnyValueKind, KeyValue};
 use crate::otlp::{SpanEnd, Trace, Tracer};
 
@@ -132,7 +132,7 @@ impl ObservedExchange for ServerExchange {
             let decided = self.state.decided.lock().take();
             log.write(
                 &self.entry,
-                &Ended {
+                &AccessEnd {
                     id: self.state.id.to_str().unwrap_or_default(),
                     status: self.status,
                     bytes,

@@ -52,7 +52,7 @@ fn a_well_formed_id_is_kept_and_any_other_replaced() {
         for reply in [check, missing, forwarded] {
             let id = id(&reply);
             assert_eq!(id == good, sent == good, "{sent}");
-            assert!(id == good || id.len() == 32, "{id}");
+            assert!(id == good || id.len() == 16, "{id}");
         }
     }
     let heads = upstream.heads("/a");
@@ -72,7 +72,7 @@ fn a_well_formed_id_is_kept_and_any_other_replaced() {
         .with_status(429);
     assert_eq!(id(&denied), good);
     let refused = gateway.ask("GET /a%2fb", "").with_status(400);
-    assert_eq!(id(&refused).len(), 32);
+    assert_eq!(id(&refused).len(), 16);
 }
 
 /// The lines of the access log, once there are so many.
@@ -108,8 +108,11 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
     api.ask("POST /v1/check?hidden", &check).with_status(200);
     let batch = json!({"checks": [{"attributes": {"user_id": "u"}}, {"attributes": {}}]});
     api.ask("POST /v1/check/batch", &batch.to_string());
-    let lines = lines(&place, 5);
-    assert_eq!(lines.len(), 5);
+    let few = json!({"attributes": {"path": "/few", "ip": "192.0.2.1"}}).to_string();
+    api.ask("POST /v1/check", &few).with_status(200);
+    api.ask("POST /v1/check", &few).with_status(429);
+    let lines = lines(&place, 7);
+    assert_eq!(lines.len(), 7);
     assert!(!format!("{lines:?}").contains("hidden"), "{lines:#?}");
     #[rustfmt::skip]
     let table = [
@@ -119,6 +122,8 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
         ("gateway",     "GET",  "/a%2fb",           400,    "",         "",     Value::Null),
         ("http",        "POST", "/v1/check",        200,    "allowed",  "user", Value::Null),
         ("http",        "POST", "/v1/check/batch",  200,    "allowed",  "user", Value::Null),
+        ("http",        "POST", "/v1/check",        200,    "allowed",  "few",  Value::Null),
+        ("http",        "POST", "/v1/check",        429,    "denied",   "few",  json!("over_limit")),
     ];
     for (line, (front_end, method, path, status, verdict, rule, reason)) in lines.iter().zip(table)
     {
@@ -143,7 +148,7 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
     assert_eq!(lines[4]["decisions"], 2);
     let log = server.log.wait_for("denied");
     let denied = log.lines().find(|line| line.contains("denied")).unwrap();
-    let id = lines[1]["request_id"].as_str().unwrap();
+    let id = lines[6]["request_id"].as_str().unwrap();
     assert!(denied.contains(id), "{denied}");
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use prost::Message as _;
 use serde_json::json;
 use tidegate_server::otlp_messages::{
-    AnyValueKind, MetricData, MetricsRequest, Span, SpanKind, TraceRequest,
+    AnyValueKind, MetricData, MetricsRequest, OtlpSpan, SpanKind, TraceRequest,
 };
 use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::wait_until;
@@ -69,7 +69,7 @@ impl Collector {
     }
 
     /// All spans so far.
-    fn spans(&self) -> Vec<Span> {
+    fn spans(&self) -> Vec<OtlpSpan> {
         let received = self.received.lock().unwrap();
         let traces = received
             .iter()
@@ -80,7 +80,7 @@ impl Collector {
         spans.flat_map(|scope| scope.spans).collect()
     }
 
-    fn wait_for_spans(&self, count: usize) -> Vec<Span> {
+    fn wait_for_spans(&self, count: usize) -> Vec<OtlpSpan> {
         wait_until("spans", PATIENCE, || {
             let spans = self.spans();
             (spans.len() >= count).then_some(spans)
@@ -89,7 +89,7 @@ impl Collector {
 }
 
 /// The text of an attribute.
-fn text(span: &Span, name: &str) -> Option<String> {
+fn text(span: &OtlpSpan, name: &str) -> Option<String> {
     let attribute = span
         .attributes
         .iter()
@@ -144,11 +144,11 @@ fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
     let hex: String = trace.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, TRACE);
     assert!(spans.iter().all(|span| span.trace_id == trace));
-    let roots: Vec<&Span> = spans
+    let roots: Vec<&OtlpSpan> = spans
         .iter()
         .filter(|span| span.kind() == SpanKind::Server)
         .collect();
-    let status = |span: &&Span| text(span, "http.response.status_code").unwrap();
+    let status = |span: &&OtlpSpan| text(span, "http.response.status_code").unwrap();
     assert_eq!(
         roots.iter().map(status).collect::<Vec<_>>(),
         ["429", "200", "200"]
