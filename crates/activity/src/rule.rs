@@ -31,6 +31,8 @@ pub(crate) struct Common {
 pub struct RuleActivity {
     id: Arc<str>,
     common: Arc<Common>,
+    /// When it began, or last gained or lost room, in Unix seconds.
+    since: AtomicU32,
     /// Whether it has a tracker of its own to use.
     has_room: AtomicBool,
     own: OnceLock<Box<KeyTracker>>,
@@ -46,6 +48,7 @@ impl RuleActivity {
     pub(crate) fn new(id: Arc<str>, common: &Arc<Common>) -> Self {
         Self {
             id,
+            since: AtomicU32::new(common.now.load(Ordering::Relaxed)),
             common: Arc::clone(common),
             has_room: AtomicBool::new(false),
             own: OnceLock::new(),
@@ -119,12 +122,25 @@ impl RuleActivity {
             now,
             most,
         };
-        if let Some(own) = self.own_keys() {
-            return own.top(&asked);
+        let mut top = if let Some(own) = self.own_keys() {
+            own.top(&asked)
+        } else {
+            asked.rule = Some(&self.id);
+            let shared = self.common.keys.as_ref();
+            shared.map(|keys| keys.top(&asked)).unwrap_or_default()
+        };
+        let since = u64::from(self.since.load(Ordering::Relaxed));
+        if since > top.from {
+            top.from = since;
         }
-        asked.rule = Some(&self.id);
-        let shared = self.common.keys.as_ref();
-        shared.map(|keys| keys.top(&asked)).unwrap_or_default()
+        top
+    }
+
+    fn note_room(&self, has_room: bool) {
+        if self.has_room.swap(has_room, Ordering::AcqRel) != has_room {
+            let now = self.common.now.load(Ordering::Relaxed);
+            self.since.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Gives it a tracker of its own, if there is memory.
@@ -138,13 +154,13 @@ impl RuleActivity {
                 common.budget.give(KeyTracker::bytes(common.shards));
             }
         }
-        self.has_room.store(true, Ordering::Release);
+        self.note_room(true);
         true
     }
 
     /// Takes its room away, with all that is known of its keys and its series.
     pub(crate) fn take_room(&self) {
-        self.has_room.store(false, Ordering::Release);
+        self.note_room(false);
         if let Some(own) = self.own.get() {
             own.clear();
         }

@@ -48,6 +48,9 @@ pub struct TopKeys {
     pub weight: u64,
     /// The most that a key can have that is not listed for lack of room.
     pub error: u64,
+    /// Since when keys are counted, in Unix seconds: the beginning of the window, or when the rule gained or lost
+    /// room of its own.
+    pub from: u64,
     /// Whether the rule shares a table with others.
     pub is_shared: bool,
 }

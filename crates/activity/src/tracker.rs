@@ -236,6 +236,7 @@ impl KeyTracker {
             distinct_denied,
             weight: sorted.weight,
             error: sorted.error,
+            from: asked.window.from(asked.now),
             is_shared: asked.rule.is_some(),
         }
     }

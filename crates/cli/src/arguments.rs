@@ -8,6 +8,7 @@ use crate::commands::bench::BenchArgs;
 use crate::commands::check::CheckArgs;
 use crate::commands::console::ConsoleArgs;
 use crate::commands::explain::ExplainArgs;
+use crate::commands::overrides::OverrideArgs;
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
 use crate::commands::status::StatusArgs;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Reset(ResetArgs),
     /// Show the state of a server
     Status(StatusArgs),
+    /// Give a client another limit until a given time
+    Override(OverrideArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -160,6 +163,11 @@ mod tests {
             "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",
             "tidegate bench resp -a user_id=u{key} --requests 1000",
             "tidegate bench url http://127.0.0.1:8000/items/{key} -H x-api-key:k{key} --rate 500 --warm-up 2s",
+            "tidegate override",
+            "tidegate override per-user --json",
+            "tidegate override per-user u1 unlimited --for 2h --reason launch",
+            "tidegate override per-user u1 100/minute --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 --remove",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
@@ -184,6 +192,9 @@ mod tests {
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
             "tidegate check --timestamp yesterday",
+            "tidegate override per-user u1 blocked --for 2h --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 blocked --remove",
+            "tidegate override per-user --remove",
             "tidegate schema clients",
             "tidegate frobnicate",
         ];

@@ -35,7 +35,9 @@ pub(crate) fn make() -> HeaderValue {
     let mixed = mixed(random.wrapping_add(count)).to_be_bytes();
     let mut digits = [0; 16];
     for (eight, four) in digits.chunks_exact_mut(8).zip(mixed.chunks_exact(4)) {
-        let four = four.iter().fold(0, |four, byte| four << 8 | u32::from(*byte));
+        let four = four
+            .iter()
+            .fold(0, |four, byte| four << 8 | u32::from(*byte));
         eight.copy_from_slice(&hex(four));
     }
     // Hexadecimal digits are a valid value.

@@ -1,15 +1,16 @@
 //! What a server does in the background besides [`Gate::maintain`](tidegate::Gate::maintain): follow its
-//! files, return memory, write counters.
+//! files, return memory, write counters, remove what has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::Store as _;
+use tidegate::{Clock as _, Store as _, SystemClock};
 use tidegate_listen::{Tls, ended_connections};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin_token;
 use crate::handle::Handle;
+use crate::overrides::ChangedBy;
 use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
@@ -19,6 +20,9 @@ use crate::watch::FileWatch;
 /// one closed: the allocator keeps free memory for a second.
 const RETURN_EVERY: Duration = Duration::from_secs(2);
 const RETURN_ROUNDS: u32 = 3;
+
+/// How often temporary overrides that have ended are removed.
+const REMOVE_EVERY: Duration = Duration::from_secs(30);
 
 /// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
 /// half written: it is used once it has not changed for a while.
@@ -178,6 +182,34 @@ pub(crate) async fn return_memory() {
             if let Err(error) = ending {
                 tracing::debug!(%error, "cannot start a thread");
             }
+        }
+    }
+}
+
+/// Reads the counters of rules into live activity at each full second.
+pub(crate) async fn sample_activity(server: Arc<Server>) {
+    let Some(activity) = &server.activity else {
+        return;
+    };
+    loop {
+        let micros = SystemClock.now().as_micros() % 1_000_000;
+        tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
+        activity.sample(&server.gate.rules());
+    }
+}
+
+/// Removes temporary overrides that have ended, for as long as the server runs. Decisions go by their time.
+pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
+    loop {
+        tokio::time::sleep(REMOVE_EVERY).await;
+        let changed = ChangedBy {
+            by: String::new(),
+            at: SystemClock.now(),
+            version: server.book.version(),
+        };
+        let removing = server.overrides.remove_ended(&server.gate, &changed);
+        if let Err(error) = removing.await {
+            tracing::debug!(%error, "temporary overrides that have ended could not be removed");
         }
     }
 }

@@ -16,6 +16,7 @@
 //! ```
 
 mod access;
+mod activity;
 mod admin_token;
 mod chores;
 mod condition_steps;
@@ -31,6 +32,7 @@ mod kept_instances;
 mod listeners;
 mod metrics_page;
 mod otlp;
+mod overrides;
 mod problem;
 mod recorded;
 mod resp;

@@ -28,6 +28,7 @@ fn register_server(registry: &mut Registry, server: &Server, is_ready: bool) {
     );
     register_rules(registry, &server.gate.rules(), front_ends);
     server.book.register_metrics(registry);
+    server.overrides.register_metrics(registry);
     server.gate.store().register_metrics(registry);
     if let Some(kept) = &server.counters {
         kept.register_metrics(registry);

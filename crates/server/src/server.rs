@@ -1,7 +1,6 @@
 //! The state that all front ends share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
@@ -10,20 +9,27 @@ use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
+use tidegate_listen::Drain;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ExchangeObserver, Exchanges};
 use tidegate_redis::Health;
+use tokio::sync::Semaphore;
 
 use crate::access::Access;
+use crate::activity::ServerActivity;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
 use crate::otlp::OtlpCounts;
+use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics, ServerExchanges};
 use tidegate_tower::RateLimitLayer;
+
+/// The most streams of activity at a time.
+pub(crate) const MOST_STREAMS: usize = 32;
 
 /// What is opened before a server can be made.
 pub(crate) struct Opened {
@@ -40,6 +46,8 @@ pub(crate) struct Opened {
 pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
+    /// The temporary overrides of rules.
+    pub(crate) overrides: OverrideBook,
     pub(crate) access: Access,
     /// Whether the console is served.
     pub(crate) has_console: bool,
@@ -70,7 +78,11 @@ pub(crate) struct Server {
     pub(crate) observer: Arc<DecisionObserver>,
     /// When it started, to measure its uptime.
     pub(crate) started: Stopwatch,
-    is_draining: AtomicBool,
+    /// Live activity, if it is on.
+    pub(crate) activity: Option<Arc<ServerActivity>>,
+    /// Streams of activity that may still be opened.
+    pub(crate) streams: Arc<Semaphore>,
+    draining: Drain,
 }
 
 impl Server {
@@ -84,14 +96,20 @@ impl Server {
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
-        let observer = DecisionObserver::new(Arc::clone(&metrics), config.key_secret.as_ref());
+        let activity = ServerActivity::new(config, &digest).map(Arc::new);
+        let key_secret = config.key_secret.as_ref();
+        let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
+            .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
+        let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
+        overrides.begin(&gate);
         Self {
             gate: Arc::new(gate),
             book,
+            overrides,
             access: Access::new(config.tokens.clone()),
             has_console: config.console,
             identity: Arc::default(),
@@ -109,7 +127,9 @@ impl Server {
             digest,
             observer,
             started: Stopwatch::start(),
-            is_draining: AtomicBool::new(false),
+            activity,
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            draining: Drain::new(),
         }
     }
 
@@ -195,11 +215,16 @@ impl Server {
 
     /// Makes `/readyz` report that the server is not ready.
     pub(crate) fn begin_to_drain(&self) {
-        self.is_draining.store(true, Ordering::Release);
+        self.draining.begin();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Acquire)
+        self.draining.has_begun()
+    }
+
+    /// Waits until the server drains.
+    pub(crate) async fn drains(&self) {
+        self.draining.begun().await;
     }
 }
 

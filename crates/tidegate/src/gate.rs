@@ -33,7 +33,7 @@ pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
 pub use explain::{ExplainedGrant, ExplainedRule, Explanation};
 pub use feedback::{Feedback, FeedbackError};
-pub use observer::{Observed, Observer};
+pub use observer::{Observed, ObservedPart, ObservedRule, Observer};
 pub use parts::{Asked, Part};
 pub use receipt::Receipt;
 pub use reconcile::Unreconciled;

@@ -120,7 +120,10 @@ fn unmet(condition: &str, expected: &str, actual: Option<&str>) -> String {
         ("except", Some(actual)) => {
             let item = expected.strip_prefix("not (");
             let item = item.and_then(|item| item.strip_suffix(')'));
-            format!("the exception ({}) holds: {actual}", item.unwrap_or(expected))
+            format!(
+                "the exception ({}) holds: {actual}",
+                item.unwrap_or(expected)
+            )
         }
         (_, Some(actual)) => format!("is {actual}, the rule expects {expected}"),
         (_, None) => format!("is missing, the rule expects {expected}"),

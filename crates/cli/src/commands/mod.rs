@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod console;
 mod decision;
 pub(crate) mod explain;
+pub(crate) mod overrides;
 mod question;
 pub(crate) mod reset;
 pub(crate) mod rules;

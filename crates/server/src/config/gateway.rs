@@ -9,7 +9,7 @@ use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
-use super::read::{TakenField, listen_address, number, parsed, span, tls_files};
+use super::read::{TakenField, bytes_of, listen_address, number, parsed, span, tls_files};
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
 
@@ -85,18 +85,7 @@ fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     let bad =
         || format!("`{text}` is not a rate; write for example `256B/s` or `1KiB/s`, or `off`");
     let size = text.strip_suffix("/s").ok_or_else(bad)?.trim_end();
-    let digits = size.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = size.split_at(digits);
-    let unit = match unit.trim_start() {
-        "B" => 1,
-        "kB" | "KB" => 1_000,
-        "KiB" => 1 << 10,
-        "MB" => 1_000_000,
-        "MiB" => 1 << 20,
-        _ => return Err(bad()),
-    };
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    match number.checked_mul(unit) {
+    match bytes_of(size) {
         Some(rate @ 1..=0xffff_ffff) => Ok(Some(rate)),
         Some(0) => Err("a rate of zero has no meaning; write `off`".to_owned()),
         _ => Err(bad()),

@@ -82,6 +82,10 @@ pub struct Config {
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
     /// server generates.
     pub tokens: Vec<Token>,
+    /// Whether live activity is counted.
+    pub activity: ActivityMode,
+    /// The most memory for it, in bytes.
+    pub activity_memory: usize,
     /// Whether the console is served.
     pub console: bool,
     /// The certificate and the key to serve with, as PEM files.
@@ -102,6 +106,18 @@ pub struct Config {
     pub otlp: Option<OtlpSettings>,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
+}
+
+/// Whether live activity is counted, and how keys are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ActivityMode {
+    /// It is, and keys are shown by the values of their attributes; secret ones as digests.
+    #[default]
+    On,
+    /// It is not.
+    Off,
+    /// It is, and keys are shown as digests only.
+    Anonymous,
 }
 
 /// A token and its scopes.

@@ -11,8 +11,8 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
-    Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles, access_log,
-    counters, gateway, identify, redis, secret, settings, tokens, variables,
+    ActivityMode, Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles,
+    access_log, counters, gateway, identify, redis, secret, settings, tokens, variables,
 };
 
 pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
@@ -63,6 +63,8 @@ pub(super) fn config(
         problems,
     );
     let tokens = tokens::read(fields.take("tokens"), overrides, problems);
+    let activity = activity_mode(fields.take("activity"), problems);
+    let activity_memory = parsed(fields.take("activity_memory"), activity_memory, problems);
     let console = on_or_off(fields.take("console"), problems);
     let tls_client_ca = client_ca(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
@@ -104,6 +106,8 @@ pub(super) fn config(
         underscore_headers,
         headers,
         tokens,
+        activity: activity.unwrap_or_default(),
+        activity_memory: activity_memory.unwrap_or(64 << 20),
         console: console.unwrap_or(true),
         tls,
         tls_client_ca,
@@ -231,6 +235,46 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     let address = listen_address(text).map(Some);
     address.map_err(|problem| format!("{problem}, or `off`"))
+}
+
+fn activity_mode(taken: TakenField<'_>, problems: &mut Problems) -> Option<ActivityMode> {
+    let words = [
+        ("on", ActivityMode::On),
+        ("off", ActivityMode::Off),
+        ("anonymous", ActivityMode::Anonymous),
+    ];
+    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))
+}
+
+fn activity_memory(text: &str) -> Result<usize, String> {
+    let bytes = bytes_of(text).and_then(|bytes| usize::try_from(bytes).ok());
+    match bytes {
+        Some(bytes) if bytes >= 1 << 20 => Ok(bytes),
+        Some(_) => Err(format!(
+            "`{text}` is too little; write at least `1MiB`, or `activity: off`"
+        )),
+        None => Err(format!(
+            "`{text}` is not a size; write for example `64MiB` or `1GiB`"
+        )),
+    }
+}
+
+/// `64MiB`, with `B`, `kB`, `KiB`, `MB`, `GB` and `GiB` too.
+pub(super) fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim_end();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "B" => 1,
+        "kB" | "KB" => 1_000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        "GB" => 1_000_000_000,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 fn on_or_off(taken: TakenField<'_>, problems: &mut Problems) -> Option<bool> {

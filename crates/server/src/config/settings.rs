@@ -65,6 +65,7 @@ pub fn schema() -> Value {
 const ADDRESS: Kind = Kind::Pattern(":[0-9]{1,5}$");
 const PATH: Kind = Kind::Text("");
 const SPAN: Kind = Kind::Named("Span", &Kind::Pattern(r"^\s*[0-9]+\s*[A-Za-z]+\s*$"));
+const SIZE: Kind = Kind::Pattern(r"^[0-9]+\s*(B|kB|KB|KiB|MB|MiB|GB|GiB)$");
 const OFF: Kind = Kind::Words(&["off"]);
 const UPSTREAM: Kind = Kind::Pattern("^(http|https|h2c)://");
 const SOURCE: Kind = Kind::Named("Source", &Kind::Map(&SOURCES));
@@ -88,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 58] = [
+pub static SETTINGS: [Setting; 60] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -133,6 +134,8 @@ pub static SETTINGS: [Setting; 58] = [
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
+    variable(Key::new("activity", Kind::Words(&["on", "off", "anonymous"]), "whether live activity is counted; `anonymous` shows keys as digests only").or("on")),
+    variable(Key::new("activity_memory", SIZE, "the most memory for live activity, at least `1MiB`").or("64MiB")),
     variable(Key::new("console", Kind::Words(&["on", "off"]), "whether the web console is served below `/console/`").or("on")),
     variable(Key::new("tls_cert", PATH, "the certificate to serve with, a PEM file")),
     variable(Key::new("tls_key", PATH, "its private key, a PEM file")),

@@ -8,22 +8,23 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tidegate::Timestamp;
 
 use super::number::{parse_whole, whole};
 use super::query::parameters;
 use super::rules::{change, expected, whole_set, with_header};
 use super::{body, json};
 use crate::data_dir::Row;
+use crate::overrides::HistoryRow;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Preview, RuleChange, RuleDiff, etag, unified_sets};
+use crate::seconds::date_time;
 use crate::server::Server;
 
 /// `GET /v1/rules/history`: the versions, newest first.
 pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
-    let rows = server.book.history().await?;
-    let rows: Vec<Value> = rows.iter().map(written).collect();
+    let rows = server.overrides.with_rows(server.book.history().await?);
+    let rows: Vec<Value> = rows.iter().map(written_in_history).collect();
     Ok(reply(&json!({ "history": rows })))
 }
 
@@ -42,13 +43,15 @@ pub(super) async fn version(
 }
 
 fn written(row: &Row) -> Value {
-    json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes})
+    json!({"version": row.version, "at": date_time(row.at), "by": row.by, "changes": row.changes})
 }
 
-fn time(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros)
-        .map_or_else(|_| String::new(), |time| time.to_string())
+fn written_in_history(row: &HistoryRow) -> Value {
+    let mut written = written(&row.row);
+    if row.is_override {
+        written["override"] = json!(true);
+    }
+    written
 }
 
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.

@@ -3,7 +3,10 @@
 //! `route.rs` finds the call, a file for each group of calls answers it, `crate::problem` turns errors into
 //! replies. The gate decides.
 
+mod activity;
+mod activity_stream;
 mod answer;
+mod api_body;
 mod authorize;
 mod body;
 mod check;
@@ -16,6 +19,7 @@ mod history;
 mod number;
 mod openapi;
 mod original;
+mod overrides;
 mod probes;
 mod query;
 mod question;
@@ -38,6 +42,7 @@ use hyper::body::Incoming;
 
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
+pub(crate) use api_body::ApiBody;
 use route::ApiCall;
 
 /// The HTTP API.
@@ -62,13 +67,23 @@ impl Api {
 pub(crate) async fn answer(
     api: Arc<Api>,
     request: Request<Incoming>,
-) -> Result<ApiReply, Infallible> {
+) -> Result<Response<ApiBody>, Infallible> {
     let (parts, body) = request.into_parts();
+    // The only reply that is not whole.
+    if parts.uri.path() == route::ACTIVITY_STREAM {
+        return Ok(stream(&api, &parts));
+    }
     let reply = match dispatch(&api, parts, body).await {
         Ok(reply) => reply,
         Err(problem) => problem.reply(),
     };
-    Ok(reply)
+    Ok(reply.map(ApiBody::Whole))
+}
+
+fn stream(api: &Api, parts: &Parts) -> Response<ApiBody> {
+    let opened = route::find(&parts.method, parts.uri.path())
+        .and_then(|_| activity_stream::open(&api.server, parts));
+    opened.unwrap_or_else(|problem| not_kept(problem.reply()).map(ApiBody::Whole))
 }
 
 async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<ApiReply, HttpProblem> {
@@ -83,12 +98,18 @@ async fn dispatch(api: &Api, parts: Parts, body: Incoming) -> Result<ApiReply, H
 /// Answers a call of an operator or a page. No cache keeps what it says.
 async fn answer_caller(api: &Api, call: ApiCall<'_>, parts: &Parts, body: Incoming) -> ApiReply {
     let reply = administer(api, call, parts, body).await;
-    let mut reply = reply.unwrap_or_else(HttpProblem::reply);
+    let reply = reply.unwrap_or_else(HttpProblem::reply);
     if parts.uri.path().starts_with("/v1/") {
-        let headers = reply.headers_mut();
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        return not_kept(reply);
     }
+    reply
+}
+
+/// The reply, for no cache to keep.
+fn not_kept(mut reply: ApiReply) -> ApiReply {
+    let headers = reply.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply
 }
 
@@ -101,7 +122,11 @@ async fn administer(
 ) -> Result<ApiReply, HttpProblem> {
     let server = &api.server;
     match call {
-        ApiCall::Authorize | ApiCall::Check => Err(HttpProblem::not_found("there is no such call")),
+        ApiCall::Authorize | ApiCall::Check | ApiCall::ActivityStream => {
+            Err(HttpProblem::not_found("there is no such call"))
+        }
+        ApiCall::Activity => activity::activity(server, parts).await,
+        ApiCall::RuleKeys(id) => activity::keys(server, parts, id),
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
         ApiCall::Explain => explain::explain(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),
@@ -115,6 +140,10 @@ async fn administer(
         ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
         ApiCall::RulesDiff => history::diff(server, parts).await,
         ApiCall::RollBack => history::roll_back(server, parts, body).await,
+        ApiCall::ListOverrides => overrides::list(server, parts, None),
+        ApiCall::ListOverridesOf(id) => overrides::list(server, parts, Some(id)),
+        ApiCall::PutOverride(id) => overrides::put(server, parts, id, body).await,
+        ApiCall::DeleteOverride(id, key) => overrides::delete(server, parts, id, key).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,

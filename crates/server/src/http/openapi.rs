@@ -47,6 +47,10 @@ mod tests {
         ApiCall::RulesVersion("x"),
         ApiCall::RulesDiff,
         ApiCall::RollBack,
+        ApiCall::ListOverrides,
+        ApiCall::ListOverridesOf("x"),
+        ApiCall::PutOverride("x"),
+        ApiCall::DeleteOverride("x", "x"),
         ApiCall::Reset,
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
@@ -61,6 +65,9 @@ mod tests {
         ApiCall::Metrics,
         ApiCall::OpenApi,
         ApiCall::Status,
+        ApiCall::Activity,
+        ApiCall::ActivityStream,
+        ApiCall::RuleKeys("x"),
     ];
 
     /// The operation id. A new call needs a row above and in the description.
@@ -80,6 +87,10 @@ mod tests {
             ApiCall::RulesVersion(_) => "rulesVersion",
             ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
+            ApiCall::ListOverrides => "listOverrides",
+            ApiCall::ListOverridesOf(_) => "listRuleOverrides",
+            ApiCall::PutOverride(_) => "putOverride",
+            ApiCall::DeleteOverride(..) => "deleteOverride",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
@@ -96,6 +107,9 @@ mod tests {
             ApiCall::Metrics => "metrics",
             ApiCall::OpenApi => "openApi",
             ApiCall::Status => "status",
+            ApiCall::Activity => "activity",
+            ApiCall::ActivityStream => "activityStream",
+            ApiCall::RuleKeys(_) => "ruleKeys",
         }
     }
 
@@ -112,7 +126,9 @@ mod tests {
                 let method = method.to_uppercase().parse().unwrap();
                 let entry = (
                     method,
-                    path.replace("{id}", "x").replace("{version}", "x"),
+                    path.replace("{id}", "x")
+                        .replace("{version}", "x")
+                        .replace("{key}", "x"),
                     operation.clone(),
                 );
                 let earlier = operations.insert(id.to_owned(), entry);

@@ -22,6 +22,10 @@ pub(crate) enum ApiCall<'p> {
     RulesVersion(&'p str),
     RulesDiff,
     RollBack,
+    ListOverrides,
+    ListOverridesOf(&'p str),
+    PutOverride(&'p str),
+    DeleteOverride(&'p str, &'p str),
     Reset,
     Feedback,
     ReleaseLease(&'p str),
@@ -37,7 +41,13 @@ pub(crate) enum ApiCall<'p> {
     Metrics,
     OpenApi,
     Status,
+    Activity,
+    ActivityStream,
+    RuleKeys(&'p str),
 }
+
+/// The path of the one call whose reply does not end.
+pub(super) const ACTIVITY_STREAM: &str = "/v1/activity/stream";
 
 /// The call that a method and a path name.
 pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
@@ -66,8 +76,11 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
+        "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
+        "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
+        ACTIVITY_STREAM => ("GET, HEAD", get(method, ApiCall::ActivityStream)),
         "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
         "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
         "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
@@ -93,10 +106,22 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                     _ => None,
                 };
                 ("DELETE, GET, HEAD, PUT", call)
+            } else if let Some(id) = keys_of(path) {
+                ("GET, HEAD", get(method, ApiCall::RuleKeys(id)))
             } else if let Some(version) = below("/v1/rules/history/", path) {
                 ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
             } else if let Some(id) = of_rule(path, "/validate") {
                 ("POST", post(method, ApiCall::ValidateRule(id)))
+            } else if let Some(id) = overrides_of(path) {
+                let call = match *method {
+                    Method::GET | Method::HEAD => Some(ApiCall::ListOverridesOf(id)),
+                    Method::POST => Some(ApiCall::PutOverride(id)),
+                    _ => None,
+                };
+                ("GET, HEAD, POST", call)
+            } else if let Some((id, key)) = override_of(path) {
+                let call = ApiCall::DeleteOverride(id, key);
+                ("DELETE", (*method == Method::DELETE).then_some(call))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -130,8 +155,26 @@ fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
     below("/v1/rules/", rest).filter(|id| *id != "history")
 }
 
+/// The rule whose temporary overrides are meant.
+fn overrides_of(path: &str) -> Option<&str> {
+    below("/v1/rules/", path.strip_suffix("/overrides")?)
+}
+
+/// The rule and the key of one temporary override, still percent-encoded.
+fn override_of(path: &str) -> Option<(&str, &str)> {
+    let (of, key) = path.rsplit_once('/')?;
+    let id = overrides_of(of)?;
+    (!key.is_empty()).then_some((id, key))
+}
+
 /// The one segment below a prefix.
 fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
     let rest = path.strip_prefix(prefix)?;
     (!rest.is_empty() && !rest.contains('/')).then_some(rest)
+}
+
+/// The rule in `/v1/rules/{id}/keys`.
+fn keys_of(path: &str) -> Option<&str> {
+    let id = path.strip_prefix("/v1/rules/")?.strip_suffix("/keys")?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
 }

@@ -296,7 +296,7 @@ pub(super) fn expected(headers: &HeaderMap) -> Result<Expected, HttpProblem> {
     })
 }
 
-fn no_such_rule(id: &str) -> HttpProblem {
+pub(super) fn no_such_rule(id: &str) -> HttpProblem {
     HttpProblem::not_found(format!("there is no rule `{id}`"))
 }
 

@@ -19,8 +19,8 @@ use tokio::sync::mpsc::Receiver;
 use export::{BATCH, Collector, take_waiting};
 use metrics::{Times, metrics_of};
 use proto::{
-    InstrumentationScope, KeyValue, MetricsRequest, Resource, ResourceMetrics, ResourceSpans,
-    ScopeMetrics, ScopeSpans, OtlpSpan, TraceRequest,
+    InstrumentationScope, KeyValue, MetricsRequest, OtlpSpan, Resource, ResourceMetrics,
+    ResourceSpans, ScopeMetrics, ScopeSpans, TraceRequest,
 };
 
 /// The settings of telemetry over OTLP.

@@ -46,7 +46,8 @@ enum RespQuestion {
     reason = "few wait, and only for one round trip"
 )]
 enum RespAnswer<'q> {
-    Throttle(Charged),
+    /// With the cost.
+    Throttle(Charged, u64),
     Check(Decision),
     Refused(&'q str),
 }
@@ -82,7 +83,7 @@ impl Questions {
         let charging = server.gate.charge(&charge, server.throttle_on_failure);
         match charging.now() {
             Some(charged) => {
-                self.throttled.count(&charged);
+                self.throttled.count(&charged, asked.cost);
                 throttle::write(&charged, replies);
             }
             None => self.waiting.push(RespQuestion::Throttle {
@@ -154,7 +155,8 @@ impl Questions {
                         cost: *cost,
                     };
                     let on_failure = server.throttle_on_failure;
-                    RespAnswer::Throttle(server.gate.charge(&charge, on_failure).wait().await)
+                    let charged = server.gate.charge(&charge, on_failure).wait().await;
+                    RespAnswer::Throttle(charged, *cost)
                 }
                 RespQuestion::Check(attributes) => {
                     RespAnswer::Check(server.decide(attributes, FrontEnd::Resp).await)
@@ -164,8 +166,8 @@ impl Questions {
         });
         for answer in join_all(asking).await {
             match answer {
-                RespAnswer::Throttle(charged) => {
-                    self.throttled.count(&charged);
+                RespAnswer::Throttle(charged, cost) => {
+                    self.throttled.count(&charged, cost);
                     throttle::write(&charged, replies);
                 }
                 RespAnswer::Check(decision) => check::write(&decision, replies),
@@ -180,8 +182,7 @@ impl Questions {
 
     /// Adds the answers since the last call to the metrics of the server.
     pub(super) fn tell(&mut self, server: &Server) {
-        server
-            .metrics
-            .throttled(&std::mem::take(&mut self.throttled));
+        let throttled = std::mem::take(&mut self.throttled);
+        server.observer.throttled(&throttled);
     }
 }

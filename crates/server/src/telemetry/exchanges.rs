@@ -14,7 +14,7 @@ use tidegate::{Clock as _, Reason, SystemClock};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, ObservedExchange};
 
-use super::access_log::{AccessEntry, AccessLog, AccessEnd};
+use super::access_log::{AccessEnd, AccessEntry, AccessLog};
 use crate::otlp::proto::{AnyValueKind, KeyValue};
 use crate::otlp::{SpanEnd, Trace, Tracer};
 
@@ -179,10 +179,10 @@ pub(crate) fn note(observed: &Observed<'_, '_>, took: Duration) {
     CURRENT.with_borrow(|current| {
         let Some(state) = current else { return };
         let mut noted = state.decided.lock();
-        for (decision, attributes) in observed.parts() {
-            note_one(&mut noted, decision, attributes.ip());
+        for part in observed.parts() {
+            note_one(&mut noted, part.decision, part.attributes.ip());
             if let Some(trace) = &state.trace {
-                trace.decided(decision_end(observed.front_end, decision, took));
+                trace.decided(decision_end(observed.front_end, part.decision, took));
             }
         }
     });

@@ -9,15 +9,18 @@ use tidegate::gate::{Charged, Observed, Observer};
 use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
-use super::Metrics;
 use super::exchanges;
 use super::logs::DenialLog;
+use super::{Metrics, Throttled};
+use crate::activity::{RequestOutcome, ServerActivity};
 
 /// The observer of the server's gate.
 pub(crate) struct DecisionObserver {
     clock: TickClock,
     metrics: Arc<Metrics>,
     denials: DenialLog,
+    /// None if it is off.
+    activity: Option<Arc<ServerActivity>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
     /// Whether requests are observed to their end, so that decisions are noted with them.
@@ -25,11 +28,16 @@ pub(crate) struct DecisionObserver {
 }
 
 impl DecisionObserver {
-    pub(crate) fn new(metrics: Arc<Metrics>, key_secret: Option<&Secret>) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        key_secret: Option<&Secret>,
+        activity: Option<Arc<ServerActivity>>,
+    ) -> Self {
         Self {
             clock: TickClock::new(),
             metrics,
             denials: DenialLog::new(key_secret),
+            activity,
             latest_time: AtomicU64::new(0),
             has_exchanges: false,
         }
@@ -54,6 +62,14 @@ impl DecisionObserver {
         self.denials.hashed(key)
     }
 
+    /// Adds answers of `CL.THROTTLE`.
+    pub(crate) fn throttled(&self, throttled: &Throttled) {
+        self.metrics.throttled(throttled);
+        if let Some(activity) = &self.activity {
+            activity.live.add_requests(&throttled.outcomes());
+        }
+    }
+
     fn note_time(&self, began: u64) -> Duration {
         let took = self.clock.since(began);
         self.metrics.decided(took);
@@ -71,8 +87,17 @@ impl Observer for DecisionObserver {
         if self.has_exchanges {
             exchanges::note(observed, took);
         }
-        for (decision, attributes) in observed.parts() {
-            decision.count(observed.front_end);
+        let activity = self.activity.as_deref();
+        let mut request = RequestOutcome::default();
+        for part in observed.parts() {
+            let (decision, attributes) = (part.decision, part.attributes);
+            request.note_cost(attributes.cost());
+            for rule in part.rules() {
+                rule.count(observed.front_end);
+                if let Some(activity) = activity {
+                    activity.note_rule(&rule, &mut request);
+                }
+            }
             if let Some(at) = attributes.time() {
                 let at = at.as_micros();
                 self.latest_time.fetch_max(at, Ordering::Relaxed);
@@ -83,6 +108,9 @@ impl Observer for DecisionObserver {
             if decision.is_denied() {
                 self.denials.denied(decision, attributes);
             }
+        }
+        if let Some(activity) = activity {
+            activity.note_request(&request, observed.decisions.is_allowed());
         }
     }
 

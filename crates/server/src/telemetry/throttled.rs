@@ -6,22 +6,39 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tidegate::gate::Charged;
+use tidegate_activity::OutcomeCounts;
 
 /// Answers of one connection since it last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Throttled {
     counts: [u64; 3],
     degraded: u64,
+    cost: u64,
 }
 
 impl Throttled {
-    pub(crate) fn count(&mut self, charged: &Charged) {
+    pub(crate) fn count(&mut self, charged: &Charged, cost: u64) {
         let verdict = match (charged.is_failed(), charged.outcome.allowed) {
             (true, _) => 2,
             (false, allowed) => usize::from(!allowed),
         };
         self.counts[verdict] += 1;
         self.degraded += u64::from(charged.is_degraded());
+        if charged.outcome.allowed {
+            self.cost = self.cost.saturating_add(cost);
+        }
+    }
+
+    /// The same for live activity. A request that could not be decided is denied.
+    pub(super) fn outcomes(&self) -> OutcomeCounts {
+        let [allowed, denied, failed] = self.counts;
+        OutcomeCounts {
+            allowed,
+            denied: denied + failed,
+            degraded: self.degraded,
+            cost: self.cost,
+            ..OutcomeCounts::default()
+        }
     }
 }
 

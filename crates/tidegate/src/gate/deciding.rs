@@ -86,6 +86,7 @@ impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
                 front_end: self.front_end,
                 decisions: receipt.decisions(),
                 asked: self.asked,
+                matched: receipt.matched(),
             });
         }
     }

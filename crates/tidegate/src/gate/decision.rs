@@ -293,25 +293,63 @@ impl Decision {
 
     /// Counts the outcome of each rule for a request of this front end.
     pub fn count(&self, front_end: FrontEnd) {
-        let mut limits = self.limits().peekable();
-        while let Some(mut decisive) = limits.next() {
-            while let Some(next) = limits.next_if(|next| std::ptr::eq(next.rule, decisive.rule)) {
-                if is_more_pressing(next.outcome, decisive.outcome) {
+        for outcome in self.rule_outcomes() {
+            outcome.count(front_end);
+        }
+    }
+
+    /// The outcome of each rule that applies, in their order.
+    pub(super) fn rule_outcomes(&self) -> impl Iterator<Item = RuleOutcome<'_>> {
+        let mut limits = self.limits.iter().peekable();
+        std::iter::from_fn(move || {
+            let mut decisive = limits.next()?;
+            let mut delay = decisive.outcome.delay;
+            let index = decisive.rule;
+            while let Some(next) = limits.next_if(|next| next.rule == index) {
+                delay = delay.max(next.outcome.delay);
+                if is_more_pressing(&next.outcome, &decisive.outcome) {
                     decisive = next;
                 }
             }
-            let counts = decisive.rule.counts();
-            let verdict = match (decisive.is_shadow, decisive.reason) {
-                (false, None) => Verdict::Allowed,
-                (false, Some(reason)) => {
-                    counts.count_denied(reason);
-                    Verdict::Denied
-                }
-                (true, None) => Verdict::ShadowAllowed,
-                (true, Some(_)) => Verdict::ShadowDenied,
+            let rule = self.rules.at(index);
+            let reason = decisive.reason(rule);
+            let verdict = match (decisive.is_shadow, reason.is_none()) {
+                (false, true) => Verdict::Allowed,
+                (false, false) => Verdict::Denied,
+                (true, true) => Verdict::ShadowAllowed,
+                (true, false) => Verdict::ShadowDenied,
             };
-            counts.count(front_end, verdict);
+            Some(RuleOutcome {
+                rule,
+                index,
+                verdict,
+                reason,
+                is_delayed: delay > Micros::ZERO && reason.is_none(),
+                is_degraded: decisive.is_degraded,
+            })
+        })
+    }
+}
+
+/// What a rule said to a request: of its limits, the one that decides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RuleOutcome<'d> {
+    pub(super) rule: &'d Rule,
+    /// The index of the rule.
+    pub(super) index: usize,
+    pub(super) verdict: Verdict,
+    reason: Option<Reason>,
+    pub(super) is_delayed: bool,
+    pub(super) is_degraded: bool,
+}
+
+impl RuleOutcome<'_> {
+    pub(super) fn count(&self, front_end: FrontEnd) {
+        let counts = self.rule.counts();
+        if let (Verdict::Denied, Some(reason)) = (self.verdict, self.reason) {
+            counts.count_denied(reason);
         }
+        counts.count(front_end, self.verdict);
     }
 }
 

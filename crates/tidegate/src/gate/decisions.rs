@@ -47,6 +47,14 @@ impl Decisions {
         }
     }
 
+    /// The decision, if there is one part.
+    pub(super) fn only(&self) -> Option<&Decision> {
+        match self.list() {
+            [decision] => Some(decision),
+            _ => None,
+        }
+    }
+
     /// The decision about the first part, which is the only one of most requests.
     pub(super) fn first(&self) -> &Decision {
         &self.list()[0]

@@ -1,8 +1,12 @@
 //! Sees every decision in one place: for metrics, logs and live activity.
 
+use std::borrow::Cow;
+
+use super::decision::RuleOutcome;
+use super::matching::MatchedRule;
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
-use crate::rules::FrontEnd;
+use crate::rules::{CounterKey, FrontEnd, Mode, Rule, Verdict};
 
 /// Sees every decision of the gate that it is [given to](super::Gate::with_observer), whatever front end
 /// asked. Called on the path of the request: it should be quick.
@@ -29,11 +33,139 @@ pub struct Observed<'o, 'b> {
     /// What was decided about each of its parts.
     pub decisions: &'o Decisions,
     pub(super) asked: Asked<'o, 'b>,
+    pub(super) matched: &'o [MatchedRule<'o>],
 }
 
 impl<'o, 'b> Observed<'o, 'b> {
     /// Each decision, with the attributes that it is about.
-    pub fn parts(&self) -> impl Iterator<Item = (&'o Decision, &'o Attributes<'b>)> {
-        self.decisions.iter().zip(self.asked.attributes())
+    pub fn parts(&self) -> impl Iterator<Item = ObservedPart<'o, 'b>> {
+        let matched = self.matched;
+        let is_whole = match self.decisions.only() {
+            Some(decision) => decision.is_allowed(),
+            None => self.decisions.iter().all(Decision::is_allowed),
+        };
+        let parts = self.decisions.iter().zip(self.asked.attributes());
+        let numbered = parts.enumerate();
+        numbered.map(move |(number, (decision, attributes))| ObservedPart {
+            decision,
+            attributes,
+            is_admitted: is_whole
+                || (decision.is_allowed() && decision.rules().is_by_descriptors()),
+            number,
+            matched,
+        })
+    }
+}
+
+/// A part of a request; most requests have one.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedPart<'o, 'b> {
+    /// What was decided about it.
+    pub decision: &'o Decision,
+    /// What is known of it.
+    pub attributes: &'o Attributes<'b>,
+    /// Whether its enforced rules were charged.
+    is_admitted: bool,
+    number: usize,
+    matched: &'o [MatchedRule<'o>],
+}
+
+impl<'o, 'b> ObservedPart<'o, 'b> {
+    /// What each rule said that applies to it, in their order.
+    pub fn rules(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> {
+        let part = *self;
+        part.decision.rule_outcomes().map(move |outcome| {
+            let is_it = |matched: &&MatchedRule<'_>| {
+                matched.rule == outcome.index && matched.part == part.number
+            };
+            ObservedRule {
+                outcome,
+                matched: part.matched.iter().find(is_it),
+                part,
+            }
+        })
+    }
+}
+
+/// What a rule said to a request.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedRule<'o, 'b> {
+    outcome: RuleOutcome<'o>,
+    /// None for a rule whose limit another one replaces.
+    matched: Option<&'o MatchedRule<'o>>,
+    part: ObservedPart<'o, 'b>,
+}
+
+impl<'o> ObservedRule<'o, '_> {
+    /// The rule.
+    pub fn rule(&self) -> &'o Rule {
+        self.outcome.rule
+    }
+
+    /// What it said.
+    pub fn verdict(&self) -> Verdict {
+        self.outcome.verdict
+    }
+
+    /// Whether it allows the request to go on only after a while.
+    pub fn is_delayed(&self) -> bool {
+        self.outcome.is_delayed
+    }
+
+    /// Whether the store was unavailable.
+    pub fn is_degraded(&self) -> bool {
+        self.outcome.is_degraded
+    }
+
+    /// Counts it for a request of this front end.
+    pub fn count(&self, front_end: FrontEnd) {
+        self.outcome.count(front_end);
+        let (counts, admitted) = (self.rule().counts(), self.admitted());
+        if admitted > 0 {
+            counts.count_admitted(admitted);
+        }
+        if self.is_delayed() {
+            counts.count_delayed();
+        }
+    }
+
+    /// The cost that the rule was charged; zero if the request is denied.
+    pub fn admitted(&self) -> u64 {
+        let is_admitted = match self.outcome.verdict {
+            Verdict::Allowed => self.part.is_admitted,
+            Verdict::ShadowAllowed => true,
+            Verdict::Denied | Verdict::ShadowDenied => false,
+        };
+        let matched = self
+            .matched
+            .filter(|matched| is_admitted && !matched.is_peek);
+        matched.map_or(0, |matched| matched.cost)
+    }
+
+    /// The name of the counter that the request belongs to, also if it is blocked; none if an attribute is
+    /// missing.
+    pub fn key(&self) -> Option<Cow<'o, str>> {
+        if let Some(key) = self.matched.and_then(|matched| matched.key.as_deref()) {
+            return Some(Cow::Borrowed(key));
+        }
+        match self.rule().key(self.part.attributes) {
+            CounterKey::Known(key) => Some(key),
+            CounterKey::Denied | CounterKey::Skipped => None,
+        }
+    }
+
+    /// The attributes and values of the [key](Self::key).
+    pub fn key_values(&self) -> Vec<(&'o str, Cow<'o, str>)> {
+        self.rule().key_values(self.part.attributes)
+    }
+
+    /// Whether the limit came with the request, and the rule is made for it alone.
+    pub fn is_ad_hoc(&self) -> bool {
+        self.rule().is_ad_hoc()
+    }
+
+    /// Whether the rule only counts.
+    pub fn is_shadow(&self) -> bool {
+        self.rule().mode() == Mode::Shadow
     }
 }

@@ -79,6 +79,10 @@ impl<'a> Receipt<'a> {
         &self.decisions
     }
 
+    pub(super) fn matched(&self) -> &[MatchedRule<'a>] {
+        &self.matched
+    }
+
     /// The decision alone. What was charged stays charged.
     pub fn into_decision(self) -> Decision {
         self.decisions.into_first()

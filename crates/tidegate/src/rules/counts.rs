@@ -1,6 +1,8 @@
 //! What has been decided by a rule, counted where it is decided. Kept when the rule is changed.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::rule::{Grant, Missing, Mode, OnStoreFailure, Rule};
 use crate::reason::Reason;
@@ -89,6 +91,9 @@ pub struct RuleCounts {
     pub(crate) degraded: [AtomicU64; 3],
     pub(crate) condition_failures: AtomicU64,
     pub(crate) unread_costs: AtomicU64,
+    delayed: AtomicU64,
+    admitted: AtomicU64,
+    attached: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RuleCounts {
@@ -126,6 +131,35 @@ impl RuleCounts {
     /// How often the attribute with its cost was not a whole number.
     pub fn unread_costs(&self) -> u64 {
         self.unread_costs.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that has to wait before it goes on.
+    pub(crate) fn count_delayed(&self) {
+        add_one(&self.delayed);
+    }
+
+    /// How many requests had to wait before they went on.
+    pub fn delayed(&self) -> u64 {
+        self.delayed.load(Ordering::Relaxed)
+    }
+
+    /// Counts the cost of a request that was admitted.
+    pub(crate) fn count_admitted(&self, cost: u64) {
+        self.admitted.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// The cost of all requests that were admitted. Wraps around.
+    pub fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// What an observer keeps with the rule, made on first use. A rule has one observer: another one finds what
+    /// the first has made.
+    pub fn attached(
+        &self,
+        make: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
+    ) -> &(dyn Any + Send + Sync) {
+        &**self.attached.get_or_init(make)
     }
 }
 

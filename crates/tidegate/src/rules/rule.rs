@@ -289,6 +289,12 @@ impl Rule {
         (!descriptor.metadata.is_null()).then_some(&descriptor.metadata)
     }
 
+    /// Whether it is made for a limit that a caller brought with one request.
+    pub(crate) fn is_ad_hoc(&self) -> bool {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.is_some_and(|descriptor| descriptor.is_of_no_file())
+    }
+
     /// A rule for a limit that the caller brings.
     pub(crate) fn ad_hoc(grant: Grant) -> Self {
         Self {
@@ -386,11 +392,15 @@ impl Rule {
     }
 
     /// The attributes and values that name the counter of a request, in the form in which they are
-    /// counted; empty for a counter that all clients share, and if the request has no counter here.
+    /// counted; empty for a counter that all clients share, and if the request has no counter here. Of a
+    /// descriptor, its entries.
     pub fn key_values<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
     ) -> Vec<(&'a str, Cow<'a, str>)> {
+        if let Some(descriptor) = &self.descriptor {
+            return descriptor.key_values(attributes);
+        }
         let value = |name: &'a String| Some((name.as_str(), self.value_of(name, attributes)?));
         let values: Option<Vec<_>> = self.per.iter().map(value).collect();
         values.unwrap_or_default()

@@ -53,7 +53,7 @@ fn unreadable_rules_do_not_spoil_an_answer() {
     let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
     let (run, _) = run("check", "", &answers);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "allowed\n"));
-    assert_eq!(run.stderr, "no rule applies\n");
+    assert_eq!(run.stderr, "no rule limits this request\n");
 }
 
 #[test]
@@ -266,5 +266,48 @@ fn scripts_for_shells_are_written() {
         let run = tidegate(Path::new("."), &["completions", shell], "");
         assert_eq!(run.code, Some(0), "{shell}");
         assert!(run.stdout.contains("tidegate"), "{shell}");
+    }
+}
+
+#[test]
+fn an_override_is_given_listed_and_removed() {
+    let one = r#"{"rule": "per-ip", "key": "10.0.0.0/8", "limit": "unlimited", "expires_at": "2026-11-17T12:00:00Z",
+        "reason": "load-test", "by": "ops", "at": "2026-11-17T10:00:00Z"}"#;
+    let line = "override per-ip 10.0.0.0/8 unlimited --for 2h --reason load-test";
+    let (given, asked) = run(line, "", &[("201 Created", one)]);
+    assert_eq!(given.code, Some(0), "{}", given.whole());
+    let said = "10.0.0.0/8 gets unlimited of per-ip until 2026-11-17T12:00:00Z\n";
+    assert_eq!(given.stdout, said);
+    let (head, body) = asked[0].split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("POST /v1/rules/per-ip/overrides "),
+        "{head}"
+    );
+    let expected = r#"{"key":"10.0.0.0/8","limit":"unlimited","for":"2h","reason":"load-test"}"#;
+    assert_eq!(body, expected);
+
+    let all = format!(r#"{{"overrides": [{one}]}}"#);
+    let (listed, asked) = run("override", "", &[("200 OK", &all)]);
+    assert!(asked[0].starts_with("GET /v1/overrides "), "{}", asked[0]);
+    assert!(listed.stdout.contains("load-test"), "{}", listed.whole());
+
+    let line = "override per-ip 10.0.0.0/8 --remove";
+    let (removed, asked) = run(line, "", &[("204 No Content", "")]);
+    assert_eq!(removed.code, Some(0), "{}", removed.whole());
+    let path = "DELETE /v1/rules/per-ip/overrides/10.0.0.0%2F8 ";
+    assert!(asked[0].starts_with(path), "{}", asked[0]);
+    let missing = ("404 Not Found", r#"{"detail": "rule `per-ip` has none"}"#);
+    let (missing, _) = run(line, "", &[missing]);
+    assert_eq!(
+        (missing.code, missing.stderr.as_str()),
+        (Some(1), "rule `per-ip` has none\n")
+    );
+    for (line, said) in [
+        ("override per-ip 10.0.0.0/8 unlimited", "--for 2h"),
+        ("override per-ip 10.0.0.0/8", "--remove"),
+    ] {
+        let (refused, _) = run(line, "", &[]);
+        assert_eq!(refused.code, Some(2), "{}", refused.whole());
+        assert!(refused.stderr.contains(said), "{}", refused.whole());
     }
 }

@@ -7,6 +7,7 @@ mod explain;
 mod feedback;
 pub(crate) mod history;
 mod metrics;
+mod overrides;
 mod permits;
 mod reasons;
 mod refusals;

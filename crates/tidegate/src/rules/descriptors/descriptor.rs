@@ -83,6 +83,26 @@ impl Descriptor {
         Some(key_of(values))
     }
 
+    /// Whether no file has it: it stands for a limit that a caller brought.
+    pub(in crate::rules) fn is_of_no_file(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The entries of a request that name its counter, if they are those of this descriptor.
+    pub(in crate::rules) fn key_values<'a>(
+        &self,
+        attributes: &'a Attributes<'_>,
+    ) -> Vec<(&'a str, Cow<'a, str>)> {
+        let is_named = |wanted: &Wanted| !wanted.is_shared();
+        let Some(values) = self.values(attributes, is_named) else {
+            return Vec::new();
+        };
+        let steps = self.steps.iter().zip(entries(attributes));
+        let named = steps.filter(|(step, _)| is_named(&step.wanted));
+        let names = named.map(|(_, (name, _))| name);
+        names.zip(values).collect()
+    }
+
     /// The values of the chosen entries, if the entries are those of this descriptor.
     fn values<'a>(
         &self,

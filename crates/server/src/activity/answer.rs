@@ -1,0 +1,165 @@
+//! What the API reports of activity, as JSON. Written by hand: an answer may have a million numbers.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use tidegate_activity::{
+    ActivitySeries, KeyName, KeySort, KeyWindow, OutcomeCounts, RuleSeries, SeriesSpan, TopKey,
+    TopKeys,
+};
+
+use super::ServerActivity;
+use crate::data_dir::Row;
+
+/// What `GET /v1/activity` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ActivityQuestion {
+    /// In seconds.
+    pub(crate) window: u64,
+    /// Whether only this instance is asked.
+    pub(crate) is_own: bool,
+    /// The most rules in the answer.
+    pub(crate) rules: usize,
+}
+
+/// What `GET /v1/rules/{id}/keys` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeysQuestion {
+    pub(crate) sort: KeySort,
+    pub(crate) window: KeyWindow,
+    /// Whether only this instance is asked.
+    pub(crate) is_own: bool,
+    /// The most keys in the answer.
+    pub(crate) keys: usize,
+}
+
+/// The counts of all requests and of the rules with the most denials, and when the rules changed.
+pub(crate) fn activity_json(
+    activity: &ServerActivity,
+    question: &ActivityQuestion,
+    now: u64,
+    history: &[Row],
+) -> String {
+    let span = SeriesSpan::ending(now, question.window);
+    let mut series = activity.live.series(&span);
+    let left_out = keep_busiest(&mut series, question.rules);
+    let mut out = String::with_capacity(256 + 16 * (series.rules.len() + 1) * series.total.len());
+    let _ = write!(
+        out,
+        r#"{{"from":{},"step":{},"total":{{"#,
+        span.from, span.step
+    );
+    write_points(&mut out, &series.total);
+    out.push_str(r#"},"rules":["#);
+    for (index, rule) in series.rules.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(out, r#"{comma}{{"rule":{},"#, json!(&*rule.rule));
+        write_points(&mut out, &rule.points);
+        out.push('}');
+    }
+    let _ = write!(out, r#"],"rules_left_out":{left_out}"#);
+    if !series.shared.is_empty() {
+        let _ = write!(out, r#","shared":{{"rules":{},"#, series.without_room);
+        write_points(&mut out, &series.shared);
+        out.push('}');
+    }
+    let changes = changes(history, &span);
+    let instances = own_instance(activity);
+    let _ = write!(out, r#","changes":{changes},"instances":{instances}}}"#);
+    out
+}
+
+/// Sorts rules by denials, then by requests, and keeps the first. Returns how many are left out.
+fn keep_busiest(series: &mut ActivitySeries, most: usize) -> usize {
+    let rank = |rule: &RuleSeries| {
+        let sum = rule
+            .points
+            .iter()
+            .fold(OutcomeCounts::default(), |sum, point| sum.plus(point));
+        let denied = sum.denied.saturating_add(sum.shadow_denied);
+        Reverse((denied, sum.allowed.saturating_add(denied)))
+    };
+    series.rules.sort_by(|one, other| one.rule.cmp(&other.rule));
+    series.rules.sort_by_cached_key(rank);
+    let left_out = series.rules.len().saturating_sub(most);
+    series.rules.truncate(most);
+    left_out
+}
+
+/// `"allowed":[1,0],"denied":[0,2]`, and so on.
+fn write_points(out: &mut String, points: &[OutcomeCounts]) {
+    let arrays: Vec<[u64; 6]> = points.iter().map(OutcomeCounts::array).collect();
+    for (index, name) in OutcomeCounts::NAMES.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(out, r#"{comma}"{name}":["#);
+        for (at, counts) in arrays.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            match counts[index] {
+                0 => {
+                    out.push_str(comma);
+                    out.push('0');
+                }
+                count => {
+                    let _ = write!(out, "{comma}{count}");
+                }
+            }
+        }
+        out.push(']');
+    }
+}
+
+/// The changes of rules within a span, the oldest first.
+fn changes(history: &[Row], span: &SeriesSpan) -> Value {
+    let at = |row: &Row| row.at.as_micros() / 1_000_000;
+    let mut rows: Vec<&Row> = history.iter().filter(|row| at(row) >= span.from).collect();
+    rows.sort_by_key(|row| row.at);
+    let row = |row: &&Row| json!({"at": at(row), "version": row.version, "by": row.by});
+    rows.iter().map(row).collect()
+}
+
+fn own_instance(activity: &ServerActivity) -> Value {
+    json!([{"id": activity.instance, "age": 0}])
+}
+
+/// The keys of a rule with the largest counts.
+pub(crate) fn keys_json(
+    activity: &ServerActivity,
+    rule: &str,
+    question: &KeysQuestion,
+    now: u64,
+) -> String {
+    let top = match activity.live.find_rule(rule) {
+        Some(rule) => rule.top_keys(question.sort, question.window, now, question.keys),
+        None => TopKeys {
+            from: question.window.from(now),
+            ..TopKeys::default()
+        },
+    };
+    let key = |key: &TopKey| {
+        json!({
+            "key": shown(&key.name),
+            "denied": key.denied,
+            "used": key.used,
+            "lower": key.lower,
+            "upper": key.upper,
+            "last_seen": key.seen,
+        })
+    };
+    let body = json!({
+        "keys": top.keys.iter().map(key).collect::<Vec<_>>(),
+        "distinct_denied": top.distinct_denied,
+        "total": top.weight,
+        "from": top.from,
+        "shared": top.is_shared,
+        "instances": own_instance(activity),
+    });
+    body.to_string()
+}
+
+/// A key as JSON: its attributes and values.
+fn shown(name: &KeyName) -> Value {
+    let part =
+        |part: &tidegate_activity::KeyPart| (part.attribute.to_string(), json!(&*part.value));
+    Value::Object(name.parts().iter().map(part).collect::<Map<_, _>>())
+}

@@ -1,0 +1,65 @@
+//! What answers about activity need again within a few seconds: events of streams, and the history of rules.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::answer::ActivityQuestion;
+use super::now;
+use crate::data_dir::Row;
+use crate::rulebook::RuleBook;
+
+/// The most events that are kept.
+const MOST: usize = 8;
+
+/// The events of the current second, by what is asked.
+#[derive(Default)]
+pub(crate) struct KeptEvents(Mutex<Vec<(u64, ActivityQuestion, Bytes)>>);
+
+impl KeptEvents {
+    pub(crate) fn find(&self, question: &ActivityQuestion) -> Option<Bytes> {
+        let now = now();
+        let kept = self.0.lock();
+        let mut same = kept
+            .iter()
+            .filter(|(at, asked, _)| *at == now && asked == question);
+        same.next().map(|(_, _, event)| event.clone())
+    }
+
+    pub(crate) fn keep(&self, question: ActivityQuestion, event: Bytes) {
+        let now = now();
+        let mut kept = self.0.lock();
+        kept.retain(|(at, asked, _)| *at == now && *asked != question);
+        if kept.len() < MOST {
+            kept.push((now, question, event));
+        }
+    }
+}
+
+/// How long the history is kept while the version stays the same, in seconds.
+const HISTORY_LASTS: u64 = 5;
+
+/// The history of rules. Over Redis, each reading is a call.
+#[derive(Default)]
+pub(crate) struct KeptHistory(Mutex<Option<(u64, u64, Arc<[Row]>)>>);
+
+impl KeptHistory {
+    /// The rows of the history; those that were last read if it cannot be read.
+    pub(crate) async fn of(&self, book: &RuleBook) -> Arc<[Row]> {
+        let (version, now) = (book.version(), now());
+        let kept = self.0.lock().clone();
+        if let Some((of, at, rows)) = &kept
+            && *of == version
+            && now.abs_diff(*at) < HISTORY_LASTS
+        {
+            return Arc::clone(rows);
+        }
+        let rows: Arc<[Row]> = match book.history().await {
+            Ok(rows) => rows.into(),
+            Err(_) => kept.map_or_else(Arc::default, |(_, _, rows)| rows),
+        };
+        *self.0.lock() = Some((version, now, Arc::clone(&rows)));
+        rows
+    }
+}

@@ -1,0 +1,168 @@
+//! Live activity of this server: what the gate's observer saw, given to `tidegate_activity`.
+//!
+//! `answer.rs` writes what the API reports. Names of keys are made here: secret values only as digests.
+
+mod answer;
+mod kept;
+
+pub(crate) use answer::{ActivityQuestion, KeysQuestion, activity_json, keys_json};
+
+use std::any::Any;
+use std::sync::Arc;
+
+use tidegate::gate::ObservedRule;
+use tidegate::rules::{FrontEnd, Rule, RuleSet, RuleSettings, ValueDigest, Verdict};
+use tidegate::{Clock as _, SystemClock};
+use tidegate_activity::{
+    ActivitySettings, KeyName, KeyPart, LiveActivity, OutcomeCounts, RuleActivity,
+};
+
+use crate::config::{ActivityMode, Config};
+use kept::{KeptEvents, KeptHistory};
+
+/// The activity of this server.
+pub(crate) struct ServerActivity {
+    pub(crate) live: LiveActivity,
+    /// Names this instance among those that share a store.
+    pub(crate) instance: String,
+    /// Events of streams.
+    pub(crate) events: KeptEvents,
+    pub(crate) changes: KeptHistory,
+    is_anonymous: bool,
+    settings: RuleSettings,
+    digest: Arc<ValueDigest>,
+}
+
+/// What is counted of one request while its rules are gone through.
+#[derive(Default)]
+pub(crate) struct RequestOutcome {
+    cost: u64,
+    is_shadow_denied: bool,
+    is_delayed: bool,
+    is_degraded: bool,
+}
+
+impl RequestOutcome {
+    /// The cost of a request with several parts is that of the most expensive one.
+    pub(crate) fn note_cost(&mut self, cost: u64) {
+        self.cost = self.cost.max(cost);
+    }
+}
+
+impl ServerActivity {
+    /// None if it is off.
+    pub(crate) fn new(config: &Config, digest: &Arc<ValueDigest>) -> Option<Self> {
+        if config.activity == ActivityMode::Off {
+            return None;
+        }
+        let settings = ActivitySettings {
+            memory: config.activity_memory,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        Some(Self {
+            live: LiveActivity::new(&settings, now()),
+            instance: random_id(),
+            events: KeptEvents::default(),
+            changes: KeptHistory::default(),
+            is_anonymous: config.activity == ActivityMode::Anonymous,
+            settings: config.rule_settings.clone(),
+            digest: Arc::clone(digest),
+        })
+    }
+
+    /// Counts the key of a request with its rule.
+    pub(crate) fn note_rule(&self, rule: &ObservedRule<'_, '_>, request: &mut RequestOutcome) {
+        let verdict = rule.verdict();
+        request.is_shadow_denied |= verdict == Verdict::ShadowDenied;
+        let is_shadow = matches!(verdict, Verdict::ShadowDenied | Verdict::ShadowAllowed);
+        request.is_delayed |= rule.is_delayed() && !is_shadow;
+        request.is_degraded |= rule.is_degraded() && !is_shadow;
+        if rule.is_ad_hoc() {
+            return;
+        }
+        let Some(activity) = self.of(rule.rule()) else {
+            return;
+        };
+        match verdict {
+            Verdict::Allowed | Verdict::ShadowAllowed => {
+                let admitted = rule.admitted();
+                if let Some(key) = rule.key().filter(|_| admitted > 0) {
+                    activity.used(&key, admitted, || self.name(rule));
+                }
+            }
+            Verdict::Denied | Verdict::ShadowDenied => {
+                if let Some(key) = rule.key() {
+                    activity.denied(&key, || self.name(rule));
+                }
+            }
+        }
+    }
+
+    /// Counts a request whose rules have been gone through.
+    pub(crate) fn note_request(&self, request: &RequestOutcome, is_allowed: bool) {
+        self.live.add_requests(&OutcomeCounts {
+            allowed: u64::from(is_allowed),
+            denied: u64::from(!is_allowed),
+            shadow_denied: u64::from(request.is_shadow_denied),
+            delayed: u64::from(request.is_delayed && is_allowed),
+            degraded: u64::from(request.is_degraded),
+            cost: if is_allowed { request.cost } else { 0 },
+        });
+    }
+
+    fn of<'r>(&self, rule: &'r Rule) -> Option<&'r RuleActivity> {
+        let attach = || self.live.rule(rule.id()) as Arc<dyn Any + Send + Sync>;
+        rule.counts().attached(attach).downcast_ref()
+    }
+
+    /// The name of a key: its attributes and values, as they may be shown.
+    #[cold]
+    fn name(&self, rule: &ObservedRule<'_, '_>) -> KeyName {
+        let part = |(attribute, value): (&str, std::borrow::Cow<'_, str>)| {
+            if self.is_anonymous {
+                KeyPart::digest(attribute, &self.digest.of(&value))
+            } else if self.settings.is_secret(attribute) {
+                KeyPart::digest(attribute, &self.digest.shown(&value))
+            } else {
+                KeyPart::clear(attribute, &value)
+            }
+        };
+        KeyName::new(rule.key_values().into_iter().map(part))
+    }
+
+    /// Reads the counters of the rules in force.
+    pub(crate) fn sample(&self, rules: &RuleSet) {
+        let counts = rules.iter().map(|rule| (rule.id(), counts_of(rule)));
+        self.live.sample(now(), counts);
+    }
+}
+
+/// The current time, in Unix seconds.
+pub(crate) fn now() -> u64 {
+    SystemClock.now().as_micros() / 1_000_000
+}
+
+/// All that was counted of a rule.
+fn counts_of(rule: &Rule) -> OutcomeCounts {
+    let counts = rule.counts();
+    let sum = |verdict| {
+        let counts = FrontEnd::ALL.map(|front_end| counts.decisions(front_end, verdict));
+        counts.iter().sum::<u64>()
+    };
+    OutcomeCounts {
+        allowed: sum(Verdict::Allowed) + sum(Verdict::ShadowAllowed),
+        denied: sum(Verdict::Denied),
+        shadow_denied: sum(Verdict::ShadowDenied),
+        delayed: counts.delayed(),
+        degraded: counts.degraded().iter().sum(),
+        cost: counts.admitted(),
+    }
+}
+
+/// Eight hexadecimal digits.
+fn random_id() -> String {
+    let mut bytes = [0; 4];
+    // Without random numbers all instances have the same name, and the one that publishes last is seen.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:08x}", u32::from_be_bytes(bytes))
+}

@@ -1,0 +1,141 @@
+//! Live activity: what happened lately, and which keys it happened to.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::request::Parts;
+use tidegate::Micros;
+use tidegate::printable::escaped;
+use tidegate_activity::{KeySort, KeyWindow};
+
+use super::query::parameters;
+use super::{json, rules};
+use crate::activity::{
+    ActivityQuestion, KeysQuestion, ServerActivity, activity_json, keys_json, now,
+};
+use crate::problem::{ApiReply, HttpProblem};
+use crate::server::Server;
+
+/// `GET /v1/activity`: counts over time.
+pub(super) async fn activity(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let activity = need_activity(server)?;
+    let question = activity_question(parts)?;
+    let body = current(server, activity, question).await;
+    Ok(json(StatusCode::OK, body))
+}
+
+/// The counts up to now, as JSON.
+pub(super) async fn current(
+    server: &Server,
+    activity: &Arc<ServerActivity>,
+    question: ActivityQuestion,
+) -> String {
+    let history = activity.changes.of(&server.book).await;
+    activity.sample(&server.gate.rules());
+    let activity = Arc::clone(activity);
+    // An answer with many rules takes some milliseconds.
+    let writing =
+        tokio::task::spawn_blocking(move || activity_json(&activity, &question, now(), &history));
+    writing.await.unwrap_or_default()
+}
+
+/// `GET /v1/rules/{id}/keys`: the keys with the largest counts.
+pub(super) fn keys(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let activity = need_activity(server)?;
+    let question = keys_question(parts)?;
+    if server.gate.rules().get(id).is_none() {
+        super::need_rules(server)?;
+        return Err(rules::no_such_rule(id));
+    }
+    let body = keys_json(activity, id, &question, now());
+    Ok(json(StatusCode::OK, body))
+}
+
+pub(super) fn need_activity(server: &Server) -> Result<&Arc<ServerActivity>, HttpProblem> {
+    let activity = server.activity.as_ref();
+    activity.ok_or_else(|| {
+        HttpProblem::not_found(
+            "live activity is off; remove `activity: off` from the settings to have it",
+        )
+    })
+}
+
+/// The window of `GET /v1/activity` if none is asked for, in seconds.
+const WINDOW: u64 = 300;
+
+pub(super) fn activity_question(parts: &Parts) -> Result<ActivityQuestion, HttpProblem> {
+    let [window, scope, limit] = parameters(parts, ["window", "scope", "limit"])?;
+    Ok(ActivityQuestion {
+        window: window.map_or(Ok(WINDOW), |window| window_seconds(&window))?,
+        is_own: is_own(scope.as_deref())?,
+        rules: limit_of(limit.as_deref(), 100, 1_000)?,
+    })
+}
+
+fn keys_question(parts: &Parts) -> Result<KeysQuestion, HttpProblem> {
+    let [sort, window, scope, limit] = parameters(parts, ["sort", "window", "scope", "limit"])?;
+    let sorts = [("denied", KeySort::Denied), ("used", KeySort::Used)];
+    let windows = [("1m", KeyWindow::Minute), ("1h", KeyWindow::Hour)];
+    Ok(KeysQuestion {
+        sort: one_of("sort", sort.as_deref(), sorts)?,
+        window: one_of("window", window.as_deref(), windows)?,
+        is_own: is_own(scope.as_deref())?,
+        keys: limit_of(limit.as_deref(), 20, 100)?,
+    })
+}
+
+fn window_seconds(text: &str) -> Result<u64, HttpProblem> {
+    let day = 24 * 60 * 60;
+    let micros = text.parse::<Micros>().ok();
+    let seconds = micros.map(|micros| micros.get() / 1_000_000);
+    seconds
+        .filter(|seconds| (60..=day).contains(seconds))
+        .ok_or_else(|| {
+            let text = shown(text);
+            HttpProblem::bad_request(format!(
+                "`window` must be a time from `1m` to `24h`, not `{text}`"
+            ))
+        })
+}
+
+fn is_own(scope: Option<&str>) -> Result<bool, HttpProblem> {
+    one_of("scope", scope, [("all", false), ("instance", true)])
+}
+
+/// The value of the word that is given, or of the first one.
+fn one_of<T: Copy, const N: usize>(
+    name: &str,
+    given: Option<&str>,
+    words: [(&str, T); N],
+) -> Result<T, HttpProblem> {
+    let given = given.unwrap_or(words[0].0);
+    let found = words.iter().find(|(word, _)| *word == given);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let known = words.map(|(word, _)| word).join("`, `");
+        let given = shown(given);
+        HttpProblem::bad_request(format!("`{name}` must be one of `{known}`, not `{given}`"))
+    })
+}
+
+fn limit_of(given: Option<&str>, default: usize, most: usize) -> Result<usize, HttpProblem> {
+    let Some(given) = given else {
+        return Ok(default);
+    };
+    let is_number = given.bytes().all(|byte| byte.is_ascii_digit());
+    let number = given.parse().ok().filter(|_| is_number);
+    number
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| {
+            let given = shown(given);
+            HttpProblem::bad_request(format!(
+                "`limit` must be a whole number from 1 to {most}, not `{given}`"
+            ))
+        })
+}
+
+/// A value of a parameter as errors show it.
+fn shown(given: &str) -> String {
+    escaped(given).chars().take(64).collect()
+}

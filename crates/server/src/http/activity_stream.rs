@@ -1,0 +1,115 @@
+//! `GET /v1/activity/stream`: the activity of each second, as Server-Sent Events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::MissedTickBehavior;
+
+use super::activity::{activity_question, current, need_activity};
+use super::api_body::ApiBody;
+use crate::activity::{ActivityQuestion, ServerActivity};
+use crate::problem::HttpProblem;
+use crate::server::{MOST_STREAMS, Server};
+
+/// How many events may wait for a reader. One that has fallen further behind is dropped.
+const WAITING: usize = 4;
+
+/// A comment is sent after so many events, for proxies and readers that look for signs of life.
+const HEARTBEAT_EVERY: u32 = 15;
+const HEARTBEAT: &[u8] = b": heartbeat\n\n";
+
+/// Opens a stream.
+pub(super) fn open(server: &Arc<Server>, parts: &Parts) -> Result<Response<ApiBody>, HttpProblem> {
+    server.access.may_read(parts)?;
+    let activity = need_activity(server)?;
+    let question = activity_question(parts)?;
+    let body = if parts.method == Method::HEAD {
+        ApiBody::Whole(Full::default())
+    } else {
+        let permit = Arc::clone(&server.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| too_many())?;
+        let (sender, events) = mpsc::channel(WAITING);
+        let (server, activity) = (Arc::clone(server), Arc::clone(activity));
+        let stream = ActivityStream {
+            activity,
+            question,
+            sender,
+            _permit: permit,
+        };
+        tokio::spawn(stream.run(server));
+        ApiBody::Events(events)
+    };
+    let mut reply = Response::new(body);
+    for (name, value) in [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        reply.headers_mut().insert(name, value);
+    }
+    Ok(reply)
+}
+
+fn too_many() -> HttpProblem {
+    let detail = format!(
+        "{MOST_STREAMS} streams of activity are open, which is the most; close one, or use `GET /v1/activity`"
+    );
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+}
+
+/// The sender's side of a stream.
+struct ActivityStream {
+    activity: Arc<ServerActivity>,
+    question: ActivityQuestion,
+    sender: mpsc::Sender<Bytes>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl ActivityStream {
+    /// Sends an event each second until the reader is gone or too slow, or the server drains.
+    async fn run(self, server: Arc<Server>) {
+        let sending = async {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            for number in 0_u32.. {
+                seconds.tick().await;
+                if number.is_multiple_of(HEARTBEAT_EVERY) && !self.send(HEARTBEAT.into()) {
+                    break;
+                }
+                if !self.send(self.event(&server).await) {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = sending => {}
+            () = server.drains() => {}
+            // Does not wait for the next second: the place is free for another reader.
+            () = self.sender.closed() => {}
+        }
+    }
+
+    /// False if the reader is gone or too slow.
+    fn send(&self, event: Bytes) -> bool {
+        self.sender.try_send(event).is_ok()
+    }
+
+    /// The current event, which streams with the same question share.
+    async fn event(&self, server: &Server) -> Bytes {
+        let events = &self.activity.events;
+        if let Some(event) = events.find(&self.question) {
+            return event;
+        }
+        let json = current(server, &self.activity, self.question).await;
+        let event = Bytes::from(format!("data: {json}\n\n"));
+        events.keep(self.question, event.clone());
+        event
+    }
+}
