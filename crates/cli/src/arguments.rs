@@ -4,10 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{
-    bench::BenchArgs, check::CheckArgs, console::ConsoleArgs, explain::ExplainArgs,
-    rules::RulesArgs,
-};
+use crate::commands::bench::BenchArgs;
+use crate::commands::check::CheckArgs;
+use crate::commands::console::ConsoleArgs;
+use crate::commands::explain::ExplainArgs;
+use crate::commands::overrides::OverrideArgs;
+use crate::commands::reset::ResetArgs;
+use crate::commands::rules::RulesArgs;
+use crate::commands::status::StatusArgs;
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -39,6 +43,12 @@ pub(crate) enum Command {
     Console(ConsoleArgs),
     /// Send load to a server, and measure what it answers and how fast
     Bench(BenchArgs),
+    /// Clear what a client has used, and show how much it was
+    Reset(ResetArgs),
+    /// Show the state of a server
+    Status(StatusArgs),
+    /// Give a client another limit until a given time
+    Override(OverrideArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -138,8 +148,14 @@ mod tests {
             "tidegate rules apply -f rules.yaml --prune --dry-run",
             "tidegate rules diff -f -",
             "tidegate rules delete per-user --color never",
+            "tidegate rules diff --from 3 --to 5",
+            "tidegate rules diff --from 3 --json",
             "tidegate rules history",
+            "tidegate rules history --diff",
             "tidegate rules rollback 3",
+            "tidegate rules rollback 3 --dry-run",
+            "tidegate reset -a user_id=u1 --rule per-user",
+            "tidegate status --server http://x --json",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
             "tidegate console --no-open --server http://x --data-dir d",
             "tidegate bench http -a user_id=user_{key} -a path=/v1/x --keys 1000 --zipf 1.1 --json",
@@ -147,6 +163,11 @@ mod tests {
             "tidegate bench resp --limit 15 30 60 --in-flight 16 --duration 5s",
             "tidegate bench resp -a user_id=u{key} --requests 1000",
             "tidegate bench url http://127.0.0.1:8000/items/{key} -H x-api-key:k{key} --rate 500 --warm-up 2s",
+            "tidegate override",
+            "tidegate override per-user --json",
+            "tidegate override per-user u1 unlimited --for 2h --reason launch",
+            "tidegate override per-user u1 100/minute --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 --remove",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
@@ -161,12 +182,19 @@ mod tests {
     fn bad_usage_ends_with_two() {
         let lines = [
             "tidegate rules apply",
+            "tidegate rules diff",
+            "tidegate rules diff -f a.yaml --from 3",
+            "tidegate rules diff --from first",
+            "tidegate reset --rule",
             "tidegate rules validate",
             "tidegate rules rollback last",
             "tidegate check --attr user_id",
             "tidegate check --attr =x",
             "tidegate check --cost 1.5",
             "tidegate check --timestamp yesterday",
+            "tidegate override per-user u1 blocked --for 2h --until 2027-01-01T00:00:00Z",
+            "tidegate override per-user u1 blocked --remove",
+            "tidegate override per-user --remove",
             "tidegate schema clients",
             "tidegate frobnicate",
         ];

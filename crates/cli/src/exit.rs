@@ -15,7 +15,8 @@ Exit codes:
   all others  0 fine, 1 the answer is no, 2 error (could not ask, bad usage)
               `rules diff`: 1 when there are differences
               `rules validate`: 1 when a file has errors
-              `rules get`, `rules delete`: 1 when there is no such rule";
+              `rules get`, `rules delete`: 1 when there is no such rule
+              `status`: 1 when the server is not ready";
 
 /// The answer of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,7 +36,8 @@ export function followActivity(onChange, onState) {
         patience = 1_000;
         if (isPaused) return;
         if (chosen.isLive) {
-          await stream('activity/stream', (event) => { if (!signal.aborted) { series.absorb(event); onChange(series); } }, signal);
+          // Only the newest points: the rest is known.
+          await stream('activity/stream?window=1m', (event) => { if (!signal.aborted) { series.absorb(event); onChange(series); } }, signal);
         } else {
           await pause(AGAIN, signal);
         }

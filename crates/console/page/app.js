@@ -66,7 +66,7 @@ function drawBar(first) {
   const session = current();
   const place = first === 'rules' ? '' : first;
   const health = bar.querySelector('#health') ?? el('span', { id: 'health' });
-  const scopes = mayWrite() ? badge('', 'may change') : badge('careful', 'read-only');
+  const scopes = mayWrite() ? badge('wide-only', 'may change') : badge('careful', 'read-only');
   if (!mayWrite()) scopes.title = whyReadOnly();
   const zoneButton = el('button', { type: 'button', id: 'zone', 'aria-pressed': String(zone.isUtc()), title: `Times are shown in ${zone.name()}`, onclick: toggleZone }, 'UTC');
   const hadFocus = document.activeElement?.id === 'zone';

@@ -54,7 +54,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
       tzDate: (seconds) => (zone.isUtc() ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000)),
       scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
       axes: [
-        { ...axis, space: 90, values: (u, splits) => splits.map((at) => clock(at, isFine)) },
+        { ...axis, size: 28, space: 90, values: (u, splits) => splits.map((at) => clock(at, isFine)) },
         { ...axis, size: 52, space: 34, values: (u, splits) => splits.map((value) => rate(value)) },
       ],
       series: [{}, ...names.map((name) => ({
@@ -76,6 +76,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
     ctx.fillStyle = color('accent');
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = 'left';
     ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const change of visibleChanges()) {
       const x = Math.round(u.valToPos(change.at, 'x', true));

@@ -44,7 +44,7 @@ export function appliedRule(explained, actions) {
     el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, explained.rule)), word, isShadow && badge('accent', 'shadow'),
       actions && el('div', { class: 'row' }, actions)),
     el('p', { class: 'small' }, 'Counts ', el('b', { class: 'mono' }, el('bdi', {}, keyText(explained.key))),
-      explained.grant && [' and grants ', el('b', {}, visible(explained.grant.value)), ' by ', SOURCES[explained.grant.from] ?? explained.grant.from]),
+      explained.grant && [' and grants ', el('b', {}, visible(explained.grant.value)), ' from ', SOURCES[explained.grant.from] ?? explained.grant.from]),
     explained.limits.map(counter));
 }
 
@@ -56,14 +56,14 @@ function counter(limit) {
   fill.style.width = `${(100 * share).toFixed(1)}%`;
   const kind = !limit.allowed ? 'full' : share > 0.8 ? 'near' : '';
   const text = isBlocked ? 'blocked' : `${count(used)} of ${count(limit.limit)} used`;
-  const per = limit.window ? ` per ${span(limit.window)}` : limit.algorithm === 'concurrency' ? ' at a time' : '';
+  const per = limit.window ? `window ${span(limit.window)}` : '';
   const after = !limit.allowed
     ? limit.retry_after === null ? 'no wait helps' : `allowed again in ${span(limit.retry_after)}`
     : limit.reset_time ? `whole again at ${clock(limit.reset_time)}` : '';
   return el('div', { class: 'counter' },
-    el('span', {}, text, per),
-    el('div', { class: `meter ${kind}`, role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': isBlocked ? 1 : limit.limit ?? 0, 'aria-valuenow': isBlocked ? 1 : used, 'aria-label': `${text}${per}` }, fill),
-    el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')));
+    el('span', {}, text),
+    el('div', { class: `meter ${kind}`, role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': isBlocked ? 1 : limit.limit ?? 0, 'aria-valuenow': isBlocked ? 1 : used, 'aria-label': text }, fill),
+    el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), per, after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')));
 }
 
 /** A rule that does not apply, and the first condition that fails. */

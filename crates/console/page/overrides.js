@@ -72,7 +72,7 @@ export function overrideRow(rule, override, onDone) {
   const left = unix(override.expires_at) - Date.now() / 1000;
   return el('li', {},
     el('div', { class: 'row' },
-      el('b', { class: 'mono' }, el('bdi', {}, visible(override.key))), ' gets ', el('b', {}, override.limit),
+      el('b', { class: 'mono' }, el('bdi', {}, visible(override.digest ?? override.key))), ' gets ', el('b', {}, override.limit),
       el('div', { class: 'actions' }, removeButton(rule, override.key, onDone))),
     el('div', { class: 'small quiet' }, `ends in ${span(Math.max(0, Math.round(left)))}, ${dateTime(override.expires_at)}`,
       override.by && `, set by ${override.by}`, override.reason && [': ', el('bdi', {}, visible(override.reason))]));

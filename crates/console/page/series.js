@@ -16,6 +16,7 @@ export class ActivityWindow {
     this.rules = new Map();
     this.changes = [];
     this.instances = [];
+    this.leftOut = 0;
   }
 
   get isEmpty() {
@@ -48,6 +49,8 @@ export class ActivityWindow {
     this.cut(size - this.length);
     this.changes = message.changes ?? this.changes;
     this.instances = message.instances ?? this.instances;
+    // Rules with little traffic of which no series are sent.
+    this.leftOut = message.rules_left_out ?? 0;
   }
 
   /** Removes points that are older than the window. */

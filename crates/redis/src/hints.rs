@@ -61,11 +61,16 @@ impl Hints {
         }
     }
 
-    /// The remembered denial that holds for a charge of `cost`, if there is one.
+    /// The remembered denial that holds for a charge of `cost`, if there is one. A larger cost is denied too, but
+    /// must wait longer, and Redis alone knows how long.
     pub(crate) fn denied(&self, name: StateName, limit: &Limit, cost: u64) -> Option<Outcome> {
         let denial = self.with(name, |hint| hint.denial).flatten()?;
         let now = now();
-        if denial.form != *limit.form() || cost < denial.cost || now >= denial.until {
+        let is_meant = match denial.outcome.retry {
+            Retry::Never => cost >= denial.cost,
+            _ => cost == denial.cost,
+        };
+        if denial.form != *limit.form() || !is_meant || now >= denial.until {
             return None;
         }
         let waited = Micros::from(now - denial.sent_at);
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_denial_serves_costs_as_large_until_it_ends() {
+    async fn a_denial_serves_the_same_cost_until_it_ends() {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
         let keys = keys();
         let name = keys.name(b"key");
@@ -241,10 +246,17 @@ mod tests {
         let longer: Limit = "10/hour".parse().unwrap();
         assert_eq!(hints.denied(name, &longer, 3), None, "another window");
         tokio::time::advance(Duration::from_millis(200)).await;
-        let denial = hints.denied(name, &limit, 4).unwrap();
+        let denial = hints.denied(name, &limit, 3).unwrap();
         assert_eq!(denial.retry, Retry::After(Micros::new(300_000)));
+        assert_eq!(hints.denied(name, &limit, 4), None, "it must wait longer");
         tokio::time::advance(Duration::from_millis(300)).await;
-        assert_eq!(hints.denied(name, &limit, 4), None, "it has ended");
+        assert_eq!(hints.denied(name, &limit, 3), None, "it has ended");
+        let never = Outcome {
+            retry: Retry::Never,
+            ..denied(1)
+        };
+        hints.heard(name, &limit, 11, &never, now(), LONGEST);
+        assert!(hints.denied(name, &limit, 12).is_some(), "nor more");
 
         hints.heard(name, &limit, 3, &denied(9_000_000), now(), LONGEST);
         tokio::time::advance(Duration::from_millis(999)).await;

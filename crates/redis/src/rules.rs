@@ -1,6 +1,7 @@
-//! The rules of all instances, kept in Redis: versions, compare-and-set, and a hint when they change.
+//! The rules of all instances and their temporary overrides, kept in Redis: versions, compare-and-set, and a hint
+//! when they change.
 //!
-//! The text of rules is opaque here. A hint may be lost, so followers also read the version from time to time.
+//! The text of either is opaque here. A hint may be lost, so followers also read the version from time to time.
 
 use std::time::Duration;
 
@@ -41,6 +42,17 @@ redis.call('PUBLISH', ARGV[5], version)
 return {1, version}
 ";
 
+const WRITE_OVERRIDES: &str = "
+local version = tonumber(redis.call('HGET', KEYS[1], 'version') or '0')
+if version ~= tonumber(ARGV[1]) then
+  return {0, version}
+end
+version = version + 1
+redis.call('HSET', KEYS[1], 'version', version, 'text', ARGV[2])
+redis.call('PUBLISH', ARGV[3], version)
+return {1, version}
+";
+
 /// Where the rules of a deployment are in Redis. All keys share a slot.
 #[derive(Debug)]
 pub(crate) struct RuleNames {
@@ -50,7 +62,9 @@ pub(crate) struct RuleNames {
     texts: String,
     /// A hash: version → author, time and change, as text.
     rows: String,
-    /// Where each new version is announced.
+    /// A hash: the temporary overrides as text, and their version.
+    overrides: String,
+    /// Where each new version of either is announced.
     channel: String,
 }
 
@@ -61,6 +75,7 @@ impl RuleNames {
             current: format!("{prefix}:{{rules}}"),
             texts: format!("{prefix}:{{rules}}:texts"),
             rows: format!("{prefix}:{{rules}}:rows"),
+            overrides: format!("{prefix}:{{rules}}:overrides"),
             channel: format!("{prefix}:rules"),
         }
     }
@@ -118,9 +133,7 @@ impl RedisStore {
     /// Writes rules, if they follow the version in force. With replicas, waits until one of them has the rules;
     /// a timeout of that is logged and is not an error.
     pub async fn write_rules(&self, new: NewRules<'_>) -> Result<Written, StoreError> {
-        // On a separate connection: `WAIT` blocks all other commands on it.
         let names = self.rule_names();
-        let mut connection = self.router().dial(&names.current).await?;
         let mut command = redis::cmd("EVAL");
         command
             .arg(WRITE)
@@ -133,6 +146,17 @@ impl RedisStore {
             .arg(new.row)
             .arg(new.keep.max(1))
             .arg(&names.channel);
+        self.write_next(command, "the rules").await
+    }
+
+    /// Runs a script that writes a version if it follows the one in force.
+    async fn write_next(
+        &self,
+        command: redis::Cmd,
+        what: &'static str,
+    ) -> Result<Written, StoreError> {
+        // On a separate connection: `WAIT` blocks all other commands on it.
+        let mut connection = self.router().dial(&self.rule_names().current).await?;
         let written = within(PATIENCE, command.query_async(&mut connection)).await;
         let (is_written, version): (u64, u64) = written.map_err(|error| store_error(&error))?;
         if is_written == 0 {
@@ -142,13 +166,49 @@ impl RedisStore {
             tracing::warn!(
                 version,
                 problem,
-                "the rules are written, and no replica has confirmed them; a failover now would lose them"
+                "{what} are written, and no replica has confirmed them; a failover now would lose them"
             );
         }
         Ok(Written::Version(version))
     }
 
-    /// Calls `changed` whenever Redis announces other rules, and after each reconnection. Never ends.
+    /// The version of the temporary overrides that all instances share; zero if there are none.
+    pub async fn overrides_version(&self) -> Result<u64, StoreError> {
+        let mut command = redis::cmd("HGET");
+        command.arg(&self.rule_names().overrides).arg("version");
+        let version: Option<u64> = read(self.rules_command(command).await?)?;
+        Ok(version.unwrap_or(0))
+    }
+
+    /// The temporary overrides that all instances share, with their version; none if there never were any.
+    pub async fn overrides_text(&self) -> Result<Option<(u64, String)>, StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command
+            .arg(&self.rule_names().overrides)
+            .arg("version")
+            .arg("text");
+        let (version, text): (Option<u64>, Option<String>) =
+            read(self.rules_command(command).await?)?;
+        Ok(version.zip(text))
+    }
+
+    /// Writes temporary overrides, if they follow version `after`, zero if there was none. Waits for a replica as
+    /// [`write_rules`](Self::write_rules) does.
+    pub async fn write_overrides(&self, after: u64, text: &str) -> Result<Written, StoreError> {
+        let names = self.rule_names();
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(WRITE_OVERRIDES)
+            .arg(1)
+            .arg(&names.overrides)
+            .arg(after)
+            .arg(text)
+            .arg(&names.channel);
+        self.write_next(command, "the temporary overrides").await
+    }
+
+    /// Calls `changed` whenever Redis announces other rules or temporary overrides, and after each reconnection.
+    /// Never ends.
     pub async fn follow_rules(&self, changed: impl Fn()) {
         let mut backoff = Backoff::new();
         let names = self.rule_names();

@@ -1,5 +1,5 @@
 //! What a server does in the background besides [`Gate::maintain`](tidegate::Gate::maintain): follow its
-//! files, return memory, write counters.
+//! files, return memory, write counters, remove what has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin_token;
 use crate::handle::Handle;
+use crate::overrides::ChangedBy;
 use crate::rulebook::Reloaded;
 use crate::server::Server;
 use crate::token_files;
@@ -19,6 +20,9 @@ use crate::watch::FileWatch;
 /// one closed: the allocator keeps free memory for a second.
 const RETURN_EVERY: Duration = Duration::from_secs(2);
 const RETURN_ROUNDS: u32 = 3;
+
+/// How often temporary overrides that have ended are removed.
+const REMOVE_EVERY: Duration = Duration::from_secs(30);
 
 /// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
 /// half written: it is used once it has not changed for a while.
@@ -198,6 +202,22 @@ pub(crate) async fn sample_activity(server: Arc<Server>) {
 pub(crate) async fn publish_activity(server: Arc<Server>) {
     if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
         Arc::clone(activity).keep_publishing(redis.clone()).await;
+    }
+}
+
+/// Removes temporary overrides that have ended, for as long as the server runs. Decisions go by their time.
+pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
+    loop {
+        tokio::time::sleep(REMOVE_EVERY).await;
+        let changed = ChangedBy {
+            by: String::new(),
+            at: SystemClock.now(),
+            version: server.book.version(),
+        };
+        let removing = server.overrides.remove_ended(&server.gate, &changed);
+        if let Err(error) = removing.await {
+            tracing::debug!(%error, "temporary overrides that have ended could not be removed");
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod kept_counters;
 mod kept_instances;
 mod listeners;
 mod metrics_page;
+mod overrides;
 mod problem;
 mod resp;
 pub mod rulebook;

@@ -13,6 +13,7 @@ pub(crate) fn metrics_page(server: &Server) -> String {
     server.metrics.register(&mut registry, front_ends);
     register_rules(&mut registry, &server.gate.rules(), front_ends);
     server.book.register_metrics(&mut registry);
+    server.overrides.register_metrics(&mut registry);
     server.gate.store().register_metrics(&mut registry);
     if let Some(kept) = &server.counters {
         kept.register_metrics(&mut registry);

@@ -10,6 +10,7 @@ use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
 
 use crate::data_dir::DataDirError;
+use crate::overrides::OverrideError;
 use crate::rulebook::{ChangeError, VersionError};
 
 /// A reply of this front end.
@@ -160,9 +161,8 @@ impl From<ChangeError> for HttpProblem {
             ChangeError::NoSuchRule(_) => StatusCode::NOT_FOUND,
             ChangeError::Version(error) => status_of(error),
             ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
-            ChangeError::NotKept(DataDirError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
-            ChangeError::NotKept(DataDirError::Denied { .. }) => StatusCode::SERVICE_UNAVAILABLE,
-            ChangeError::NotKept(_) | ChangeError::Interrupted => StatusCode::INTERNAL_SERVER_ERROR,
+            ChangeError::NotKept(error) => not_kept(error),
+            ChangeError::Interrupted => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, with_source(&error))
     }
@@ -179,6 +179,29 @@ fn status_of(error: &VersionError) -> StatusCode {
 impl From<VersionError> for HttpProblem {
     fn from(error: VersionError) -> Self {
         Self::new(status_of(&error), with_source(&error))
+    }
+}
+
+impl From<OverrideError> for HttpProblem {
+    fn from(error: OverrideError) -> Self {
+        let status = match &error {
+            OverrideError::NoSuchOverride(_) => StatusCode::NOT_FOUND,
+            OverrideError::TooMany(_) | OverrideError::TooLarge => StatusCode::UNPROCESSABLE_ENTITY,
+            OverrideError::Unreadable(_) | OverrideError::Contended => StatusCode::CONFLICT,
+            OverrideError::Unreachable(_) | OverrideError::Unknown(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            OverrideError::NotKept(error) => not_kept(error),
+        };
+        Self::new(status, with_source(&error))
+    }
+}
+
+fn not_kept(error: &DataDirError) -> StatusCode {
+    match error {
+        DataDirError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        DataDirError::Denied { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -16,8 +16,8 @@ use tidegate_redis::RedisStore;
 
 use crate::admin_token;
 use crate::chores::{
-    follow_clients, follow_rules, keep_counters, publish_activity, return_memory, sample_activity,
-    write_counters,
+    follow_clients, follow_rules, keep_counters, publish_activity, remove_ended_overrides,
+    return_memory, sample_activity, write_counters,
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
@@ -144,6 +144,7 @@ impl Service {
         if server.book.is_shared() {
             shared_rules::follow(&server).await;
         }
+        server.overrides.follow(&server.gate, false).await;
         log_rules(&server);
         let settings = ListenSettings {
             tls: tls.clone(),
@@ -197,6 +198,7 @@ impl Service {
             tokio::spawn(kept_instances::keep(Arc::clone(&server))),
             tokio::spawn(keep_counters(Arc::clone(&server))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
+            tokio::spawn(remove_ended_overrides(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
             tokio::spawn(sample_activity(Arc::clone(&server))),

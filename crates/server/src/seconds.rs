@@ -1,8 +1,8 @@
-//! Times as decimal seconds, exact to the microsecond.
+//! Times as decimal seconds and as text, exact to the microsecond.
 
 use std::io::Write as _;
 
-use tidegate::Micros;
+use tidegate::{Micros, Timestamp};
 
 /// Microseconds as seconds, with as many decimals as needed.
 pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
@@ -24,6 +24,13 @@ pub(crate) fn write_seconds(out: &mut Vec<u8>, micros: u64) {
 )]
 pub(crate) fn decimal_seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
+}
+
+/// A time as text, such as `2026-11-16T01:26:31.385863Z`.
+pub(crate) fn date_time(at: Timestamp) -> String {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| String::new(), |time| time.to_string())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
+use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, Metrics};
@@ -41,6 +42,8 @@ pub(crate) struct Opened {
 pub(crate) struct Server {
     pub(crate) gate: Arc<Gate<AnyStore>>,
     pub(crate) book: RuleBook,
+    /// The temporary overrides of rules.
+    pub(crate) overrides: OverrideBook,
     pub(crate) access: Access,
     /// Whether the console is served.
     pub(crate) has_console: bool,
@@ -90,10 +93,14 @@ impl Server {
         let observer = Arc::new(observer);
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
+            .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
+        let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
+        overrides.begin(&gate);
         Self {
             gate: Arc::new(gate),
             book,
+            overrides,
             access: Access::new(config.tokens.clone()),
             has_console: config.console,
             identity: Arc::default(),

@@ -1,4 +1,4 @@
-//! Follows the rules that servers share in Redis, and logs the result.
+//! Follows the rules and the temporary overrides that servers share in Redis, and logs the result.
 //!
 //! A hint announces each change. Hints can be lost, so the version is polled as well, often enough for a change
 //! to be everywhere within a second.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::rulebook::{FollowError, Followed, NO_RULES};
 use crate::server::Server;
@@ -15,25 +15,25 @@ use crate::server::Server;
 /// How often the version of the rules in Redis is polled.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Follows the rules in Redis until dropped. Returns immediately if the rules are not shared.
+/// Follows what is in Redis until dropped: the temporary overrides, and the rules if they are shared. Returns
+/// immediately without Redis.
 pub(crate) async fn keep_following(server: Arc<Server>) {
     let Some(store) = server.gate.store().redis().cloned() else {
         return;
     };
-    if !server.book.is_shared() {
-        return;
-    }
-    let hint = Notify::new();
-    let hearing = store.follow_rules(|| hint.notify_one());
+    let (rules_hint, overrides_hint) = (Notify::new(), Notify::new());
+    let hearing = store.follow_rules(|| {
+        rules_hint.notify_one();
+        overrides_hint.notify_one();
+    });
     let asking = async {
-        let mut times = tokio::time::interval(ASK_EVERY);
-        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if !server.book.is_shared() {
+            return;
+        }
+        let mut times = asking_times();
         let mut is_sure = false;
         loop {
-            let is_hint = tokio::select! {
-                () = hint.notified() => true,
-                _ = times.tick() => false,
-            };
+            let is_hint = is_hint(&rules_hint, &mut times).await;
             // After a hint the rules are read whatever their version: after a failover, two sets can have the
             // same one.
             if !is_hint
@@ -46,7 +46,30 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
             is_sure = follow(&server).await;
         }
     };
-    tokio::join!(hearing, asking);
+    let asking_overrides = async {
+        let mut times = asking_times();
+        let mut is_sure = false;
+        loop {
+            let is_hint = is_hint(&overrides_hint, &mut times).await;
+            let is_cheap = is_sure && !is_hint;
+            is_sure = server.overrides.follow(&server.gate, is_cheap).await;
+        }
+    };
+    tokio::join!(hearing, asking, asking_overrides);
+}
+
+fn asking_times() -> Interval {
+    let mut times = tokio::time::interval(ASK_EVERY);
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    times
+}
+
+/// Waits for a hint or for the next time to ask; whether it was a hint.
+async fn is_hint(hint: &Notify, times: &mut Interval) -> bool {
+    tokio::select! {
+        () = hint.notified() => true,
+        _ = times.tick() => false,
+    }
 }
 
 /// Asks Redis once. Returns whether the rules in force are known to be those in Redis.

@@ -37,7 +37,10 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
     } else {
         output::print(&decision(&reply.body, args.question.now()))?;
         if list(&reply.body).is_empty() {
-            output::note(&advice::no_rule(&client, &args.question.attributes))?;
+            output::note(&advice::no_rule(
+                &client,
+                &args.question.attributes.attributes,
+            ))?;
         }
     }
     Ok(if is_allowed { Answer::Yes } else { Answer::No })

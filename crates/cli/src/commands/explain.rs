@@ -48,9 +48,10 @@ fn page(explained: &Value, now: Timestamp) -> String {
     let rules = explained.get("rules").and_then(Value::as_array);
     let rules = rules.map_or(&[][..], Vec::as_slice);
     if verdict.get("rule").is_none_or(Value::is_null) {
-        text.push_str(match rules.is_empty() {
-            true => "  the server has no rules\n",
-            false => "  no rule that applies limits it\n",
+        text.push_str(if rules.is_empty() {
+            "  the server has no rules\n"
+        } else {
+            "  no rule that applies limits it\n"
         });
     }
     for rule in rules {
@@ -85,14 +86,12 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
             format!("{}={value}", plain(name))
         });
         let pairs: Vec<String> = pairs.collect();
-        let shared = || "shared by all requests".to_owned();
-        line(
-            "counted by",
-            match pairs.is_empty() {
-                true => shared(),
-                false => pairs.join(", "),
-            },
-        );
+        let by = if pairs.is_empty() {
+            "shared by all requests".to_owned()
+        } else {
+            pairs.join(", ")
+        };
+        line("counted by", by);
     }
     let grant = get("grant");
     if let (Some(from), Some(value)) = (word(grant, "from"), word(grant, "value")) {

@@ -1,9 +1,13 @@
 //! The commands that call a server, one file each.
 
+mod attributes;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod console;
 mod decision;
 pub(crate) mod explain;
+pub(crate) mod overrides;
 mod question;
+pub(crate) mod reset;
 pub(crate) mod rules;
+pub(crate) mod status;

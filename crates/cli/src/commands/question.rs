@@ -1,9 +1,10 @@
 //! The request that `check` and `explain` ask about, as arguments.
 
 use clap::Args;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 use tidegate::{Clock as _, SystemClock, Timestamp};
 
+use super::attributes::AttributeArgs;
 use crate::times;
 
 /// How many decimals of a timestamp are significant.
@@ -11,9 +12,8 @@ const DECIMALS: usize = 6;
 
 #[derive(Debug, Args)]
 pub(crate) struct QuestionArgs {
-    /// An attribute of the request, such as `user_id=u1`; may be given several times
-    #[arg(long = "attr", short, value_name = "NAME=VALUE", value_parser = attribute)]
-    pub(super) attributes: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) attributes: AttributeArgs,
 
     /// How much the request costs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -27,14 +27,7 @@ pub(crate) struct QuestionArgs {
 impl QuestionArgs {
     /// The body of the call.
     pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let mut attributes = Map::new();
-        for (name, value) in &self.attributes {
-            let before = attributes.insert(name.clone(), json!(value));
-            if before.is_some() {
-                anyhow::bail!("the attribute `{name}` is given twice; keep one");
-            }
-        }
-        let mut request = json!({"attributes": attributes, "cost": self.cost});
+        let mut request = json!({"attributes": self.attributes.to_json()?, "cost": self.cost});
         if let (Some(timestamp), Value::Object(map)) = (&self.timestamp, &mut request) {
             map.insert("timestamp".to_owned(), Value::Number(timestamp.clone()));
         }
@@ -46,13 +39,6 @@ impl QuestionArgs {
         let given = self.timestamp.clone().map(Value::Number);
         let now = given.as_ref().and_then(times::instant);
         now.unwrap_or_else(|| SystemClock.now())
-    }
-}
-
-pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it as NAME=VALUE, for example `user_id=u1`".to_owned()),
     }
 }
 

@@ -9,12 +9,15 @@ import { ago, count, dateTime } from '../format.js';
 import { readStatus } from '../health.js';
 import { attempt, say } from '../messages.js';
 
+// Temporary overrides have rows too, with the version of the rules at the time. Ids of rules have no spaces.
+const OVERRIDE = /^(added|changed|removed) override of /;
+
 export async function showChanges(main, chosen) {
   const [{ history }, status] = await Promise.all([get('rules/history'), readStatus()]);
   const current = status.rules?.version ?? history[0]?.version;
   const rows = history.map((row, index) => {
     const before = history.slice(index + 1).find((other) => other.version < row.version)?.version ?? 0;
-    return changeRow(row, { isCurrent: row.version === current && history.findIndex((other) => other.version === row.version) === index, before, isOpen: String(row.version) === chosen });
+    return changeRow(row, { isCurrent: row.version === current, before, isOpen: String(row.version) === chosen });
   });
   put(main,
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Changes'), current !== undefined && badge('', `version ${count(current)} in force`)),
@@ -24,13 +27,13 @@ export async function showChanges(main, chosen) {
   main.querySelector('details[open]')?.scrollIntoView({ block: 'center' });
 
   function changeRow(row, { isCurrent, before, isOpen }) {
-    const isVersion = !row.override;
+    const isVersion = !row.changes.some((change) => OVERRIDE.test(change));
     const diff = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
     const details = isVersion && el('details', { ontoggle: () => { if (details.open) loadDiff(diff, before, row.version); } }, el('summary', {}, `What version ${row.version} changed`), diff);
     if (details && isOpen) details.open = true;
     return el('li', {},
       el('div', { class: 'row' },
-        el('h3', {}, isVersion ? `Version ${row.version}` : 'Temporary override'), isCurrent && badge('good', 'in force'),
+        el('h3', {}, isVersion ? `Version ${row.version}` : 'Temporary override'), isVersion && isCurrent && badge('good', 'in force'),
         el('span', { class: 'small quiet' }, `${dateTime(row.at)}, ${ago(row.at)}, by `, el('b', {}, visible(row.by))),
         isVersion && !isCurrent && el('div', { class: 'actions' }, changeButton('Roll back to this…', attempt('Nothing was rolled back', () => preview(row.version)), { why: whyRulesAreFixed }))),
       el('div', { class: 'change' }, row.changes.slice(0, 8).map(visible).join(', '), row.changes.length > 8 && ` and ${row.changes.length - 8} more`),

@@ -48,7 +48,7 @@ export async function showClient(main, parameters) {
 
   if (isHidden) {
     put(result, notice('', `${keyText(key)} is secret`, el('p', {}, 'It is shown as a digest. To explain and to reset, enter its value in the request. An override works with the digest alone.'),
-      el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0]))), await overridesOf(origin.id));
+      el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0]))), await overridesOf(origin.id, Object.values(key)[0]));
   } else if (Object.keys(key).length > 0) await explain();
   else put(result, notice('', 'Why is a client denied?', 'Enter what is known of its request, or follow a client from the overview or from a rule.'));
 
@@ -58,7 +58,7 @@ export async function showClient(main, parameters) {
 
   async function overridesOf(id, value) {
     const all = await readOverrides(id).catch(() => []);
-    const own = value === undefined ? all : all.filter((override) => override.key === value);
+    const own = value === undefined ? all : all.filter((override) => override.key === value || (override.digest && value.endsWith(override.digest)));
     return own.length > 0 && el('ul', { class: 'timeline' }, own.map((override) => overrideRow(id, override, explain)));
   }
 
@@ -71,7 +71,7 @@ export async function showClient(main, parameters) {
   async function explain() {
     const attributes = form.values();
     if (Object.keys(attributes).length === 0) {
-      if (isHidden) put(result, await overridesOf(origin.id));
+      if (isHidden) put(result, await overridesOf(origin.id, Object.values(key)[0]));
       return;
     }
     const shown = Object.entries(attributes).filter(([name]) => !isSecret(name)).map(([name, value]) => [`a.${name}`, value]);

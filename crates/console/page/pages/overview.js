@@ -27,6 +27,7 @@ export function showOverview(main) {
   const problem = el('div');
   const charts = panel('Requests per second', null, el('div', { class: 'stack' }, denied.element, allowed.element));
   const clients = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const leftOut = el('p', { class: 'small quiet' });
   let details = new Map();
   let series = null;
 
@@ -34,7 +35,7 @@ export function showOverview(main) {
     { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [el('a', { href: link(['rules', row.rule]) }, row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
     { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small' }, limitText(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied) },
-    { name: 'Allowed /s', isNumber: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
+    { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
     { name: 'Denied /s', isNumber: true, value: (row) => row.denied, cell: (row) => rate(row.denied) },
     { name: 'Denied', isNumber: true, value: (row) => row.all, cell: (row) => brief(row.all) },
     { name: 'Share', isNumber: true, isWideOnly: true, value: (row) => row.share, cell: (row) => percent(row.all, row.asked) },
@@ -47,8 +48,9 @@ export function showOverview(main) {
     el('div', { class: 'stack' },
       problem,
       el('div', { class: 'tiles' }, Object.values(values).map(({ element }) => element)),
-      el('div', { class: 'columns wide-narrow' }, charts, panel('Health', null, health.element)),
-      el('div', { class: 'columns wide-narrow' }, panel('Rules', null, rules.element), panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients))));
+      el('div', { class: 'columns wide-narrow' },
+        el('div', { class: 'stack' }, charts, panel('Rules', null, rules.element, leftOut)),
+        el('div', { class: 'stack' }, panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients), panel('Health', null, health.element)))));
 
   function showChoice() {
     WINDOWS.forEach((window, index) => choices[index].setAttribute('aria-pressed', window === follower.chosen()));
@@ -75,6 +77,7 @@ export function showOverview(main) {
     });
     values.keys.show(count(rows.filter((row) => row.denied > 0).length));
     rules.show(rows);
+    leftOut.textContent = series.leftOut > 0 ? `${count(series.leftOut)} rules with the least traffic are shown without numbers.` : '';
   }
 
   const follower = followActivity(show, (text) => {

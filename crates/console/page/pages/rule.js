@@ -36,7 +36,7 @@ export async function showRule(main, id) {
       rule.description && el('p', { class: 'quiet' }, rule.description),
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
       el('div', { class: 'columns wide-narrow' },
-        el('div', { class: 'stack' }, panel('Activity', null, result, outcome.element), keysPanel(id, rule)),
+        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element)), keysPanel(id, rule)),
         el('div', { class: 'stack' }, panel('Rule', null, text), overrideList(id, rule)))));
 
   yamlOf(id, rule).then((yaml) => put(text, yamlView(yaml)));
@@ -50,7 +50,8 @@ export async function showRule(main, id) {
     const of = series.of(id);
     const [allowed, denied, shadow] = [sum(of.allowed), sum(of.denied), sum(of.shadow_denied)];
     const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
-    put(result, rule.mode === 'shadow'
+    const isLeftOut = series.leftOut > 0 && !series.rules.has(id);
+    put(result, isLeftOut ? notice('', null, 'This rule is not among the busiest ones, so there are no numbers for it.') : rule.mode === 'shadow'
       ? notice('', `Shadow: it would have denied ${brief(shadow)} of ${brief(asked)} requests (${percent(shadow, asked)})`, 'It denies nothing. If the number is what you expect, change the mode to “enforce”.')
       : el('p', { class: 'quiet small' }, `${brief(denied)} of ${brief(asked)} requests denied (${percent(denied, asked)}) in this window`));
   }, (word) => {

@@ -68,11 +68,16 @@ async fn share_nothing(url: &str) {
             write_rules(&store, name.unwrap_or("none")).await,
             Written::Version(1)
         );
+        assert_eq!(store.overrides_text().await.unwrap(), None, "{name:?}");
+        let written = store.write_overrides(0, name.unwrap_or("none")).await;
+        assert_eq!(written.unwrap(), Written::Version(1));
         stores.push(store);
     }
     for (store, name) in stores.iter().zip(names) {
         let text = store.rules_text(1).await.unwrap();
         assert_eq!(text.as_deref(), Some(name.unwrap_or("none")));
+        let overrides = store.overrides_text().await.unwrap();
+        assert_eq!(overrides, Some((1, name.unwrap_or("none").to_owned())));
         tokio::time::timeout(PATIENCE, async {
             while store.instances().is_none() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

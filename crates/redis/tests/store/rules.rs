@@ -37,6 +37,18 @@ async fn distinguishes_versions(url: &str) {
     let history = first.rules_history().await.unwrap();
     let versions: Vec<u64> = history.iter().map(|(version, _)| *version).collect();
     assert_eq!(versions, [5, 4, 3]);
+
+    assert_eq!(first.overrides_version().await.unwrap(), 0);
+    assert_eq!(first.overrides_text().await.unwrap(), None);
+    let write = async |store: &RedisStore, after, text: &str| {
+        store.write_overrides(after, text).await.unwrap()
+    };
+    assert_eq!(write(&first, 0, "one").await, Written::Version(1));
+    assert_eq!(write(&second, 0, "other").await, Written::Stale(1));
+    assert_eq!(write(&second, 1, "two").await, Written::Version(2));
+    assert_eq!(first.overrides_version().await.unwrap(), 2);
+    let text = first.overrides_text().await.unwrap();
+    assert_eq!(text, Some((2, "two".to_owned())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,6 +90,8 @@ async fn a_change_is_heard_by_those_who_follow() {
     wait_for(1).await;
     write(&writer, 0, "one").await;
     wait_for(2).await;
+    writer.write_overrides(0, "one").await.unwrap();
+    wait_for(3).await;
     following.abort();
 }
 

@@ -33,5 +33,5 @@ pub use locked::LockedDir;
 pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
-pub(crate) use version::checksum;
 pub use version::{BadVersion, NewVersion, Row, RulesVersion};
+pub(crate) use version::{checksum, is_sealed, seal};

@@ -123,20 +123,28 @@ pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersio
         shared: new.shared,
         rules: &new.rules,
     })?;
-    let rest = format!("\",{}\n", body.strip_prefix('{').unwrap_or(&body));
+    Ok(seal(&body))
+}
+
+/// A JSON object with a checksum in front of its first key.
+pub(crate) fn seal(object: &str) -> Vec<u8> {
+    let rest = format!("\",{}\n", object.strip_prefix('{').unwrap_or(object));
     let mut text = OPENING.to_vec();
     text.extend(checksum(rest.as_bytes()).into_bytes());
     text.extend(rest.into_bytes());
-    Ok(text)
+    text
+}
+
+/// Whether a text is as [`seal`] wrote it.
+pub(crate) fn is_sealed(text: &[u8]) -> bool {
+    let opened = text.strip_prefix(OPENING);
+    let split = opened.and_then(<[u8]>::split_first_chunk::<16>);
+    split.is_some_and(|(written, rest)| *written == *checksum(rest).as_bytes())
 }
 
 /// The version that this text keeps under this number.
 pub(super) fn decode(number: u64, text: &[u8]) -> Result<RulesVersion, BadVersion> {
-    let (written, rest) = text
-        .strip_prefix(OPENING)
-        .and_then(<[u8]>::split_first_chunk::<16>)
-        .ok_or(BadVersion::Checksum)?;
-    if *written != *checksum(rest).as_bytes() {
+    if !is_sealed(text) {
         return Err(BadVersion::Checksum);
     }
     let read: Read = serde_json::from_slice(text)?;

@@ -37,15 +37,19 @@ pub(super) async fn reset(
             "a counter was reset"
         );
     }
-    Ok(super::json(StatusCode::OK, written(&done, attributes)))
+    Ok(super::json(
+        StatusCode::OK,
+        written(server, &done, attributes),
+    ))
 }
 
-/// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted.
-fn written(done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
+/// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted; secret
+/// ones as in the tables of activity.
+fn written(server: &Server, done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
     let entry = |counter: &ResetCounter| {
         let values = counter.rule.key_values(attributes).into_iter();
         let key: Map<String, Value> = values
-            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .map(|(name, value)| (name.to_owned(), json!(server.shown(name, &value))))
             .collect();
         json!({
             "rule": counter.rule.id(),

@@ -8,7 +8,6 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tidegate::Timestamp;
 
 use super::number::{parse_whole, whole};
 use super::query::parameters;
@@ -17,12 +16,13 @@ use super::{body, json};
 use crate::data_dir::Row;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Preview, RuleChange, RuleDiff, etag, unified_sets};
+use crate::seconds::date_time;
 use crate::server::Server;
 
 /// `GET /v1/rules/history`: the versions, newest first.
 pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
-    let rows = server.book.history().await?;
+    let rows = server.overrides.with_rows(server.book.history().await?);
     let rows: Vec<Value> = rows.iter().map(written).collect();
     Ok(reply(&json!({ "history": rows })))
 }
@@ -42,13 +42,7 @@ pub(super) async fn version(
 }
 
 fn written(row: &Row) -> Value {
-    json!({"version": row.version, "at": time(row.at), "by": row.by, "changes": row.changes})
-}
-
-fn time(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros)
-        .map_or_else(|_| String::new(), |time| time.to_string())
+    json!({"version": row.version, "at": date_time(row.at), "by": row.by, "changes": row.changes})
 }
 
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.

@@ -19,12 +19,14 @@ mod history;
 mod number;
 mod openapi;
 mod original;
+mod overrides;
 mod probes;
 mod query;
 mod question;
 mod route;
 mod rules;
 mod status;
+mod validate;
 
 use authorize::Authorize;
 
@@ -133,10 +135,15 @@ async fn administer(
         ApiCall::GetRule(id) => rules::get(server, parts, id),
         ApiCall::PutRule(id) => rules::put(server, parts, id, body).await,
         ApiCall::DeleteRule(id) => rules::delete(server, parts, id).await,
+        ApiCall::ValidateRule(id) => validate::validate(server, parts, id, body).await,
         ApiCall::History => history::list(server, parts).await,
         ApiCall::RulesVersion(version) => history::version(server, parts, version).await,
         ApiCall::RulesDiff => history::diff(server, parts).await,
         ApiCall::RollBack => history::roll_back(server, parts, body).await,
+        ApiCall::ListOverrides => overrides::list(server, parts, None),
+        ApiCall::ListOverridesOf(id) => overrides::list(server, parts, Some(id)),
+        ApiCall::PutOverride(id) => overrides::put(server, parts, id, body).await,
+        ApiCall::DeleteOverride(id, key) => overrides::delete(server, parts, id, key).await,
         ApiCall::Reset => counters::reset(server, parts, body).await,
         ApiCall::Feedback => feedback::feedback(server, parts, body).await,
         ApiCall::ReleaseLease(id) => counters::release(server, parts, id, body).await,

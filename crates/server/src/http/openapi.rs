@@ -47,10 +47,15 @@ mod tests {
         ApiCall::RulesVersion("x"),
         ApiCall::RulesDiff,
         ApiCall::RollBack,
+        ApiCall::ListOverrides,
+        ApiCall::ListOverridesOf("x"),
+        ApiCall::PutOverride("x"),
+        ApiCall::DeleteOverride("x", "x"),
         ApiCall::Reset,
         ApiCall::Feedback,
         ApiCall::ReleaseLease("x"),
         ApiCall::RenewLease("x"),
+        ApiCall::ValidateRule("x"),
         ApiCall::MakeCode,
         ApiCall::OpenSession,
         ApiCall::ShowSession,
@@ -82,10 +87,15 @@ mod tests {
             ApiCall::RulesVersion(_) => "rulesVersion",
             ApiCall::RulesDiff => "rulesDiff",
             ApiCall::RollBack => "rollBackRules",
+            ApiCall::ListOverrides => "listOverrides",
+            ApiCall::ListOverridesOf(_) => "listRuleOverrides",
+            ApiCall::PutOverride(_) => "putOverride",
+            ApiCall::DeleteOverride(..) => "deleteOverride",
             ApiCall::Reset => "reset",
             ApiCall::Feedback => "feedback",
             ApiCall::ReleaseLease(_) => "releaseLease",
             ApiCall::RenewLease(_) => "renewLease",
+            ApiCall::ValidateRule(_) => "validateRule",
             ApiCall::MakeCode => "makeConsoleCode",
             ApiCall::OpenSession => "openConsoleSession",
             ApiCall::ShowSession => "showConsoleSession",
@@ -116,7 +126,9 @@ mod tests {
                 let method = method.to_uppercase().parse().unwrap();
                 let entry = (
                     method,
-                    path.replace("{id}", "x").replace("{version}", "x"),
+                    path.replace("{id}", "x")
+                        .replace("{version}", "x")
+                        .replace("{key}", "x"),
                     operation.clone(),
                 );
                 let earlier = operations.insert(id.to_owned(), entry);

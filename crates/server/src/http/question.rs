@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
 }
 
 /// Unix seconds, exact; fractions of a microsecond are cut off, whichever notation the number has.
-fn read_timestamp(text: &str) -> Option<Timestamp> {
+pub(super) fn read_timestamp(text: &str) -> Option<Timestamp> {
     let number: f64 = text.parse().ok()?;
     if number < 0.0 {
         return None;

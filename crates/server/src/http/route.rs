@@ -17,10 +17,15 @@ pub(crate) enum ApiCall<'p> {
     GetRule(&'p str),
     PutRule(&'p str),
     DeleteRule(&'p str),
+    ValidateRule(&'p str),
     History,
     RulesVersion(&'p str),
     RulesDiff,
     RollBack,
+    ListOverrides,
+    ListOverridesOf(&'p str),
+    PutOverride(&'p str),
+    DeleteOverride(&'p str, &'p str),
     Reset,
     Feedback,
     ReleaseLease(&'p str),
@@ -71,6 +76,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
+        "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
         "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
         "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
@@ -104,6 +110,18 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
                 ("GET, HEAD", get(method, ApiCall::RuleKeys(id)))
             } else if let Some(version) = below("/v1/rules/history/", path) {
                 ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
+            } else if let Some(id) = of_rule(path, "/validate") {
+                ("POST", post(method, ApiCall::ValidateRule(id)))
+            } else if let Some(id) = overrides_of(path) {
+                let call = match *method {
+                    Method::GET | Method::HEAD => Some(ApiCall::ListOverridesOf(id)),
+                    Method::POST => Some(ApiCall::PutOverride(id)),
+                    _ => None,
+                };
+                ("GET, HEAD, POST", call)
+            } else if let Some((id, key)) = override_of(path) {
+                let call = ApiCall::DeleteOverride(id, key);
+                ("DELETE", (*method == Method::DELETE).then_some(call))
             } else if let Some(id) = below("/v1/leases/", path) {
                 let call = match *method {
                     Method::DELETE => Some(ApiCall::ReleaseLease(id)),
@@ -129,6 +147,24 @@ fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
 
 fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
     (*method == Method::POST).then_some(call)
+}
+
+/// The id of the rule that a call about one rule names.
+fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
+    let rest = path.strip_suffix(call)?;
+    below("/v1/rules/", rest).filter(|id| *id != "history")
+}
+
+/// The rule whose temporary overrides are meant.
+fn overrides_of(path: &str) -> Option<&str> {
+    below("/v1/rules/", path.strip_suffix("/overrides")?)
+}
+
+/// The rule and the key of one temporary override, still percent-encoded.
+fn override_of(path: &str) -> Option<(&str, &str)> {
+    let (of, key) = path.rsplit_once('/')?;
+    let id = overrides_of(of)?;
+    (!key.is_empty()).then_some((id, key))
 }
 
 /// The one segment below a prefix.

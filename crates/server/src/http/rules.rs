@@ -187,7 +187,7 @@ fn repeated_ids(rules: &[Node]) -> usize {
 }
 
 /// Adds the id of the path to a rule without one.
-fn name_if_nameless(document: &mut Node, id: &str) {
+pub(super) fn name_if_nameless(document: &mut Node, id: &str) {
     let Value::Map(entries) = &mut document.value else {
         return;
     };

@@ -3,10 +3,10 @@
 use http::StatusCode;
 use http::request::Parts;
 use serde_json::{Value, json};
-use tidegate::store::SharedStore as _;
+use tidegate::store::SharedStore;
 use tidegate::{MemoryStore, Micros, Store as _, Timestamp};
 use tidegate_listen::clock::Stopwatch;
-use tidegate_redis::{Breaker, Health};
+use tidegate_redis::{Breaker, Health, RedisStore};
 
 use super::probes::{self, Readiness};
 use super::query::parameters;
@@ -32,7 +32,7 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
         Breaker::Partial => "partial",
         Breaker::Open => "open",
     });
-    let degraded_since = redis.and_then(|redis| redis.degraded_since());
+    let degraded_since = redis.and_then(RedisStore::degraded_since);
     let mut rules = probes::rules(server);
     rules["file"] = json!(server.book.file().map(|file| file.display().to_string()));
     let body = json!({
@@ -46,12 +46,12 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
             "degraded_since": degraded_since.map(unix),
             "problem": readiness.problem(),
         },
-        "instances": redis.map_or(Some(1), |redis| redis.instances()),
+        "instances": redis.map_or(Some(1), SharedStore::instances),
         "rules": rules,
         "keys": memory.as_ref().map(|stats| stats.keys),
         "leases": match (&memory, redis) {
             (Some(stats), _) => Some(stats.permits as u64),
-            (None, redis) => redis.map(|redis| redis.units_on_lease()),
+            (None, redis) => redis.map(RedisStore::units_on_lease),
         },
         "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
         "warnings": readiness.warnings,

@@ -60,14 +60,17 @@ fn ranges(newest_first: &[u64]) -> String {
             _ => ranges.push((version, version)),
         }
     }
-    let range = |(first, last): &(u64, u64)| match first == last {
-        true => first.to_string(),
-        false => format!("{first} to {last}"),
-    };
-    match ranges.is_empty() {
-        true => "none".to_owned(),
-        false => ranges.iter().map(range).collect::<Vec<_>>().join(", "),
+    if ranges.is_empty() {
+        return "none".to_owned();
     }
+    let range = |&(first, last): &(u64, u64)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first} to {last}")
+        }
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(", ")
 }
 
 impl RuleBook {

@@ -11,7 +11,9 @@ use super::matching::{MatchedRule, MatchedRules, NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
 use super::{Decision, Gate, LimitOutcome, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Explaining, Facts, FailedCondition, GrantSource, Rule, ShowValue, limits_text};
+use crate::rules::{
+    Explaining, Facts, FailedCondition, GrantSource, MissingNames, Rule, ShowValue, limits_text,
+};
 
 /// Why a request would be allowed or denied.
 #[derive(Debug)]
@@ -90,7 +92,7 @@ impl<S: Store> Gate<S> {
         show: &ShowValue<'_>,
     ) -> (Vec<ExplainedRule>, Pipeline<'a>) {
         let now = self.time_of(attributes);
-        let matcher = RuleMatcher {
+        let asking = RuleMatcher {
             rules,
             facts: &Facts::of(attributes),
             attributes,
@@ -117,7 +119,7 @@ impl<S: Store> Gate<S> {
                     let failed = rule.failed_descriptor(winner, &asked);
                     ExplainedRule::failed(rule, failed)
                 } else {
-                    match matcher.match_rule(index) {
+                    match asking.match_rule(index) {
                         Err(NoPart::Unmet(unmet)) => {
                             let failed = rule.failed(unmet, &asked);
                             ExplainedRule::failed(rule, failed)
@@ -171,7 +173,7 @@ impl ExplainedRule {
             source: matched.source,
             text,
         };
-        let is_known = matched.missing == Default::default();
+        let is_known = matched.missing == MissingNames::default();
         Self {
             failed: None,
             grant: Some(grant),

@@ -133,13 +133,9 @@ impl<S: Store> Gate<S> {
         reset: &mut Reset,
     ) -> Result<(), StoreError> {
         let moved = rule.adaptive().map(AdaptiveLimit::current);
-        let in_force = match &moved {
-            Some(moved) => std::slice::from_ref(&**moved),
-            None => {
-                let (grant, _) = rule.grant(attributes, self.time_of(attributes));
-                rule.grants()[grant].limits()
-            }
-        };
+        let (grant, _) = rule.grant(attributes, self.time_of(attributes));
+        let granted = rule.grants()[grant].limits();
+        let in_force = moved.as_deref().map_or(granted, std::slice::from_ref);
         for state in states(rule, in_force) {
             let limit = state.in_force.unwrap_or(state.largest);
             let at = attributes.time();

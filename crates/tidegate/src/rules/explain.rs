@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use tidegate_core::{Limit, Timestamp};
 
 use super::applies::Unmet;
+use super::condition::Condition;
 use super::matching::Match;
 use super::rule::{Grant, Rule};
 use super::write;
@@ -99,7 +100,7 @@ impl Rule {
             }
             Unmet::When | Unmet::Unevaluable => {
                 let condition = matches.when.as_ref();
-                let text = condition.map_or("", |condition| condition.text());
+                let text = condition.map_or("", Condition::text);
                 let answer = match unmet {
                     Unmet::When => "false",
                     _ => "it cannot be evaluated",
@@ -187,7 +188,7 @@ impl Match {
             names.extend(self.attributes.iter().map(|(name, _)| name.as_str()));
         }
         let mut has_cost = false;
-        match self.when.as_ref().map(|condition| condition.names()) {
+        match self.when.as_ref().map(Condition::names) {
             Some(Some(read)) => names.extend(read),
             // It reads the cost, or names that are put together.
             Some(None) => has_cost = true,

@@ -48,6 +48,7 @@ pub use explain::{FailedCondition, ShowValue};
 pub(crate) use facts::Facts;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
+pub use read_time::read_time;
 pub use rule::{Consistency, Cost, Grant, GrantSource, Missing, Mode, OnStoreFailure, Rule};
 pub(crate) use rule::{CounterKey, MissingNames};
 pub use schema::{api_schemas, keys, schema};

@@ -33,7 +33,8 @@ impl Validity {
     }
 }
 
-fn read_time(text: &str) -> Result<Timestamp, String> {
+/// Reads a time as rules write it, such as `2027-01-01T00:00:00Z`.
+pub fn read_time(text: &str) -> Result<Timestamp, String> {
     let refused = || {
         format!(
             "`{text}` is not a time between 1970 and 2255; write for example `2027-01-01T00:00:00Z`"

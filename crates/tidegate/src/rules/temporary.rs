@@ -103,7 +103,10 @@ impl Rule {
         if is_secret && let Some(digits) = ValueDigest::read(written) {
             return Ok(OverrideKey::Digest(digits.to_owned()));
         }
-        let key = override_key(Some(&self.per), written, settings)?;
+        let key = match hashed::read(written).filter(|_| is_secret) {
+            Some(hash) => hash?,
+            None => override_key(Some(&self.per), written, settings)?,
+        };
         if hashed::is_hash(&key) {
             let digest = None;
             return Ok(OverrideKey::Hash { hash: key, digest });

@@ -13,7 +13,7 @@ use ureq::http::{Method, Uri};
 
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
-use crate::commands::question::attribute;
+use crate::commands::attributes::attribute;
 
 /// The attribute of a request for which none was given.
 const DEFAULT_ATTRIBUTE: (&str, &str) = ("user_id", "user_{key}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate_server::rulebook::id_of;
 
 use super::changes::{Changes, merged};
-use super::file::{self, FileArgs};
+use super::file::{self, SettingsArgs};
 use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
@@ -17,8 +17,12 @@ const MAX_RETRIES: usize = 5;
 
 #[derive(Debug, Args)]
 pub(super) struct ApplyArgs {
+    /// The rule file, YAML or JSON; `-` is stdin
+    #[arg(long, short, value_name = "FILE")]
+    file: String,
+
     #[command(flatten)]
-    file: FileArgs,
+    settings: SettingsArgs,
 
     /// Remove rules that are not in the file, and put them in the file's order
     #[arg(long)]
@@ -30,7 +34,8 @@ pub(super) struct ApplyArgs {
 }
 
 pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let (rules, _) = file::rules(&args.file, json)?;
+    let settings = args.settings.settings();
+    let (rules, _) = file::rules(&args.file, &settings, json)?;
     for _ in 0..=MAX_RETRIES {
         let remote = Remote::read(client)?;
         let wanted = if args.prune {
@@ -38,7 +43,6 @@ pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::R
         } else {
             merged(&remote.rules, &rules)
         };
-        let settings = args.file.settings.settings();
         let changes = Changes::between(&remote.rules, &wanted, &settings);
         if changes.is_empty() || args.dry_run {
             report(&changes, args.dry_run, remote.version, json)?;

@@ -37,22 +37,25 @@ impl Changes {
         })
     }
 
-    /// `1 added, 2 changed, order changed`.
+    /// `1 rule added, 2 rules changed, order changed`.
     pub(super) fn summary(&self) -> String {
-        let counts = [
-            (self.0.added.len(), "added"),
-            (self.0.changed.len(), "changed"),
-            (self.0.removed.len(), "removed"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let mut parts: Vec<String> = counts
-            .map(|(count, what)| format!("{} {what}", counted(*count, "rule")))
-            .collect();
-        if self.0.order.is_some() {
-            parts.push("order changed".to_owned());
-        }
-        parts.join(", ")
+        let Self(diff) = self;
+        let counts = [diff.added.len(), diff.changed.len(), diff.removed.len()];
+        summary(counts, diff.order.is_some())
     }
+}
+
+/// How many rules were added, changed and removed, in words.
+pub(super) fn summary(counts: [usize; 3], is_reordered: bool) -> String {
+    let counts = counts.into_iter().zip(["added", "changed", "removed"]);
+    let counts = counts.filter(|(count, _)| *count > 0);
+    let mut parts: Vec<String> = counts
+        .map(|(count, what)| format!("{} {what}", counted(count, "rule")))
+        .collect();
+    if is_reordered {
+        parts.push("order changed".to_owned());
+    }
+    parts.join(", ")
 }
 
 /// Merges the rules of a file into those of the server: in place if the server has the id, otherwise at the

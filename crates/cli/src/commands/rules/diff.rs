@@ -1,4 +1,4 @@
-//! `tidegate rules diff`: how a file differs from the server, rule by rule.
+//! `tidegate rules diff`: how a file differs from the server, or one version from another.
 
 use anstyle::Style;
 use clap::Args;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use tidegate::document::write_yaml;
 use tidegate_server::rulebook::{id_of, unified};
 
-use super::changes::Changes;
-use super::file::{self, FileArgs};
+use super::changes::{Changes, summary};
+use super::file::{self, SettingsArgs};
 use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
@@ -15,14 +15,30 @@ use crate::output::{self, BAD, GOOD, HEADING, PLACE, plain, styled};
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
+    /// The rule file, YAML or JSON; `-` is stdin
+    #[arg(long, short, value_name = "FILE", required_unless_present_any = ["from", "to"], conflicts_with_all = ["from", "to"])]
+    file: Option<String>,
+
     #[command(flatten)]
-    file: FileArgs,
+    settings: SettingsArgs,
+
+    /// Compare this version, as `rules history` shows it; the one before `--to` if left out
+    #[arg(long, value_name = "VERSION")]
+    from: Option<u64>,
+
+    /// With this version; the current one if left out
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u64>,
 }
 
 pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let (rules, name) = file::rules(&args.file, json)?;
+    let Some(file) = &args.file else {
+        return compare(args, client, json);
+    };
+    let settings = args.settings.settings();
+    let (rules, name) = file::rules(file, &settings, json)?;
     let remote = Remote::read(client)?;
-    let changes = Changes::between(&remote.rules, &rules, &args.file.settings.settings());
+    let changes = Changes::between(&remote.rules, &rules, &settings);
     if json {
         output::print_json(&as_json(&changes))?;
     } else if changes.is_empty() {
@@ -34,11 +50,53 @@ pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Re
         };
         output::print(&rendered(&changes, &server, &name))?;
     }
-    Ok(if changes.is_empty() {
-        Answer::Yes
+    Ok(answer(changes.is_empty()))
+}
+
+/// Compares two versions of the server's rules.
+fn compare(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
+    let diff = versions(client, args.from, args.to)?;
+    if json {
+        output::print_json(&diff)?;
     } else {
-        Answer::No
-    })
+        output::print(&diff_text(&diff))?;
+    }
+    Ok(answer(diff["text"] == ""))
+}
+
+/// The server's diff of two versions.
+pub(super) fn versions(
+    client: &ApiClient,
+    from: Option<u64>,
+    to: Option<u64>,
+) -> anyhow::Result<Value> {
+    let given = [("from", from), ("to", to)];
+    let given = given
+        .iter()
+        .filter_map(|(name, version)| Some(format!("{name}={}", (*version)?)));
+    let query = given.collect::<Vec<String>>().join("&");
+    let reply = client.get(&format!("/v1/rules/diff?{query}"))?;
+    let reply = reply.accept(&[200])?;
+    reply.part("text")?;
+    Ok(reply.body)
+}
+
+/// A diff of the server as text, in colour.
+pub(super) fn diff_text(diff: &Value) -> String {
+    let text = diff["text"].as_str().unwrap_or_default();
+    if text.is_empty() {
+        return "no differences\n".to_owned();
+    }
+    let mut lines: Vec<String> = coloured(text).collect();
+    let count = |key: &str| diff[key].as_array().map_or(0, Vec::len);
+    let counts = [count("added"), count("changed"), count("removed")];
+    let summary = summary(counts, !diff["order"].is_null());
+    lines.extend([String::new(), summary]);
+    lines.join("\n") + "\n"
+}
+
+fn answer(is_same: bool) -> Answer {
+    if is_same { Answer::Yes } else { Answer::No }
 }
 
 fn as_json(changes: &Changes) -> Value {
@@ -88,7 +146,7 @@ fn push_rule(what: &str, before: Option<&Value>, after: Option<&Value>, lines: &
 }
 
 /// The lines of a unified diff, in colour.
-pub(super) fn coloured(text: &str) -> impl Iterator<Item = String> {
+fn coloured(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| {
         let style = match line.as_bytes().first() {
             Some(b'-') => BAD,

@@ -30,17 +30,6 @@ impl SettingsArgs {
     }
 }
 
-/// The file that a command works with.
-#[derive(Debug, Args)]
-pub(super) struct FileArgs {
-    /// The rule file, YAML or JSON; `-` is stdin
-    #[arg(long, short, value_name = "FILE")]
-    pub(super) file: String,
-
-    #[command(flatten)]
-    pub(super) settings: SettingsArgs,
-}
-
 /// A file's name and its text. `-` is stdin.
 pub(super) fn source(file: &str) -> anyhow::Result<Source> {
     let (name, bytes) = if file == "-" {
@@ -59,9 +48,13 @@ pub(super) fn source(file: &str) -> anyhow::Result<Source> {
 
 /// The rules of a file in canonical form, and the name of the file. Problems go to stderr, or into the error if
 /// the output is JSON; with errors there are no rules.
-pub(super) fn rules(args: &FileArgs, json: bool) -> anyhow::Result<(Vec<Value>, String)> {
-    let source = source(&args.file)?;
-    let rules = RuleSet::read(&source, &args.settings.settings());
+pub(super) fn rules(
+    file: &str,
+    settings: &RuleSettings,
+    json: bool,
+) -> anyhow::Result<(Vec<Value>, String)> {
+    let source = source(file)?;
+    let rules = RuleSet::read(&source, settings);
     if !json {
         let problems = rules
             .as_ref()

@@ -1,12 +1,12 @@
 //! `tidegate rules get`: one rule as YAML, or as JSON.
 
 use clap::Args;
+use tidegate::document::write_yaml;
 
 use super::remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
 use crate::output;
-use tidegate::document::write_yaml;
 
 #[derive(Debug, Args)]
 pub(super) struct GetArgs {
@@ -15,18 +15,14 @@ pub(super) struct GetArgs {
 }
 
 pub(super) fn run(args: &GetArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let reply = match remote::path_of(&args.id) {
-        Some(path) => Some(client.get(&path)?.accept(&[200, 404])?),
-        None => None,
-    };
-    let Some(reply) = reply.filter(|reply| reply.status == 200) else {
+    let Some(rule) = remote::find(client, &args.id)? else {
         remote::note_missing(&args.id, json)?;
         return Ok(Answer::No);
     };
     if json {
-        output::print_json(&reply.body)?;
+        output::print_json(&rule)?;
     } else {
-        output::print(&write_yaml(&reply.body))?;
+        output::print(&write_yaml(&rule))?;
     }
     Ok(Answer::Yes)
 }

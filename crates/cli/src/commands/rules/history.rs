@@ -1,22 +1,83 @@
 //! `tidegate rules history`: the versions of the server's rules.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::client::ApiClient;
+use super::diff::{diff_text, versions};
+use crate::client::{ApiClient, Refused};
 use crate::exit::Answer;
-use crate::output::{self, TextTable};
+use crate::output::{self, HEADING, TextTable, plain, styled};
 
-pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let reply = client.get("/v1/rules/history")?.accept(&[200])?;
-    let versions = reply.list("history")?;
+#[derive(Debug, Args)]
+pub(super) struct HistoryArgs {
+    /// Show what each change did, as a diff against the version before
+    #[arg(long)]
+    diff: bool,
+}
+
+pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
+    let mut reply = client.get("/v1/rules/history")?.accept(&[200])?;
+    let rows = reply.list("history")?.to_vec();
     if json {
+        if args.diff {
+            for (place, row) in rows.iter().enumerate() {
+                let diff = diff_of(client, row, rows.get(place + 1))?;
+                reply.body["history"][place]["diff"] = diff.unwrap_or_default();
+            }
+        }
         output::print_json(&reply.body)?;
-    } else if versions.is_empty() {
+    } else if rows.is_empty() {
         output::note("the rules have never been changed\n")?;
+    } else if args.diff {
+        for (place, row) in rows.iter().enumerate() {
+            let diff = diff_of(client, row, rows.get(place + 1))?;
+            let space = if place > 0 { "\n" } else { "" };
+            output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
+        }
     } else {
-        output::print(&table(versions))?;
+        output::print(&table(&rows))?;
     }
     Ok(Answer::Yes)
+}
+
+/// What the change of a row did; `None` if one of the two versions is not kept.
+fn diff_of(
+    client: &ApiClient,
+    row: &Value,
+    older: Option<&Value>,
+) -> anyhow::Result<Option<Value>> {
+    let version = |row: &Value| row["version"].as_u64();
+    let before = match (older.and_then(version), version(row)) {
+        (Some(before), _) => before,
+        // Before the first version there were no rules.
+        (None, Some(1)) => 0,
+        _ => return Ok(None),
+    };
+    match versions(client, Some(before), version(row)) {
+        Ok(diff) => Ok(Some(diff)),
+        Err(error) => match error.downcast_ref::<Refused>() {
+            Some(Refused {
+                status: Some(404), ..
+            }) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A row of the history, followed by its diff.
+fn with_diff(row: &Value, diff: Option<&Value>) -> String {
+    let text = |key: &str| match &row[key] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => plain(text),
+        other => other.to_string(),
+    };
+    let (version, at, by) = (text("version"), text("at"), text("by"));
+    let heading = styled(HEADING, &format!("version {version}  {at}  {by}"));
+    let mut lines = vec![heading];
+    let changes = row["changes"].as_array().into_iter().flatten();
+    lines.extend(changes.filter_map(|change| Some(format!("  {}", plain(change.as_str()?)))));
+    let diff = diff.map_or_else(|| "the version before is not kept\n".to_owned(), diff_text);
+    format!("{}\n{diff}", lines.join("\n"))
 }
 
 /// A row for each version, and one for each further change of it.

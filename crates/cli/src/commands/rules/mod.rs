@@ -37,12 +37,12 @@ enum RulesCommand {
     Get(get::GetArgs),
     /// Apply the rules of a file to the server
     Apply(apply::ApplyArgs),
-    /// Show how a file differs from the server: what `apply --prune` would do
+    /// Show how a file differs from the server (what `apply --prune` would do), or one version from another
     Diff(diff::DiffArgs),
     /// Remove one rule
     Delete(delete::DeleteArgs),
     /// Show the versions of the server's rules
-    History,
+    History(history::HistoryArgs),
     /// Return to an earlier version, as a new one
     Rollback(rollback::RollbackArgs),
     /// Check rule files, without a server
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
         RulesCommand::Apply(apply) => apply::run(apply, &client, json),
         RulesCommand::Diff(diff) => diff::run(diff, &client, json),
         RulesCommand::Delete(delete) => delete::run(delete, &client, json),
-        RulesCommand::History => history::run(&client, json),
+        RulesCommand::History(history) => history::run(history, &client, json),
         RulesCommand::Rollback(rollback) => rollback::run(rollback, &client, json),
         RulesCommand::Validate(validate) => validate::run(validate, json),
     }

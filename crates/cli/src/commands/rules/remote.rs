@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tidegate::document::Node;
 use tidegate::rules::{Rule, RuleSettings};
+use tidegate_server::rulebook::id_of;
 
 use crate::client::{ApiClient, Reply};
 use crate::output::{self, plain};
@@ -63,6 +64,20 @@ pub(super) fn path_of(id: &str) -> Option<String> {
     let is_call = matches!(id, "history" | "rollback");
     let is_id = begins && id.len() <= 64 && id.bytes().all(fits) && !is_call;
     is_id.then(|| format!("/v1/rules/{id}"))
+}
+
+/// One rule of the server.
+pub(super) fn find(client: &ApiClient, id: &str) -> anyhow::Result<Option<Value>> {
+    // Under this name the API has a call, and a server may have a rule since before.
+    if id == "diff" {
+        let rules = Remote::read(client)?.rules;
+        return Ok(rules.into_iter().find(|rule| id_of(rule) == id));
+    }
+    let Some(path) = path_of(id) else {
+        return Ok(None);
+    };
+    let reply = client.get(&path)?.accept(&[200, 404])?;
+    Ok((reply.status == 200).then_some(reply.body))
 }
 
 /// Reports that there is no such rule.

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
+use super::diff::diff_text;
 use super::remote::Remote;
 use crate::client::ApiClient;
 use crate::exit::Answer;
@@ -13,16 +14,28 @@ pub(super) struct RollbackArgs {
     /// The version to return to, as `rules history` shows it
     #[arg(value_name = "VERSION")]
     version: u64,
+
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
 }
 
 pub(super) fn run(args: &RollbackArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let body = json!({"version": args.version});
+    let mut body = json!({"version": args.version});
+    if args.dry_run {
+        body["dry_run"] = json!(true);
+    }
     let reply = client.post("/v1/rules/rollback", &body)?.accept(&[200])?;
-    let remote = Remote::of(&reply)?;
     if json {
         output::print_json(&reply.body)?;
         return Ok(Answer::Yes);
     }
+    if args.dry_run {
+        reply.part("text")?;
+        output::print(&diff_text(&reply.body))?;
+        return Ok(Answer::Yes);
+    }
+    let remote = Remote::of(&reply)?;
     let rules = counted(remote.rules.len(), "rule");
     let now = match remote.version {
         Some(version) => format!(", now as version {version}"),

@@ -19,4 +19,5 @@ mod resources;
 mod signals;
 mod starts;
 mod tls;
+mod undo;
 mod variables;

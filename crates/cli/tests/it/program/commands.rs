@@ -144,6 +144,71 @@ fn diff_ends_with_one_when_there_are_differences() {
     );
 }
 
+const DIFF: &str = r#"{"from": 3, "to": 5, "added": [], "removed": [], "changed": [{}], "order": null,
+    "text": "--- version 3\n+++ version 5\n@@ -1,2 +1,2 @@ rule a\n rules:\n-  old\n+  new\n"}"#;
+const HISTORY: &str = r#"{"history": [
+    {"version": 5, "at": "2026-11-16T01:27:00Z", "by": "\u001b[2Jops", "changes": ["changed a"]},
+    {"version": 3, "at": "2026-11-16T01:26:00Z", "by": "ops", "changes": ["added a"]}]}"#;
+
+#[test]
+fn versions_are_compared_by_the_server() {
+    let (different, asked) = run("rules diff --from 3 --to 5", "", &[("200 OK", DIFF)]);
+    insta::assert_snapshot!(different.whole());
+    let call = "GET /v1/rules/diff?from=3&to=5 ";
+    assert!(asked[0].starts_with(call), "{}", asked[0]);
+    let same = r#"{"added": [], "removed": [], "changed": [], "order": null, "text": ""}"#;
+    let (same, asked) = run("rules diff --to 5", "", &[("200 OK", same)]);
+    assert_eq!(
+        (same.code, same.stdout.as_str()),
+        (Some(0), "no differences\n")
+    );
+    assert!(asked[0].starts_with("GET /v1/rules/diff?to=5 "));
+    let gone = (
+        "404 Not Found",
+        r#"{"detail": "there is no version 3 of the rules; kept: 4 to 5"}"#,
+    );
+    let (gone, _) = run("rules diff --from 3", "", &[gone]);
+    assert_eq!(gone.code, Some(2), "{}", gone.whole());
+    assert!(gone.stderr.contains("kept: 4 to 5"), "{}", gone.stderr);
+}
+
+#[test]
+fn each_row_of_the_history_is_followed_by_its_diff() {
+    let answers = [("200 OK", HISTORY), ("200 OK", DIFF)];
+    let (shown, asked) = run("rules history --diff", "", &answers);
+    insta::assert_snapshot!(shown.whole());
+    assert!(asked[1].starts_with("GET /v1/rules/diff?from=3&to=5 "));
+    let (json, _) = run("rules history --diff --json", "", &answers);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["history"][0]["diff"]["to"], 5);
+    assert_eq!(json["history"][1]["diff"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_rollback_can_be_previewed() {
+    let (preview, asked) = run("rules rollback 3 --dry-run", "", &[("200 OK", DIFF)]);
+    assert_eq!(preview.code, Some(0), "{}", preview.whole());
+    assert!(preview.stdout.starts_with("--- version 3\n"));
+    let body = "{\"version\":3,\"dry_run\":true}";
+    assert!(asked[0].ends_with(body), "{}", asked[0]);
+}
+
+#[test]
+fn a_reset_shows_what_was_used() {
+    let reset = r#"{"reset": [{"rule": "per-user", "limit": 100, "key": {"user_id": "u1"}, "used": 7}], "ignored": ["userid"]}"#;
+    let line = "reset -a user_id=u1 -a userid=x --rule per-user";
+    let (run_reset, asked) = run(line, "", &[("200 OK", reset)]);
+    insta::assert_snapshot!(run_reset.whole());
+    let body = r#"{"attributes":{"user_id":"u1","userid":"x"},"rule":"per-user"}"#;
+    assert!(asked[0].ends_with(body), "{}", asked[0]);
+    let unknown = ("404 Not Found", r#"{"detail": "there is no rule `x`"}"#);
+    let (unknown, _) = run("reset --rule x", "", &[unknown]);
+    assert_eq!(
+        (unknown.code, unknown.stderr.as_str()),
+        (Some(2), "error: there is no rule `x`\n")
+    );
+}
+
 #[test]
 fn rules_are_shown_one_by_one() {
     let rule = r#"{"id": "per-ip", "per": ["ip"], "limit": "10/second"}"#;
@@ -165,6 +230,12 @@ fn rules_are_shown_one_by_one() {
     }
     let (impossible, _) = run("rules get history", "", &[]);
     assert_eq!(impossible.code, Some(1));
+    let stored = r#"{"rules": [{"id": "diff", "per": [], "limit": "1/s"}]}"#;
+    let (stored, _) = run("rules get diff", "", &[("200 OK", stored)]);
+    assert_eq!(stored.stdout, "id: diff\nper: []\nlimit: 1/s\n");
+    let no_rule = ("405 Method Not Allowed", r#"{"detail": "GET, HEAD"}"#);
+    let (none, _) = run("rules delete diff", "", &[no_rule]);
+    assert_eq!(none.code, Some(1), "{}", none.whole());
 }
 
 #[test]
@@ -195,5 +266,48 @@ fn scripts_for_shells_are_written() {
         let run = tidegate(Path::new("."), &["completions", shell], "");
         assert_eq!(run.code, Some(0), "{shell}");
         assert!(run.stdout.contains("tidegate"), "{shell}");
+    }
+}
+
+#[test]
+fn an_override_is_given_listed_and_removed() {
+    let one = r#"{"rule": "per-ip", "key": "10.0.0.0/8", "limit": "unlimited", "expires_at": "2026-11-17T12:00:00Z",
+        "reason": "load-test", "by": "ops", "at": "2026-11-17T10:00:00Z"}"#;
+    let line = "override per-ip 10.0.0.0/8 unlimited --for 2h --reason load-test";
+    let (given, asked) = run(line, "", &[("201 Created", one)]);
+    assert_eq!(given.code, Some(0), "{}", given.whole());
+    let said = "10.0.0.0/8 gets unlimited of per-ip until 2026-11-17T12:00:00Z\n";
+    assert_eq!(given.stdout, said);
+    let (head, body) = asked[0].split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("POST /v1/rules/per-ip/overrides "),
+        "{head}"
+    );
+    let expected = r#"{"key":"10.0.0.0/8","limit":"unlimited","for":"2h","reason":"load-test"}"#;
+    assert_eq!(body, expected);
+
+    let all = format!(r#"{{"overrides": [{one}]}}"#);
+    let (listed, asked) = run("override", "", &[("200 OK", &all)]);
+    assert!(asked[0].starts_with("GET /v1/overrides "), "{}", asked[0]);
+    assert!(listed.stdout.contains("load-test"), "{}", listed.whole());
+
+    let line = "override per-ip 10.0.0.0/8 --remove";
+    let (removed, asked) = run(line, "", &[("204 No Content", "")]);
+    assert_eq!(removed.code, Some(0), "{}", removed.whole());
+    let path = "DELETE /v1/rules/per-ip/overrides/10.0.0.0%2F8 ";
+    assert!(asked[0].starts_with(path), "{}", asked[0]);
+    let missing = ("404 Not Found", r#"{"detail": "rule `per-ip` has none"}"#);
+    let (missing, _) = run(line, "", &[missing]);
+    assert_eq!(
+        (missing.code, missing.stderr.as_str()),
+        (Some(1), "rule `per-ip` has none\n")
+    );
+    for (line, said) in [
+        ("override per-ip 10.0.0.0/8 unlimited", "--for 2h"),
+        ("override per-ip 10.0.0.0/8", "--remove"),
+    ] {
+        let (refused, _) = run(line, "", &[]);
+        assert_eq!(refused.code, Some(2), "{}", refused.whole());
+        assert!(refused.stderr.contains(said), "{}", refused.whole());
     }
 }

@@ -228,6 +228,25 @@ fn a_reset_forgets_what_one_client_has_used() {
 }
 
 #[test]
+fn a_reset_does_not_repeat_a_secret() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let rule = json!({"id": "keys", "per": ["api_key"], "limit": "5/hour", "missing": "deny"});
+    server
+        .ask("POST /v1/rules", &rule.to_string())
+        .with_status(201);
+    let body = json!({"attributes": {"api_key": "secret-of-more-than-20-characters"}}).to_string();
+    server.ask("POST /v1/check", &body).with_status(200);
+    let done = server.ask("POST /v1/reset", &body).with_status(200).json();
+    let key = done["reset"][0]["key"]["api_key"].as_str().unwrap();
+    assert!(
+        key.starts_with("secr…") && key.chars().count() == 17,
+        "{done}"
+    );
+    assert_eq!(done["reset"][0]["used"], 1);
+}
+
+#[test]
 fn a_lease_is_taken_renewed_and_released_once() {
     let place = TestFolder::new();
     let server = place.serve(&[]);

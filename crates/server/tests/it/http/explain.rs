@@ -129,12 +129,12 @@ fn explaining_needs_the_scope_read_and_takes_the_body_of_a_check() {
     ask("r-secret", body).with_status(200);
     #[rustfmt::skip]
     let refused = [
-        (r#"{}"#,                                           "attributes"),
+        ("{}",                                           "attributes"),
         (r#"{"attributes": {"user_id": 7}}"#,               "user_id"),
         (r#"{"attributes": {}, "cost": -1}"#,               "cost"),
         (r#"{"attributes": {}, "rule": "a"}"#,              "rule"),
         (r#"{"attributes": {}, "timestamp": 1794770000}"#,  "--trust-timestamps"),
-        (r#"[]"#,                                           "JSON object"),
+        ("[]",                                           "JSON object"),
     ];
     for (body, mentions) in refused {
         let reply = ask("r-secret", body).with_status(400);

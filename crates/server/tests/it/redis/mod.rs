@@ -1,9 +1,10 @@
-//! Servers that share a Redis: limits, rules, leases, namespaces, clocks.
+//! Servers that share a Redis: limits, rules, overrides, leases, namespaces, clocks.
 
 mod activity;
 mod explain;
 mod history;
 mod namespaces;
+mod overrides;
 pub(crate) mod shared;
 mod shared_rules;
 mod shares;

@@ -246,8 +246,9 @@ fn an_address_that_is_secret_can_be_named_and_a_network_cannot() {
     let all = rules("rules: [{id: a, per: [ip], limit: 5/minute}]");
     let mut settings = RuleSettings::default();
     settings.secret_attributes.push("ip".to_owned());
-    let key = |written| all.at(0).override_key(written, &settings, &digest());
+    let key = |written: &str| all.at(0).override_key(written, &settings, &digest());
     let one = key("203.0.113.7").unwrap();
     assert_eq!(one.text(), hashed::hash_of("203.0.113.7"));
+    assert!(key(&one.text()).unwrap().is_same(&one));
     assert!(key("203.0.113.0/24").is_err());
 }

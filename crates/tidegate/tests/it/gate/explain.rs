@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tidegate::gate::{Decision, Explanation};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{FrontEnd, GrantSource, RuleSet, Verdict};
+use tidegate::rules::{
+    FrontEnd, GrantSource, OverrideKey, RuleSet, TemporaryOverride, TemporaryOverrides, Verdict,
+};
 use tidegate::{Attributes, Gate, Micros, Store};
 use tidegate_testkit::{FailingStore, block_on};
 
@@ -139,6 +141,27 @@ fn a_grant_says_where_it_comes_from_and_a_key_whom_it_counts() {
 }
 
 #[test]
+fn a_temporary_override_is_named_as_such_until_it_ends() {
+    let gate = gate("- {id: r, per: [user_id], limit: 5/minute, overrides: {u: blocked}}");
+    let raised = TemporaryOverride {
+        key: OverrideKey::Value("u".to_owned()),
+        limit: "50/minute".to_owned(),
+        expires_at: NOW + Micros::SECOND,
+    };
+    gate.replace_overrides(TemporaryOverrides::from([("r".to_owned(), vec![raised])]));
+    for (at, source, text) in [
+        (NOW, GrantSource::Temporary, "50/minute"),
+        (NOW + Micros::SECOND, GrantSource::Override, "blocked"),
+    ] {
+        let asked = request("user_id=u").at(at);
+        let explanation = explain(&gate, &asked);
+        let grant = explanation.rules()[0].grant.clone().unwrap();
+        assert_eq!((grant.source, grant.text.as_str()), (source, text));
+        assert_eq!(said(explanation.decision()), said(&decide(&gate, &asked)));
+    }
+}
+
+#[test]
 fn an_explanation_charges_counts_and_holds_nothing() {
     let gate = gate(
         "- {id: few, per: [], limit: 2/day}
@@ -187,7 +210,7 @@ fn said(decision: &Decision) -> impl PartialEq + std::fmt::Debug + use<> {
         .collect();
     let headers: Vec<(String, String)> = decision
         .headers(&HeaderSettings::default())
-        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .map(|(name, value)| (name.to_string(), value))
         .collect();
     let verdict = (
         decision.is_allowed(),

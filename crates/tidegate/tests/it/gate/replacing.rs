@@ -1,10 +1,87 @@
 //! Other rules in force, and what is forgotten on request.
 
-use super::{answered, decide, gate, left, request, rules};
+use super::{NOW, answered, decide, gate, left, request, rules};
 use tidegate::gate::ResetError;
-use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Gate, MemoryStore};
-use tidegate_testkit::block_on;
+use tidegate::rules::{FrontEnd, OverrideKey, TemporaryOverride, TemporaryOverrides, Verdict};
+use tidegate::{Gate, MemoryStore, Micros};
+use tidegate_testkit::{FailingStore, StoreState, block_on};
+
+/// One override of rule `r` for the user `u`, which ends a second from now.
+fn override_of(limit: &str) -> TemporaryOverrides {
+    let one = TemporaryOverride {
+        key: OverrideKey::Value("u".to_owned()),
+        limit: limit.to_owned(),
+        expires_at: NOW + Micros::SECOND,
+    };
+    TemporaryOverrides::from([("r".to_owned(), vec![one])])
+}
+
+#[test]
+fn temporary_overrides_stay_when_rules_are_replaced() {
+    let gate = gate("- {id: r, per: [user_id], limit: 5/minute}");
+    let old = gate.rules();
+    decide(&gate, &request("user_id=u")).count(FrontEnd::Http);
+    gate.replace_overrides(override_of("9/minute"));
+    assert_eq!(left(&gate, "user_id=u"), [8], "what was used stays used");
+    assert_eq!(left(&gate, "user_id=v"), [5]);
+    let asked = request("user_id=u");
+    let deciding = gate.decide_by(old, FrontEnd::Library, &asked);
+    let decision = block_on(deciding.wait()).into_decision();
+    let limit = decision.headline().unwrap().outcome.limit;
+    assert_eq!(
+        limit, 5,
+        "a request is decided by the rules that it was read by"
+    );
+
+    gate.replace_rules(rules(
+        "- {id: r, per: [user_id], limit: 6/minute, mode: shadow}",
+    ));
+    assert_eq!(left(&gate, "user_id=u"), [7]);
+    gate.replace_rules(rules("- {id: other, per: [user_id], limit: 6/minute}"));
+    assert_eq!(
+        left(&gate, "user_id=u"),
+        [6],
+        "without its rule it has no effect"
+    );
+    gate.replace_rules(rules("- {id: r, per: [user_id], limit: 6/minute}"));
+    assert_eq!(left(&gate, "user_id=u"), [7]);
+    gate.replace_overrides(TemporaryOverrides::new());
+    assert_eq!(left(&gate, "user_id=u"), [4]);
+    let rules = gate.rules();
+    let counted = rules.get("r").unwrap().counts();
+    let counted = counted.decisions(FrontEnd::Http, Verdict::Allowed);
+    assert_eq!(counted, 0, "the rule was gone in between");
+}
+
+#[test]
+fn temporary_overrides_hold_without_the_store_and_in_a_reset() {
+    let gate = Gate::new(
+        FailingStore::default(),
+        rules("- {id: r, per: [user_id], limit: 2/minute}"),
+    );
+    gate.store().switch(StoreState::Unreachable);
+    let allowed = |gate: &Gate<FailingStore>| {
+        let all = (0..20).filter(|_| decide(gate, &request("user_id=u")).is_allowed());
+        all.count()
+    };
+    assert_eq!(allowed(&gate), 2);
+    gate.replace_overrides(override_of("6/minute"));
+    assert_eq!(allowed(&gate), 4, "at once, and less what was used");
+    gate.replace_overrides(override_of("blocked"));
+    assert_eq!(allowed(&gate), 0);
+
+    let gate = super::gate("- {id: r, per: [user_id], limit: 2/minute}");
+    gate.replace_overrides(override_of("6/hour"));
+    decide(&gate, &request("user_id=u"));
+    let reset = block_on(gate.reset(&request("user_id=u"), None)).unwrap();
+    let counters: Vec<_> = reset
+        .counters
+        .iter()
+        .map(|one| (one.limit, one.used))
+        .collect();
+    assert_eq!(counters, [(6, 1)]);
+    assert_eq!(left(&gate, "user_id=u"), [6]);
+}
 
 #[test]
 fn other_rules_go_on_with_what_was_used_and_counted() {

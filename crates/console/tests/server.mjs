@@ -1,0 +1,95 @@
+// Starts real servers, and sends them requests as clients would.
+
+import { spawn, execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const PROGRAM = process.env.TIDEGATE ?? 'target/debug/tidegate';
+const PATIENCE = 15_000;
+
+/** A key that must never be seen. It is long enough that its first four characters may be. */
+export const SECRET = 'sk_live_51Hc8T9uWxYzAbCdEfGh';
+export const HOSTILE = '<img src=x onerror=alert(document.domain)>';
+export const ESCAPE = '\u001b[2J\u202egone';
+
+export const RULES = [
+  { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'deny', limit: '60/minute burst 20', tiers: { pro: '6000/minute' } },
+  { id: 'login', match: { path: ['/login'], method: ['POST'] }, per: ['ip'], missing: 'deny', limit: '10/minute' },
+  { id: 'partner', match: { path: ['/partner/**'] }, per: ['api_key'], missing: 'deny', limit: '10/minute' },
+  { id: 'search-trial', match: { path: ['/search'] }, per: ['ip'], missing: 'deny', limit: '5/second', mode: 'shadow' },
+];
+
+/** A server in a folder of its own, with these rules. `files` are written first. */
+export async function startServer({ flags = [], files = {}, environment = {}, rules = RULES, token } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'tidegate-console-'));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+  const child = spawn(PROGRAM, ['serve', '--http', '127.0.0.1:0', '--grpc', 'off', '--data-dir', 'data', ...flags], {
+    cwd: folder, env: { PATH: process.env.PATH, ...environment }, stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const exited = new Promise((resolve) => { child.once('exit', resolve); });
+  let log = '';
+  child.stderr.on('data', (data) => { log += data; });
+  const address = await new Promise((resolve, reject) => {
+    let out = '';
+    child.stdout.on('data', (data) => {
+      out += data;
+      const found = /^listening http=(.*)$/m.exec(out);
+      if (found) resolve(found[1]);
+    });
+    exited.then((code) => reject(new Error(`the server ended with ${code}: ${log}`)));
+    setTimeout(() => reject(new Error(`the server did not start: ${log}`)), PATIENCE).unref();
+  });
+  const server = {
+    url: `http://${address}`,
+    folder,
+    log: () => log,
+    token: token ?? (await readFile(join(folder, 'data/admin-token'), 'utf8')).trim(),
+    /** Makes a call of the API. */
+    async call(method, path, body, headers = {}) {
+      const reply = await fetch(`http://${address}${path}`, {
+        method,
+        headers: { authorization: `Bearer ${server.token}`, 'content-type': 'application/json', ...headers },
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+      const text = await reply.text();
+      return { status: reply.status, etag: reply.headers.get('etag'), body: text ? JSON.parse(text) : null };
+    },
+    /** Runs a command of the program, and returns its output. */
+    async run(...words) {
+      const environment = { PATH: process.env.PATH };
+      const { stdout } = await promisify(execFile)(PROGRAM, [...words, '--server', server.url], { cwd: folder, env: environment });
+      return stdout;
+    },
+    async stop() {
+      child.kill('SIGTERM');
+      await exited;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  if (rules) {
+    const { status, body } = await server.call('PUT', '/v1/rules', { rules });
+    if (status !== 200) throw new Error(JSON.stringify(body));
+  }
+  return server;
+}
+
+/** Requests of many clients, some of whom send too many, until `stop` is called. */
+export function startLoad(server) {
+  let isStopped = false;
+  const check = (attributes) => ({ attributes });
+  const running = (async () => {
+    for (let turn = 0; !isStopped; turn += 1) {
+      const checks = [];
+      for (let each = 0; each < 8; each += 1) checks.push(check({ path: '/v1/orders', user_id: 'scraper-7' }));
+      for (let each = 0; each < 4; each += 1) checks.push(check({ path: '/v1/orders', user_id: HOSTILE }), check({ path: '/v1/orders', user_id: ESCAPE }));
+      for (let each = 0; each < 12; each += 1) checks.push(check({ path: '/v1/orders', user_id: `u${(turn * 12 + each) % 200}` }));
+      for (let each = 0; each < 3; each += 1) checks.push(check({ path: '/partner/stock', api_key: SECRET }));
+      checks.push(check({ path: '/login', method: 'POST', ip: '203.0.113.7' }), check({ path: '/search', ip: '203.0.113.8' }), check({ path: '/search', ip: '203.0.113.8' }));
+      await server.call('POST', '/v1/check/batch', { checks }).catch(() => {});
+      await new Promise((resolve) => { setTimeout(resolve, 100); });
+    }
+  })();
+  return { async stop() { isStopped = true; await running; } };
+}

@@ -1,0 +1,139 @@
+// From an alert to the undo, by mouse and by keyboard alone.
+
+import assert from 'node:assert/strict';
+import { openBrowser, openPage, runTests, until } from './browser.mjs';
+import { startLoad, startServer } from './server.mjs';
+
+const server = await startServer();
+const load = startLoad(server);
+const browser = await openBrowser();
+
+const check = (user) => server.call('POST', '/v1/check', { attributes: { path: '/v1/orders', user_id: user } });
+const text = (page, selector) => page.locator(selector).first().innerText();
+
+/** Presses Tab until the focus is on an element with this text. */
+async function tabTo(page, wanted) {
+  for (let times = 0; times < 80; times += 1) {
+    await page.keyboard.press('Tab');
+    const focused = await page.evaluate(() => {
+      const element = document.activeElement;
+      const { outlineStyle, outlineWidth } = getComputedStyle(element);
+      return { text: (element.innerText || element.getAttribute('aria-label') || element.id || '').trim(), isVisible: outlineStyle !== 'none' && outlineWidth !== '0px' };
+    });
+    assert.ok(focused.isVisible || focused.text === '', `the focus on “${focused.text}” cannot be seen`);
+    if (focused.text === wanted) return;
+  }
+  assert.fail(`Tab does not lead to “${wanted}”`);
+}
+
+const failures = await runTests('story', {
+  async 'a code signs in once, and is not left in the address'() {
+    const url = (await server.run('console', '--no-open', '--data-dir', 'data')).trim();
+    const { page, seen, finish } = await openPage(browser, server);
+    await page.goto(url);
+    await page.waitForSelector('h1:has-text("Overview")');
+    assert.equal(new URL(page.url()).hash, '');
+    const kept = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie.length]);
+    assert.deepEqual(kept, [0, 0, 0]);
+    assert.ok(!seen.calls.some((call) => call.includes(server.token)));
+    await page.click('text=Sign out');
+    await page.waitForSelector('#token');
+    const code = new URL(url).hash;
+    await page.goto(`${server.url}/console/?again${code}`);
+    await page.waitForSelector('.notice:has-text("run `tidegate console` again")');
+    await finish(/status of 401/);
+  },
+
+  async 'the overview moves, and a denied client is explained and let through with three clicks'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token);
+    await page.waitForSelector('.badge:has-text("live")');
+    const denied = () => page.locator('tbody tr:has-text("per-user") td').nth(4).innerText();
+    const first = await denied();
+    await until('the denials of the rule grow', async () => (await denied()) !== first);
+    await until('the denied rate is above zero', async () => Number((await text(page, '.tile.denied .value')).replace(/[^\d.]/g, '')) > 0);
+    assert.ok(await page.locator('canvas').count() >= 2, 'charts are drawn');
+
+    let clicks = 0;
+    const click = async (selector) => { clicks += 1; await page.locator(selector).first().click(); };
+    assert.equal((await check('scraper-7')).status, 429);
+    await click('a:has-text("scraper-7")');
+    await page.waitForSelector('.verdict.bad');
+    const verdict = await text(page, '.verdict');
+    assert.match(verdict, /Denied/);
+    assert.match(verdict, /by per-user/);
+    assert.match(verdict, /The limit is used up/);
+    assert.ok(await page.locator('[role=meter]').count() >= 1, 'a bar for each counter');
+    await click('.verdict button:has-text("Override")');
+    assert.equal(await page.inputValue('#o-key'), 'scraper-7');
+    assert.equal(await page.locator('#o-for option:checked').innerText(), '10 minutes');
+    await page.locator('#o-reason').evaluate((input) => { input.value = 'asked by support'; });
+    await click('dialog button[type=submit]');
+    await page.waitForSelector('.verdict.good');
+    assert.ok(clicks <= 3, `${clicks} clicks`);
+    for (let times = 0; times < 30; times += 1) assert.equal((await check('scraper-7')).status, 200);
+    const [override] = (await server.call('GET', '/v1/rules/per-user/overrides')).body.overrides;
+    assert.equal(override.reason, 'asked by support');
+    const lasts = (Date.parse(override.expires_at) - Date.now()) / 1000;
+    assert.ok(lasts > 500 && lasts <= 600, `${lasts} s`);
+
+    await page.locator('.explained button:has-text("Remove")').first().click();
+    await page.locator('dialog button:has-text("Remove")').click();
+    await until('it is denied again', async () => (await check('scraper-7')).status === 429);
+    await page.waitForSelector('.verdict.bad');
+    await page.locator('button:has-text("Reset counters")').click();
+    await page.locator('dialog button:has-text("Reset")').click();
+    await page.waitForSelector('#messages .notice.good:has-text("per-user")');
+    await finish();
+  },
+
+  async 'the keyboard alone is enough'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token);
+    await page.waitForSelector('a:has-text("scraper-7")');
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.tagName), 'H1');
+    await tabTo(page, 'scraper-7');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.verdict.bad');
+    await tabTo(page, 'Override…');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('dialog[open]');
+    for (let times = 0; times < 12; times += 1) {
+      await page.keyboard.press('Tab');
+      const isOutside = await page.evaluate(() => document.activeElement !== document.body && !document.activeElement.closest('dialog'));
+      assert.ok(!isOutside, 'the focus left the dialog');
+    }
+    await page.keyboard.press('Escape');
+    assert.equal(await page.evaluate(() => document.activeElement.innerText), 'Override…', 'the focus returns');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('dialog[open]');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.verdict.good');
+    assert.equal((await check('scraper-7')).status, 200);
+    await server.call('DELETE', '/v1/rules/per-user/overrides/scraper-7');
+    await finish();
+  },
+
+  async 'times are local, or in UTC on request, and each chart is also a table'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/rules/per-user');
+    await page.waitForSelector('.badge:has-text("live")');
+    await page.locator('summary:has-text("as a table")').click();
+    await page.waitForSelector('details[open] table td');
+    assert.ok(await page.locator('details[open] tbody tr').count() >= 10);
+    await page.click('#zone');
+    assert.equal(await page.getAttribute('#zone', 'aria-pressed'), 'true');
+    await page.locator('summary:has-text("as a table")').click();
+    await page.waitForSelector('th:has-text("From (UTC)")');
+    await finish();
+  },
+});
+
+await browser.close();
+await load.stop();
+await server.stop();
+process.exitCode = failures > 0 ? 1 : 0;

@@ -1,0 +1,321 @@
+//! Temporary overrides through the API: list, add and remove.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::LOCATION;
+use http::request::Parts;
+use hyper::body::Incoming;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Deserializer};
+use serde_json::json;
+use serde_json::value::RawValue;
+use tidegate::rules::{Rule, TemporaryOverride, read_time};
+use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
+
+use super::question::read_timestamp;
+use super::rules::{no_such_rule, with_header};
+use super::{body, json};
+use crate::overrides::{ChangedBy, KeptOverride, NamedKey, OverrideChange, OverrideError};
+use crate::problem::{ApiReply, HttpProblem};
+use crate::seconds::date_time;
+use crate::server::Server;
+
+/// How far ahead an override may end.
+const FARTHEST: Micros = Micros::DAY.times(30);
+
+/// The longest reason, in characters.
+const LONGEST_REASON: usize = 200;
+
+/// The longest limit, in bytes.
+const LONGEST_LIMIT: usize = 500;
+
+/// A temporary override as a caller sends it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewOverride<'b> {
+    key: String,
+    #[serde(deserialize_with = "limit")]
+    limit: String,
+    #[serde(default, borrow, deserialize_with = "raw")]
+    expires_at: Option<&'b RawValue>,
+    #[serde(default, rename = "for", deserialize_with = "text")]
+    lasts: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    reason: Option<String>,
+}
+
+/// A limit as text, or the number of a concurrency limit.
+fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "`limit` must be text such as \"100/minute\", or a whole number for concurrency"
+    )]
+    enum LimitText {
+        Text(String),
+        Number(u64),
+    }
+    Ok(match LimitText::deserialize(from)? {
+        LimitText::Text(text) => text,
+        LimitText::Number(number) => number.to_string(),
+    })
+}
+
+/// A value that may be left out and not be `null`.
+fn raw<'de: 'b, 'b, D: Deserializer<'de>>(from: D) -> Result<Option<&'b RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// A text that may be left out and not be `null`.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(from).map(Some)
+}
+
+impl NewOverride<'_> {
+    /// When it ends, by the server's clock.
+    fn end(&self, now: Timestamp) -> Result<Timestamp, HttpProblem> {
+        let end = match (self.expires_at, &self.lasts) {
+            (Some(time), None) => read_end(time.get())?,
+            (None, Some(lasts)) => {
+                let lasts: Micros = lasts.parse().map_err(|_| {
+                    unusable(format!(
+                        "`for` must be a duration such as `2h` or `30m`, not `{lasts}`"
+                    ))
+                })?;
+                now + lasts
+            }
+            (None, None) => {
+                return Err(unusable(
+                    "a temporary override needs an end; give `for`, such as `2h`, or `expires_at`",
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(unusable("give `for` or `expires_at`, not both"));
+            }
+        };
+        if end <= now {
+            return Err(unusable(format!(
+                "the override would have ended already: it is {} by the server's clock; give a later end",
+                date_time(now)
+            )));
+        }
+        if end > now + FARTHEST {
+            return Err(unusable(
+                "a temporary override may last 30 days at the most; give an earlier end, or add `overrides` to the rule",
+            ));
+        }
+        Ok(end)
+    }
+
+    /// Why it is given, if that is said.
+    fn reason(&self) -> Result<Option<String>, HttpProblem> {
+        let reason = self.reason.as_deref().map(str::trim).unwrap_or_default();
+        if reason.chars().count() > LONGEST_REASON {
+            return Err(unusable(format!(
+                "`reason` may have at most {LONGEST_REASON} characters"
+            )));
+        }
+        Ok((!reason.is_empty()).then(|| reason.to_owned()))
+    }
+}
+
+/// A time as rules write it, or Unix seconds.
+fn read_end(json: &str) -> Result<Timestamp, HttpProblem> {
+    let wrong = |message| unusable(format!("`expires_at`: {message}"));
+    match serde_json::from_str::<String>(json) {
+        Ok(text) => read_time(&text).map_err(wrong),
+        Err(_) => read_timestamp(json).ok_or_else(|| {
+            wrong("write a time such as `2027-01-01T00:00:00Z`, or Unix seconds".to_owned())
+        }),
+    }
+}
+
+fn unusable(detail: impl Into<String>) -> HttpProblem {
+    HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+fn refuse_parameters(parts: &Parts) -> Result<(), HttpProblem> {
+    match parts.uri.query() {
+        None | Some("") => Ok(()),
+        Some(_) => Err(HttpProblem::bad_request(
+            "this call has no parameters; remove them from the URL",
+        )),
+    }
+}
+
+/// Those of one rule, or of all.
+pub(super) fn list(
+    server: &Server,
+    parts: &Parts,
+    id: Option<&str>,
+) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    refuse_parameters(parts)?;
+    let found = server.overrides.list(id, SystemClock.now());
+    // Those of a rule that is gone can still be seen.
+    if let Some(id) = id.filter(|_| found.is_empty()) {
+        super::need_rules(server)?;
+        server
+            .gate
+            .rules()
+            .get(id)
+            .ok_or_else(|| no_such_rule(id))?;
+    }
+    let found: Vec<_> = found.iter().map(written).collect();
+    let body = json!({ "overrides": found });
+    Ok(json(StatusCode::OK, body.to_string().into_bytes()))
+}
+
+fn written(one: &KeptOverride) -> serde_json::Value {
+    let mut written = json!({
+        "rule": one.rule,
+        "key": one.grant.key.text(),
+        "limit": one.grant.limit,
+        "expires_at": date_time(one.grant.expires_at),
+        "reason": one.reason,
+        "by": one.by,
+        "at": date_time(one.at),
+    });
+    if let Some(digest) = one.grant.key.digest() {
+        written["digest"] = json!(digest);
+    }
+    written
+}
+
+pub(super) async fn put(
+    server: &Arc<Server>,
+    parts: &Parts,
+    id: &str,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    let caller = server.access.may_write(parts)?;
+    refuse_parameters(parts)?;
+    let body = body::read(body, body::SMALL).await?;
+    let new: NewOverride<'_> = body::parse(&body)?;
+    super::need_rules(server)?;
+    let rules = server.gate.rules();
+    if rules.is_by_descriptors() {
+        return Err(by_descriptors());
+    }
+    let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
+    let now = SystemClock.now();
+    let one = KeptOverride {
+        rule: id.to_owned(),
+        grant: granted(server, rule, &new, now)?,
+        reason: new.reason()?,
+        by: caller.name.clone(),
+        at: now,
+    };
+    let reply = json(StatusCode::CREATED, written(&one).to_string().into_bytes());
+    let key = one.grant.key.text();
+    let place = format!(
+        "/v1/rules/{id}/overrides/{}",
+        utf8_percent_encode(&key, NON_ALPHANUMERIC)
+    );
+    change(
+        server,
+        &caller.name,
+        now,
+        OverrideChange::Put(Box::new(one)),
+    )
+    .await?;
+    Ok(with_header(reply, LOCATION, &place))
+}
+
+/// What a new override grants and to whom, if its rule can have it.
+fn granted(
+    server: &Server,
+    rule: &Rule,
+    new: &NewOverride<'_>,
+    now: Timestamp,
+) -> Result<TemporaryOverride, HttpProblem> {
+    let in_field = |field: &str, message: String| unusable(format!("`{field}`: {message}"));
+    let key = rule
+        .override_key(&new.key, server.book.settings(), &server.digest)
+        .map_err(|message| in_field("key", message))?;
+    let limit = new.limit.trim();
+    if limit.len() > LONGEST_LIMIT {
+        return Err(in_field(
+            "limit",
+            format!("it may have at most {LONGEST_LIMIT} bytes"),
+        ));
+    }
+    rule.override_grant(limit)
+        .map_err(|message| in_field("limit", message))?;
+    Ok(TemporaryOverride {
+        key,
+        limit: limit.to_owned(),
+        expires_at: new.end(now)?,
+    })
+}
+
+pub(super) async fn delete(
+    server: &Arc<Server>,
+    parts: &Parts,
+    id: &str,
+    key: &str,
+) -> Result<ApiReply, HttpProblem> {
+    let caller = server.access.may_write(parts)?;
+    refuse_parameters(parts)?;
+    super::need_rules(server)?;
+    let written = percent_decode_str(key).decode_utf8().map_err(|_| {
+        HttpProblem::bad_request("the key in the path must be percent-encoded UTF-8")
+    })?;
+    let rules = server.gate.rules();
+    let rule = rules.get(id);
+    let now = SystemClock.now();
+    if server.overrides.list(Some(id), now).is_empty() {
+        if rules.is_by_descriptors() {
+            return Err(by_descriptors());
+        }
+        rule.ok_or_else(|| no_such_rule(id))?;
+    }
+    let read = |rule: &Rule| {
+        let settings = server.book.settings();
+        rule.override_key(&written, settings, &server.digest).ok()
+    };
+    let named = NamedKey {
+        read: rule.and_then(|rule| read(rule)),
+        written: written.into_owned(),
+    };
+    let removal = OverrideChange::Remove {
+        rule: id.to_owned(),
+        named,
+    };
+    change(server, &caller.name, now, removal).await?;
+    Ok(super::no_content())
+}
+
+fn by_descriptors() -> HttpProblem {
+    HttpProblem::new(
+        StatusCode::CONFLICT,
+        "the rules have the form of envoyproxy/ratelimit, which has no overrides; change the limit in its file",
+    )
+}
+
+/// Makes the change, and finishes it even if the caller disconnects.
+async fn change(
+    server: &Arc<Server>,
+    by: &str,
+    at: Timestamp,
+    change: OverrideChange,
+) -> Result<(), HttpProblem> {
+    let server = Arc::clone(server);
+    let changed = ChangedBy {
+        by: by.to_owned(),
+        at,
+        version: server.book.version(),
+    };
+    let changing = tokio::spawn(async move {
+        let changing = server.overrides.change(&server.gate, &change, &changed);
+        changing.await
+    });
+    match changing.await {
+        Ok(changed) => changed.map_err(|error: OverrideError| error.into()),
+        Err(_) => Err(HttpProblem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the change was interrupted because the server is shutting down; list the overrides before you repeat it",
+        )),
+    }
+}

@@ -1,0 +1,96 @@
+//! `POST /v1/rules/{id}/validate`: what is wrong with the text of a rule, and where. Nothing changes.
+
+use http::StatusCode;
+use http::request::Parts;
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidegate::document::{self, Node, Place, Problem, Problems, Severity, Source, write_yaml};
+use tidegate::rules::Rule;
+use tidegate::{Clock as _, SystemClock};
+
+use super::rules::name_if_nameless;
+use super::{body, json};
+use crate::problem::{ApiReply, HttpProblem};
+use crate::server::Server;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    text: String,
+}
+
+pub(super) async fn validate(
+    server: &Server,
+    parts: &Parts,
+    id: &str,
+    body: Incoming,
+) -> Result<ApiReply, HttpProblem> {
+    server.access.may_read(parts)?;
+    let body = body::read(body, body::SMALL).await?;
+    let RuleText { text } = body::parse(&body)?;
+    let (rule, mut problems) = read(server, id, &text);
+    problems.sort();
+    let listed: Vec<Value> = problems.iter().map(written).collect();
+    let rule = rule.as_ref().map(Rule::written);
+    let body = json!({
+        "valid": rule.is_some(),
+        "problems": listed,
+        "rule": rule,
+        "yaml": rule.map(write_yaml),
+    });
+    Ok(json(StatusCode::OK, body.to_string()))
+}
+
+/// The rule of a text, if it is valid, and everything to be said about it.
+fn read(server: &Server, id: &str, text: &str) -> (Option<Rule>, Problems) {
+    let mut problems = Problems::new();
+    let Some(mut node) = Source::new("rule", text).read(&mut problems) else {
+        return (None, problems);
+    };
+    name_if_nameless(&mut node, id);
+    let settings = server.book.settings().at(SystemClock.now());
+    match Rule::from_node(&node, &settings) {
+        Err(found) => (None, found),
+        Ok(rule) if rule.id() == id => {
+            let warnings = rule.warnings().clone();
+            (Some(rule), warnings)
+        }
+        Ok(rule) => {
+            let message = format!(
+                "the rule is `{id}`, and its text names `{}`; a rule keeps its id",
+                rule.id()
+            );
+            let spot = document::Spot::document().field("id");
+            problems.error(&place_of_id(&node), &spot, message);
+            (None, problems)
+        }
+    }
+}
+
+fn place_of_id(node: &Node) -> Place {
+    let document::Value::Map(entries) = &node.value else {
+        return Place::Nowhere;
+    };
+    let id = entries.iter().find(|entry| entry.key == "id");
+    id.map_or(Place::Nowhere, |entry| entry.value.place.clone())
+}
+
+fn written(problem: &Problem) -> Value {
+    let (line, column) = match problem.place {
+        Place::Text { line, column, .. } => (Some(line), Some(column)),
+        Place::Setting(_) | Place::Nowhere => (None, None),
+    };
+    let field = problem.field.strip_prefix("rules[0]");
+    let field = field.unwrap_or(&problem.field).trim_start_matches('.');
+    json!({
+        "severity": match problem.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        "line": line,
+        "column": column,
+        "field": field,
+        "message": problem.message,
+    })
+}

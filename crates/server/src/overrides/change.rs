@@ -1,0 +1,176 @@
+//! Changes of temporary overrides: what they do to those that are kept, and their rows in the history.
+
+use tidegate::rules::OverrideKey;
+use tidegate::{Micros, Timestamp};
+
+use super::kept::{KeptOverride, KeptOverrides};
+use crate::data_dir::{DataDirError, Row};
+use crate::seconds::date_time;
+
+/// How many a rule may have at a time.
+pub(super) const MOST_PER_RULE: usize = 1_000;
+
+/// The largest text that is kept. A start must be able to read it, and each change writes it.
+const MOST_BYTES: usize = 16 << 20;
+
+/// How long one that has ended is kept for requests with a time of their own that is a little late.
+const GRACE: Micros = Micros::MINUTE;
+
+/// How many characters of a key a row shows.
+const SHOWN: usize = 64;
+
+/// A change of the overrides.
+#[derive(Debug, Clone)]
+pub(crate) enum OverrideChange {
+    /// Adds one, or replaces that of the same client.
+    Put(Box<KeptOverride>),
+    /// Removes those of a rule whose keys are meant.
+    Remove { rule: String, named: NamedKey },
+    /// Removes those that ended a while ago.
+    RemoveEnded,
+}
+
+impl OverrideChange {
+    /// Whether it is a row in the history.
+    pub(super) fn has_row(&self) -> bool {
+        !matches!(self, Self::RemoveEnded)
+    }
+}
+
+/// Which key a caller means.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedKey {
+    /// As the caller wrote it.
+    pub(crate) written: String,
+    /// As its rule reads it, if the rule exists.
+    pub(crate) read: Option<OverrideKey>,
+}
+
+impl NamedKey {
+    fn is_for(&self, key: &OverrideKey) -> bool {
+        let is_same = |read: &OverrideKey| read.is_same(key);
+        self.read.as_ref().is_some_and(is_same) || key.is_written(&self.written)
+    }
+}
+
+/// Who makes a change, when, and by which rules.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangedBy {
+    pub(crate) by: String,
+    pub(crate) at: Timestamp,
+    /// The version of the rules in force.
+    pub(crate) version: u64,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OverrideError {
+    #[error(
+        "rule `{0}` has no temporary override for this key; `/v1/rules/{0}/overrides` lists those that it has"
+    )]
+    // Without the key, which may be a secret.
+    NoSuchOverride(String),
+    #[error(
+        "rule `{0}` has {MOST_PER_RULE} temporary overrides already; remove some, or add `overrides` to the rule"
+    )]
+    TooMany(String),
+    #[error("there is no room for more temporary overrides; remove some, or give shorter reasons")]
+    TooLarge,
+    #[error(
+        "temporary overrides are in Redis, which does not answer, so nothing was changed: {0}; repeat it when `/readyz` says `ready`"
+    )]
+    Unreachable(String),
+    #[error(
+        "temporary overrides are in Redis, which received the change and did not answer: {0}; list them before you repeat it"
+    )]
+    Unknown(String),
+    #[error(
+        "version {0} of the temporary overrides in Redis cannot be read by this program; change them with a server of the version that wrote them"
+    )]
+    Unreadable(u64),
+    #[error("other servers changed the temporary overrides at the same time; repeat the change")]
+    Contended,
+    #[error(transparent)]
+    NotKept(#[from] DataDirError),
+}
+
+impl KeptOverrides {
+    /// These after a change, with its row; at most `history` rows are kept. `None` if there is nothing to do.
+    pub(super) fn after(
+        &self,
+        change: &OverrideChange,
+        changed: &ChangedBy,
+        history: usize,
+    ) -> Result<Option<Self>, OverrideError> {
+        let mut next = self.clone();
+        let row = match change {
+            OverrideChange::Put(new) => Some(next.put(new, changed.at)?),
+            OverrideChange::Remove { rule, named } => Some(next.remove(rule, named)?),
+            OverrideChange::RemoveEnded => {
+                next.overrides.retain(|one| one.is_live(changed.at - GRACE));
+                if next.overrides.len() == self.overrides.len() {
+                    return Ok(None);
+                }
+                None
+            }
+        };
+        if let Some(row) = row {
+            let row = Row {
+                version: changed.version,
+                at: changed.at,
+                by: changed.by.clone(),
+                changes: vec![row],
+            };
+            next.rows.insert(0, row);
+            next.rows.truncate(history.max(1));
+        }
+        let is_larger = next.overrides.len() > self.overrides.len();
+        if is_larger && next.to_json().len() > MOST_BYTES {
+            return Err(OverrideError::TooLarge);
+        }
+        Ok(Some(next))
+    }
+
+    fn put(&mut self, new: &KeptOverride, now: Timestamp) -> Result<String, OverrideError> {
+        let is_same =
+            |one: &KeptOverride| one.rule == new.rule && one.grant.key.is_same(&new.grant.key);
+        let is_changed = |one: &KeptOverride| is_same(one) && one.is_live(now);
+        let verb = if self.overrides.iter().any(is_changed) {
+            "changed"
+        } else {
+            "added"
+        };
+        self.overrides.retain(|one| !is_same(one));
+        let is_counted = |one: &&KeptOverride| one.rule == new.rule && one.is_live(now);
+        if self.overrides.iter().filter(is_counted).count() >= MOST_PER_RULE {
+            return Err(OverrideError::TooMany(new.rule.clone()));
+        }
+        self.overrides.push(new.clone());
+        let reason = new.reason.as_deref();
+        let because = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+        Ok(format!(
+            "{verb} override of {} for {}: {} until {}{because}",
+            new.rule,
+            shortened(&new.grant.key.text()),
+            new.grant.limit,
+            date_time(new.grant.expires_at),
+        ))
+    }
+
+    fn remove(&mut self, rule: &str, named: &NamedKey) -> Result<String, OverrideError> {
+        let is_meant = |one: &KeptOverride| one.rule == rule && named.is_for(&one.grant.key);
+        let Some(found) = self.overrides.iter().find(|one| is_meant(one)) else {
+            return Err(OverrideError::NoSuchOverride(rule.to_owned()));
+        };
+        let key = shortened(&found.grant.key.text());
+        self.overrides.retain(|one| !is_meant(one));
+        Ok(format!("removed override of {rule} for {key}"))
+    }
+}
+
+fn shortened(key: &str) -> String {
+    match key.char_indices().nth(SHOWN) {
+        Some((end, _)) if !key.starts_with("sha256:") => format!("{}…", &key[..end]),
+        _ => key.to_owned(),
+    }
+}

@@ -1,0 +1,88 @@
+//! Checking the text of a rule: problems with their places, and nothing changes.
+
+use serde_json::{Value, json};
+
+use crate::Server;
+use tidegate_testkit_server::TestFolder;
+
+fn validate(server: &Server, text: &str) -> Value {
+    let body = json!({ "text": text }).to_string();
+    let reply = server.ask("POST /v1/rules/a/validate", &body);
+    reply.with_status(200).json()
+}
+
+#[test]
+fn the_problems_of_a_text_have_their_lines() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let text = "per: [ip]\nlimit: 10/minut\nmode: shadows\n";
+    let found = validate(&server, text);
+    assert_eq!(found["valid"], false);
+    assert_eq!(
+        (&found["rule"], &found["yaml"]),
+        (&Value::Null, &Value::Null)
+    );
+    let problems = found["problems"].as_array().unwrap();
+    let places: Vec<_> = problems
+        .iter()
+        .map(|problem| (&problem["severity"], &problem["line"], &problem["field"]))
+        .collect();
+    let error = json!("error");
+    assert_eq!(
+        places,
+        [
+            (&error, &json!(2), &json!("limit")),
+            (&error, &json!(3), &json!("mode"))
+        ]
+    );
+    assert!(
+        problems[0]["message"].as_str().unwrap().contains("`minut`"),
+        "{found}"
+    );
+
+    for (text, line) in [
+        ("per: [ip\n", json!(2)),
+        ("", Value::Null),
+        ("- a", json!(1)),
+        ("id: b\nper: []\nlimit: 1/s", json!(1)),
+    ] {
+        let found = validate(&server, text);
+        assert_eq!(found["valid"], false, "{text}");
+        assert_eq!(found["problems"][0]["line"], line, "{found}");
+    }
+    let rules = server.ask("GET /v1/rules", "").json();
+    assert_eq!(rules, json!({"rules": [], "version": 0}), "nothing changes");
+}
+
+#[test]
+fn a_valid_text_is_shown_as_it_would_be_stored() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let rule = json!({"id": "a", "per": ["user_id"], "limit": "10/minute"});
+    for text in [
+        "per: [user_id] # who\nlimit: 10/minute\n",
+        &rule.to_string(),
+    ] {
+        let found = validate(&server, text);
+        assert_eq!(found["valid"], true, "{found}");
+        assert_eq!(found["rule"], rule);
+        assert_eq!(found["yaml"], "id: a\nper: [user_id]\nlimit: 10/minute\n");
+        assert_eq!(found["problems"][0]["severity"], "warning", "{found}");
+    }
+    let put = server.ask("PUT /v1/rules/a", &rule.to_string());
+    put.with_status(201);
+}
+
+#[test]
+fn only_a_text_is_accepted() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    for body in ["{}", "[]", r#"{"text": 1}"#, r#"{"text": "", "more": 1}"#] {
+        let reply = server.ask("POST /v1/rules/a/validate", body);
+        reply.with_status(400).detail();
+    }
+    server.ask("GET /v1/rules/a/validate", "").with_status(405);
+    server
+        .ask("POST /v1/rules/history/validate", "{}")
+        .with_status(405);
+}
