@@ -54,6 +54,8 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
             (None, redis) => redis.map(RedisStore::units_on_lease),
         },
         "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
+        "console": server.has_console,
+        "activity": server.activity.is_some(),
         "warnings": readiness.warnings,
     });
     Ok(super::json(StatusCode::OK, body.to_string().into_bytes()))
