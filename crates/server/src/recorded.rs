@@ -62,8 +62,11 @@ pub(crate) async fn keep_sending(server: Arc<Server>, exporter: Option<Arc<Mutex
     }
 }
 
-/// Sends what is left at shutdown.
-pub(crate) async fn send_last(server: &Server, exporter: Option<Arc<Mutex<Exporter>>>) {
+/// Writes and sends what is left at shutdown.
+pub(crate) async fn finish(server: &Server, exporter: Option<Arc<Mutex<Exporter>>>) {
+    if let Some(log) = server.sinks.log.clone() {
+        let _ = tokio::task::spawn_blocking(move || log.flush(FAREWELL)).await;
+    }
     let Some(exporter) = exporter else { return };
     let sending = async {
         let mut exporter = exporter.lock().await;

@@ -293,7 +293,7 @@ impl Service {
         for chore in chores {
             chore.abort();
         }
-        recorded::send_last(&server, self.exporter).await;
+        recorded::finish(&server, self.exporter).await;
         leave(&server).await;
         // Kept until here, so that held permits are released.
         drop(self.threads);

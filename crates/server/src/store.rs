@@ -104,8 +104,9 @@ macro_rules! ask {
             AnyStore::Redis(store, calls) => {
                 let start = Stopwatch::start();
                 let answer = Store::$question(store, $($argument),*).await;
-                calls.note(start.elapsed(), answer.is_err());
-                note_store_call(start.elapsed(), answer.is_err());
+                let took = start.elapsed();
+                calls.note(took, answer.is_err());
+                note_store_call(took, answer.is_err());
                 answer
             }
         }

@@ -54,6 +54,11 @@ impl AccessLog {
         })
     }
 
+    /// Waits until all lines are written, but no longer than `patience`.
+    pub(crate) fn flush(&self, patience: Duration) {
+        self.writer.flush(patience);
+    }
+
     /// How many lines were lost.
     pub(crate) fn lost(&self) -> u64 {
         self.writer.lost()

@@ -19,11 +19,18 @@ const QUEUE: usize = 8_192;
 /// How often it is checked whether the file was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// What waits for the thread.
+enum Queued {
+    Line(Vec<u8>),
+    /// All lines before it are to be on the disk.
+    Flush(SyncSender<()>),
+}
+
 /// Writes lines without making callers wait.
 #[derive(Debug)]
 pub(crate) struct LineWriter {
     /// None only while it is dropped.
-    lines: Option<SyncSender<Vec<u8>>>,
+    lines: Option<SyncSender<Queued>>,
     lost: AtomicU64,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,9 +52,18 @@ impl LineWriter {
 
     /// Writes a line, which ends with a line feed, as soon as its turn comes.
     pub(crate) fn write(&self, line: Vec<u8>) {
-        let sent = self.lines.as_ref().map(|lines| lines.try_send(line));
+        let sent = self.lines.as_ref().map(|lines| lines.try_send(Queued::Line(line)));
         if !matches!(sent, Some(Ok(()))) {
             self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all lines are written, but no longer than `patience`.
+    pub(crate) fn flush(&self, patience: Duration) {
+        let (written, waiting) = sync_channel(1);
+        let asked = self.lines.as_ref().map(|lines| lines.try_send(Queued::Flush(written)));
+        if matches!(asked, Some(Ok(()))) {
+            let _ = waiting.recv_timeout(patience);
         }
     }
 
@@ -124,16 +140,24 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Writes lines until there is no sender any more. After an error it goes on: a disk may have room again.
-fn write_all(mut output: Output, waiting: &Receiver<Vec<u8>>) {
+fn write_all(mut output: Output, waiting: &Receiver<Queued>) {
     let mut looked_at = now();
     let mut has_failed = false;
     let mut is_ended = false;
     while !is_ended {
         let written = match waiting.recv_timeout(LOOK_EVERY) {
-            Ok(line) => {
-                let mut written = output.write(&line);
-                for line in waiting.try_iter() {
-                    written = written.and(output.write(&line));
+            Ok(first) => {
+                let mut written = Ok(());
+                for queued in std::iter::once(first).chain(waiting.try_iter()) {
+                    let done = match queued {
+                        Queued::Line(line) => output.write(&line),
+                        Queued::Flush(asking) => {
+                            let flushed = output.flush();
+                            let _ = asking.try_send(());
+                            flushed
+                        }
+                    };
+                    written = written.and(done);
                 }
                 written.and(output.flush())
             }
