@@ -214,6 +214,13 @@ pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
     }
 }
 
+/// Publishes live activity in Redis, if there is one.
+pub(crate) async fn publish_activity(server: Arc<Server>) {
+    if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
+        Arc::clone(activity).keep_publishing(redis.clone()).await;
+    }
+}
+
 /// Writes the counters of the in-memory store at their interval, for as long as the server runs.
 pub(crate) async fn keep_counters(server: Arc<Server>) {
     let Some(kept) = &server.counters else {

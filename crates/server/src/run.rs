@@ -16,8 +16,8 @@ use tidegate_redis::RedisStore;
 
 use crate::admin_token;
 use crate::chores::{
-    follow_clients, follow_rules, keep_counters, remove_ended_overrides, return_memory,
-    sample_activity, write_counters,
+    follow_clients, follow_rules, keep_counters, publish_activity, remove_ended_overrides,
+    return_memory, sample_activity, write_counters,
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
@@ -202,6 +202,7 @@ impl Service {
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
             tokio::spawn(sample_activity(Arc::clone(&server))),
+            tokio::spawn(publish_activity(Arc::clone(&server))),
         ];
         let drain = Drain::new();
         let answering = {
@@ -291,6 +292,9 @@ async fn leave(server: &Server) {
         let leaving = async {
             server.gate.reconcile().await;
             store.leave().await;
+            if let Some(activity) = &server.activity {
+                let _ = store.withdraw_activity(&activity.instance).await;
+            }
         };
         if tokio::time::timeout(FAREWELL, leaving).await.is_err() {
             tracing::warn!("not everything could be returned to Redis; the rest expires by itself");

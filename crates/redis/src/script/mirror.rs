@@ -12,114 +12,12 @@
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tidegate_core::algorithm::{
-    BucketState, CounterState, FixedWindowState, Form, HeldPermits, Hold, Log, Slots,
-};
+use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::{
     Algorithm, Anchor, Limit, Micros, Outcome, PermitId, Rate, Retry, Timestamp, Window,
 };
+use tidegate_testkit::ModelState;
 use tidegate_testkit::timeline::{START, TimelineStep, any_limit, steps_for};
-
-/// A key as Rust keeps it.
-enum MirrorState {
-    Bucket(BucketState),
-    FixedWindow(FixedWindowState),
-    Counter(CounterState),
-    Slots(Slots),
-    Log(Log),
-    HeldPermits(HeldPermits),
-}
-
-impl MirrorState {
-    fn fresh(form: &Form) -> Self {
-        match form {
-            Form::Bucket(_) => Self::Bucket(BucketState::default()),
-            Form::FixedWindow(_) => Self::FixedWindow(FixedWindowState::default()),
-            Form::SlidingCounter(_) => Self::Counter(CounterState::default()),
-            Form::SlidingSlots(_) => Self::Slots(Slots::default()),
-            Form::SlidingLog(_) => Self::Log(Log::default()),
-            Form::Concurrency(_) => Self::HeldPermits(HeldPermits::default()),
-        }
-    }
-
-    fn ask(&self, form: &Form, cost: u64, now: Timestamp) -> Outcome {
-        match (form, self) {
-            (Form::Bucket(form), Self::Bucket(state)) => form.decide(*state, cost, now).0,
-            (Form::FixedWindow(form), Self::FixedWindow(state)) => form.decide(*state, cost, now).0,
-            (Form::SlidingCounter(form), Self::Counter(state)) => form.decide(*state, cost, now).0,
-            (Form::SlidingSlots(form), Self::Slots(slots)) => form.decide(slots, cost, now),
-            (Form::SlidingLog(form), Self::Log(log)) => form.decide(log, cost, now),
-            (Form::Concurrency(form), Self::HeldPermits(permits)) => {
-                form.decide(permits, cost, now)
-            }
-            _ => panic!("a key keeps its form"),
-        }
-    }
-
-    fn charge(&mut self, form: &Form, cost: u64, now: Timestamp, id: PermitId) -> Outcome {
-        let outcome = self.ask(form, cost, now);
-        let taken = outcome.allowed && cost > 0;
-        match (form, self) {
-            (Form::Bucket(form), Self::Bucket(state)) => *state = form.decide(*state, cost, now).1,
-            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
-                *state = form.decide(*state, cost, now).1;
-            }
-            (Form::SlidingCounter(form), Self::Counter(state)) => {
-                *state = form.decide(*state, cost, now).1;
-            }
-            (Form::SlidingSlots(form), Self::Slots(slots)) if taken => {
-                form.charge(slots, cost, now);
-            }
-            (Form::SlidingLog(form), Self::Log(log)) if taken => form.charge(log, cost, now),
-            (Form::Concurrency(form), Self::HeldPermits(permits)) if taken => {
-                form.charge(permits, id, cost, now, |_| ());
-            }
-            (Form::SlidingSlots(form), Self::Slots(slots)) if !outcome.allowed => {
-                form.rebase(slots, now);
-            }
-            (Form::SlidingLog(form), Self::Log(log)) if !outcome.allowed => form.rebase(log, now),
-            (Form::Concurrency(form), Self::HeldPermits(permits)) if !outcome.allowed => {
-                form.rebase(permits, now);
-            }
-            _ => {}
-        }
-        outcome
-    }
-
-    fn settle(&mut self, form: &Form, cost: u64, now: Timestamp) {
-        match (form, self) {
-            (Form::Bucket(form), Self::Bucket(state)) => *state = form.settle(*state, cost, now),
-            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
-                *state = form.settle(*state, cost, now);
-            }
-            (Form::SlidingCounter(form), Self::Counter(state)) => {
-                *state = form.settle(*state, cost, now);
-            }
-            (Form::SlidingSlots(form), Self::Slots(slots)) => form.settle(slots, cost, now),
-            (Form::SlidingLog(form), Self::Log(log)) => form.settle(log, cost, now),
-            _ => {}
-        }
-    }
-
-    fn give_back(&mut self, form: &Form, cost: u64, charged_at: Timestamp, now: Timestamp) {
-        match (form, self) {
-            (Form::Bucket(form), Self::Bucket(state)) => {
-                *state = form.give_back(*state, cost, charged_at, now);
-            }
-            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
-                *state = form.give_back(*state, cost, charged_at, now);
-            }
-            (Form::SlidingCounter(form), Self::Counter(state)) => {
-                *state = form.give_back(*state, cost, charged_at, now);
-            }
-            (Form::SlidingSlots(form), Self::Slots(slots)) => {
-                form.give_back(slots, cost, charged_at, now);
-            }
-            (Form::SlidingLog(form), Self::Log(log)) => form.give_back(log, cost, charged_at, now),
-            _ => {}
-        }
-    }
-}
 
 /// The script's functions, and a key as they keep it.
 struct Mirror {
@@ -279,7 +177,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
     let mut limit = limit.clone();
     let (mut table, name) = mirror.limit(&limit);
     let ours: Table = mirror.call("fresh", name);
-    let mut key = MirrorState::fresh(limit.form());
+    let mut key = ModelState::fresh(limit.form());
     let (mut now, mut ids) = (START, 0_u32);
     let mut charged: Option<(u64, Outcome, PermitId)> = None;
     for event in events {
@@ -300,7 +198,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
         match (event.choice % 10, charged) {
             (5, Some((cost, outcome, id))) => {
                 let charged_at = outcome.at + outcome.delay;
-                if let MirrorState::HeldPermits(permits) = &mut key {
+                if let ModelState::HeldPermits(permits) = &mut key {
                     let released: bool = mirror.call("release", (&ours, id.to_string(), at));
                     prop_assert_eq!(permits.release(id, Some(now)), released);
                 } else {
@@ -321,7 +219,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                 let () = mirror.call("settle", (&ours, &table, cost as f64, at));
             }
             (6, Some((_, _, id))) => {
-                let MirrorState::HeldPermits(permits) = &mut key else {
+                let ModelState::HeldPermits(permits) = &mut key else {
                     continue;
                 };
                 let without_time = event.back % 4 == 0;

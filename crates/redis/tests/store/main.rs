@@ -18,6 +18,7 @@ mod keys;
 mod leases;
 mod leases_used;
 mod limiter;
+mod linearizable;
 mod login;
 mod namespaces;
 mod rules;

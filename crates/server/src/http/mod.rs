@@ -126,7 +126,7 @@ async fn administer(
             Err(HttpProblem::not_found("there is no such call"))
         }
         ApiCall::Activity => activity::activity(server, parts).await,
-        ApiCall::RuleKeys(id) => activity::keys(server, parts, id),
+        ApiCall::RuleKeys(id) => activity::keys(server, parts, id).await,
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
         ApiCall::Explain => explain::explain(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),

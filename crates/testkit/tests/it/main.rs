@@ -3,5 +3,6 @@
 mod architecture;
 mod cluster;
 mod fault_proxy;
+mod linearizability;
 mod redis_server;
 mod sentinel;

@@ -21,9 +21,8 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     if json {
         if args.diff {
             for (place, row) in rows.iter().enumerate() {
-                if let RowDiff::Kept(diff) = diff_of(client, row, rows.get(place + 1))? {
-                    reply.body["history"][place]["diff"] = diff;
-                }
+                let diff = diff_of(client, row, &rows[place + 1..])?;
+                reply.body["history"][place]["diff"] = diff.unwrap_or_default();
             }
         }
         output::print_json(&reply.body)?;
@@ -31,9 +30,9 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
         output::note("the rules have never been changed\n")?;
     } else if args.diff {
         for (place, row) in rows.iter().enumerate() {
-            let diff = diff_of(client, row, rows.get(place + 1))?;
+            let diff = diff_of(client, row, &rows[place + 1..])?;
             let space = if place > 0 { "\n" } else { "" };
-            output::print(&format!("{space}{}", with_diff(row, &diff)))?;
+            output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
         }
     } else {
         output::print(&table(&rows))?;
@@ -41,39 +40,37 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     Ok(Answer::Yes)
 }
 
-/// What the change of a row did to the rules.
-enum RowDiff {
-    Kept(Value),
-    /// One of the two versions is not kept.
-    NotKept,
-    /// It changed a temporary override, and no rule.
-    NoRules,
+/// Whether a row is of a temporary override. Its version is that of the rules at the time.
+fn is_override(row: &Value) -> bool {
+    row["override"] == true
 }
 
-fn diff_of(client: &ApiClient, row: &Value, older: Option<&Value>) -> anyhow::Result<RowDiff> {
+/// What the change of a row did; `None` if it changed no rule, or if one of the two versions is not kept.
+fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<Option<Value>> {
+    if is_override(row) {
+        return Ok(None);
+    }
     let version = |row: &Value| row["version"].as_u64();
+    let older = older.iter().find(|row| !is_override(row));
     let before = match (older.and_then(version), version(row)) {
-        (_, None | Some(0)) => return Ok(RowDiff::NoRules),
-        // The row of the rules of this version comes below.
-        (Some(before), Some(version)) if before == version => return Ok(RowDiff::NoRules),
         (Some(before), _) => before,
         // Before the first version there were no rules.
         (None, Some(1)) => 0,
-        (None, _) => return Ok(RowDiff::NotKept),
+        _ => return Ok(None),
     };
     match versions(client, Some(before), version(row)) {
-        Ok(diff) => Ok(RowDiff::Kept(diff)),
+        Ok(diff) => Ok(Some(diff)),
         Err(error) => match error.downcast_ref::<Refused>() {
             Some(Refused {
                 status: Some(404), ..
-            }) => Ok(RowDiff::NotKept),
+            }) => Ok(None),
             _ => Err(error),
         },
     }
 }
 
 /// A row of the history, followed by its diff.
-fn with_diff(row: &Value, diff: &RowDiff) -> String {
+fn with_diff(row: &Value, diff: Option<&Value>) -> String {
     let text = |key: &str| match &row[key] {
         Value::Null => "-".to_owned(),
         Value::String(text) => plain(text),
@@ -84,11 +81,10 @@ fn with_diff(row: &Value, diff: &RowDiff) -> String {
     let mut lines = vec![heading];
     let changes = row["changes"].as_array().into_iter().flatten();
     lines.extend(changes.filter_map(|change| Some(format!("  {}", plain(change.as_str()?)))));
-    let diff = match diff {
-        RowDiff::Kept(diff) => diff_text(diff),
-        RowDiff::NotKept => "the version before is not kept\n".to_owned(),
-        RowDiff::NoRules => String::new(),
-    };
+    if is_override(row) {
+        return format!("{}\n", lines.join("\n"));
+    }
+    let diff = diff.map_or_else(|| "the version before is not kept\n".to_owned(), diff_text);
     format!("{}\n{diff}", lines.join("\n"))
 }
 
@@ -126,5 +122,15 @@ mod tests {
             json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": null, "changes": []}),
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&versions)));
+    }
+
+    #[test]
+    fn a_change_of_an_override_has_no_diff() {
+        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
+            "changes": ["removed override of a for u1"]});
+        let text = with_diff(&row, None);
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let expected = "version 9  2026-11-14T09:00:00Z  ops\n  removed override of a for u1\n";
+        assert_eq!(text, expected);
     }
 }

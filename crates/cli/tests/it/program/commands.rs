@@ -53,7 +53,7 @@ fn unreadable_rules_do_not_spoil_an_answer() {
     let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
     let (run, _) = run("check", "", &answers);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "allowed\n"));
-    assert_eq!(run.stderr, "no rule applies\n");
+    assert_eq!(run.stderr, "no rule limits this request\n");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn diff_ends_with_one_when_there_are_differences() {
 const DIFF: &str = r#"{"from": 3, "to": 5, "added": [], "removed": [], "changed": [{}], "order": null,
     "text": "--- version 3\n+++ version 5\n@@ -1,2 +1,2 @@ rule a\n rules:\n-  old\n+  new\n"}"#;
 const HISTORY: &str = r#"{"history": [
-    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"]},
+    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"], "override": true},
     {"version": 5, "at": "2026-11-16T01:27:00Z", "by": "\u001b[2Jops", "changes": ["changed a"]},
     {"version": 3, "at": "2026-11-16T01:26:00Z", "by": "ops", "changes": ["added a"]}]}"#;
 
