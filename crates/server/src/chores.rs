@@ -256,6 +256,7 @@ mod tests {
     use crate::rulebook::RuleBook;
     use crate::server::Opened;
     use crate::store::AnyStore;
+    use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
@@ -275,6 +276,7 @@ mod tests {
             book,
             rules,
             data: None,
+            sinks: ExchangeSinks::default(),
         };
         Arc::new(Server::new(&config, opened))
     }

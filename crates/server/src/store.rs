@@ -13,7 +13,7 @@ use tidegate_listen::Timing;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Damage, Health, RedisStore};
 
-use crate::telemetry::{BOUNDS, register_counter};
+use crate::telemetry::{BOUNDS, note_store_call, register_counter};
 
 /// The store that the configuration selects.
 #[expect(
@@ -105,6 +105,7 @@ macro_rules! ask {
                 let start = Stopwatch::start();
                 let answer = Store::$question(store, $($argument),*).await;
                 calls.note(start.elapsed(), answer.is_err());
+                note_store_call(start.elapsed(), answer.is_err());
                 answer
             }
         }

@@ -21,8 +21,9 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     if json {
         if args.diff {
             for (place, row) in rows.iter().enumerate() {
-                let diff = diff_of(client, row, &rows[place + 1..])?;
-                reply.body["history"][place]["diff"] = diff.unwrap_or_default();
+                if let RowDiff::Kept(diff) = diff_of(client, row, &rows[place + 1..])? {
+                    reply.body["history"][place]["diff"] = diff;
+                }
             }
         }
         output::print_json(&reply.body)?;
@@ -32,7 +33,7 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
         for (place, row) in rows.iter().enumerate() {
             let diff = diff_of(client, row, &rows[place + 1..])?;
             let space = if place > 0 { "\n" } else { "" };
-            output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
+            output::print(&format!("{space}{}", with_diff(row, &diff)))?;
         }
     } else {
         output::print(&table(&rows))?;
@@ -45,10 +46,18 @@ fn is_override(row: &Value) -> bool {
     row["override"] == true
 }
 
-/// What the change of a row did; `None` if it changed no rule, or if one of the two versions is not kept.
-fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<Option<Value>> {
+/// What the change of a row did to the rules.
+enum RowDiff {
+    Kept(Value),
+    /// One of the two versions is not kept.
+    NotKept,
+    /// It changed a temporary override, and no rule.
+    NoRules,
+}
+
+fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<RowDiff> {
     if is_override(row) {
-        return Ok(None);
+        return Ok(RowDiff::NoRules);
     }
     let version = |row: &Value| row["version"].as_u64();
     let older = older.iter().find(|row| !is_override(row));
@@ -56,21 +65,21 @@ fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<O
         (Some(before), _) => before,
         // Before the first version there were no rules.
         (None, Some(1)) => 0,
-        _ => return Ok(None),
+        (None, _) => return Ok(RowDiff::NotKept),
     };
     match versions(client, Some(before), version(row)) {
-        Ok(diff) => Ok(Some(diff)),
+        Ok(diff) => Ok(RowDiff::Kept(diff)),
         Err(error) => match error.downcast_ref::<Refused>() {
             Some(Refused {
                 status: Some(404), ..
-            }) => Ok(None),
+            }) => Ok(RowDiff::NotKept),
             _ => Err(error),
         },
     }
 }
 
 /// A row of the history, followed by its diff.
-fn with_diff(row: &Value, diff: Option<&Value>) -> String {
+fn with_diff(row: &Value, diff: &RowDiff) -> String {
     let text = |key: &str| match &row[key] {
         Value::Null => "-".to_owned(),
         Value::String(text) => plain(text),
@@ -81,10 +90,11 @@ fn with_diff(row: &Value, diff: Option<&Value>) -> String {
     let mut lines = vec![heading];
     let changes = row["changes"].as_array().into_iter().flatten();
     lines.extend(changes.filter_map(|change| Some(format!("  {}", plain(change.as_str()?)))));
-    if is_override(row) {
-        return format!("{}\n", lines.join("\n"));
-    }
-    let diff = diff.map_or_else(|| "the version before is not kept\n".to_owned(), diff_text);
+    let diff = match diff {
+        RowDiff::Kept(diff) => diff_text(diff),
+        RowDiff::NotKept => "the version before is not kept\n".to_owned(),
+        RowDiff::NoRules => String::new(),
+    };
     format!("{}\n{diff}", lines.join("\n"))
 }
 
@@ -128,7 +138,7 @@ mod tests {
     fn a_change_of_an_override_has_no_diff() {
         let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
             "changes": ["removed override of a for u1"]});
-        let text = with_diff(&row, None);
+        let text = with_diff(&row, &RowDiff::NoRules);
         let text = anstream::adapter::strip_str(&text).to_string();
         let expected = "version 9  2026-11-14T09:00:00Z  ops\n  removed override of a for u1\n";
         assert_eq!(text, expected);

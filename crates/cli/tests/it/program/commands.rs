@@ -147,6 +147,7 @@ fn diff_ends_with_one_when_there_are_differences() {
 const DIFF: &str = r#"{"from": 3, "to": 5, "added": [], "removed": [], "changed": [{}], "order": null,
     "text": "--- version 3\n+++ version 5\n@@ -1,2 +1,2 @@ rule a\n rules:\n-  old\n+  new\n"}"#;
 const HISTORY: &str = r#"{"history": [
+    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"]},
     {"version": 5, "at": "2026-11-16T01:27:00Z", "by": "\u001b[2Jops", "changes": ["changed a"]},
     {"version": 3, "at": "2026-11-16T01:26:00Z", "by": "ops", "changes": ["added a"]}]}"#;
 
@@ -180,8 +181,8 @@ fn each_row_of_the_history_is_followed_by_its_diff() {
     assert!(asked[1].starts_with("GET /v1/rules/diff?from=3&to=5 "));
     let (json, _) = run("rules history --diff --json", "", &answers);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(json["history"][0]["diff"]["to"], 5);
-    assert_eq!(json["history"][1]["diff"], serde_json::Value::Null);
+    assert_eq!(json["history"][1]["diff"]["to"], 5);
+    assert_eq!(json["history"][2]["diff"], serde_json::Value::Null);
 }
 
 #[test]
