@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
+use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
 use crate::series::{Series, SeriesSpan};
@@ -196,6 +197,34 @@ impl LiveActivity {
                 .filter(is_active)
                 .unwrap_or_default(),
             without_room: state.rules.values().filter(has_no_room).count(),
+        }
+    }
+
+    /// The activity of this instance for others: of the `rules` with the most traffic, `keys` of each list.
+    pub fn part(&self, now: u64, rules: usize, keys: usize) -> ActivityPart {
+        let state = self.state.lock();
+        let mut known: Vec<(u64, Arc<RuleActivity>)> = state
+            .rules
+            .values()
+            .filter(|known| known.traffic > 0)
+            .map(|known| (known.traffic, Arc::clone(&known.rule)))
+            .collect();
+        let total = state.total.part();
+        drop(state);
+        known.sort_by(|(one, first), (other, second)| {
+            other.cmp(one).then_with(|| first.id().cmp(second.id()))
+        });
+        let is_complete = known.len() <= rules;
+        known.truncate(rules);
+        let part = |(_, rule): &(u64, Arc<RuleActivity>)| {
+            let series = rule.series.lock().part();
+            let top = |sort, window| rule.top_keys(sort, window, now, keys);
+            RulePart::new(Arc::clone(rule.id()), series, top)
+        };
+        ActivityPart {
+            total,
+            rules: known.iter().map(part).collect(),
+            is_complete,
         }
     }
 

@@ -31,6 +31,16 @@ pub struct KeyPart {
 }
 
 impl KeyPart {
+    /// The same as other instances know it: a digest without the beginning of the value.
+    #[must_use]
+    pub fn published(&self) -> Self {
+        let digits = self.value.rsplit('…').next().filter(|_| self.is_digest);
+        Self {
+            value: digits.map_or_else(|| self.value.clone(), Into::into),
+            ..self.clone()
+        }
+    }
+
     /// An attribute with its value.
     pub fn clear(attribute: &str, value: &str) -> Self {
         Self {
@@ -63,6 +73,12 @@ impl KeyName {
     /// A name of these parts; none for a counter that all clients share.
     pub fn new(parts: impl IntoIterator<Item = KeyPart>) -> Self {
         Self(parts.into_iter().collect())
+    }
+
+    /// The same as other instances know it.
+    #[must_use]
+    pub fn published(&self) -> Self {
+        Self::new(self.0.iter().map(KeyPart::published))
     }
 
     /// Its parts.

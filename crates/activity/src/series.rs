@@ -2,6 +2,7 @@
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
+use crate::part::PartSeries;
 use crate::series_log::SeriesLog;
 
 /// How many seconds a series has.
@@ -98,6 +99,18 @@ impl Series {
             }
         }
         points
+    }
+
+    /// All seconds and all minutes, with the current ones.
+    pub(crate) fn part(&self) -> PartSeries {
+        let records = |log: &SeriesLog, current: (u64, OutcomeCounts)| {
+            let current = Some(current).filter(|(_, counts)| !counts.is_zero());
+            log.iter().chain(current).collect()
+        };
+        PartSeries {
+            seconds: records(&self.seconds, self.second),
+            minutes: records(&self.minutes, self.minute),
+        }
     }
 
     /// Whether nothing happened within a day.

@@ -1,15 +1,10 @@
-//! Counts by second or minute, in few bytes: only those that are not zero, as numbers of variable length.
-//!
-//! A record is the distance from the record before it, a byte that says which counts are not zero, and these counts.
+//! Counts by second or minute, as `record.rs` writes them.
 
 use std::collections::VecDeque;
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
-
-/// The cost is most often the number of allowed requests.
-const COST_IS_ALLOWED: u8 = 1 << 6;
-const COST: usize = 5;
+use crate::record::{put_record, take, take_record};
 
 /// Counts with the numbers of their seconds or minutes, in rising order.
 #[derive(Debug, Default)]
@@ -30,23 +25,9 @@ impl SeriesLog {
             (self.first, self.last) = (number, number);
         }
         debug_assert!(number >= self.last, "records are in order");
-        put(&mut self.bytes, number.saturating_sub(self.last));
+        let distance = number.saturating_sub(self.last);
+        put_record(&mut self.bytes, distance, counts);
         self.last = number;
-        let counts = counts.array();
-        let mut mask = 0;
-        for (index, count) in counts.iter().enumerate() {
-            mask |= u8::from(*count > 0) << index;
-        }
-        let is_allowed = counts[COST] > 0 && counts[COST] == counts[0];
-        if is_allowed {
-            mask = mask & !(1 << COST) | COST_IS_ALLOWED;
-        }
-        self.bytes.push_back(mask);
-        for (index, count) in counts.into_iter().enumerate() {
-            if mask & 1 << index != 0 {
-                put(&mut self.bytes, count);
-            }
-        }
         self.settle(budget);
     }
 
@@ -55,7 +36,7 @@ impl SeriesLog {
         let is_changed = !self.bytes.is_empty() && self.first < before;
         while !self.bytes.is_empty() && self.first < before {
             let mut rest = self.bytes.iter().copied();
-            let left = match read(&mut rest) {
+            let left = match take_record(&mut rest) {
                 Some(_) => rest.len(),
                 None => 0,
             };
@@ -73,7 +54,7 @@ impl SeriesLog {
         let mut rest = self.bytes.iter().copied();
         let mut number = None;
         std::iter::from_fn(move || {
-            let (distance, counts) = read(&mut rest)?;
+            let (distance, counts) = take_record(&mut rest)?;
             let next = number.map_or(self.first, |number: u64| number.saturating_add(distance));
             number = Some(next);
             Some((next, counts))
@@ -102,46 +83,6 @@ impl SeriesLog {
             }
         }
     }
-}
-
-/// Reads a record: the distance, and the counts.
-fn read(bytes: &mut impl Iterator<Item = u8>) -> Option<(u64, OutcomeCounts)> {
-    let distance = take(bytes)?;
-    let mask = bytes.next()?;
-    let mut counts = [0; 6];
-    for (index, count) in counts.iter_mut().enumerate() {
-        if mask & 1 << index != 0 {
-            *count = take(bytes)?;
-        }
-    }
-    if mask & COST_IS_ALLOWED != 0 {
-        counts[COST] = counts[0];
-    }
-    Some((distance, OutcomeCounts::from_array(counts)))
-}
-
-/// Writes a number, seven bits to a byte.
-fn put(bytes: &mut VecDeque<u8>, mut number: u64) {
-    while number >= 0x80 {
-        #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are meant")]
-        bytes.push_back(number as u8 | 0x80);
-        number >>= 7;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "it is small")]
-    bytes.push_back(number as u8);
-}
-
-/// Reads a number.
-fn take(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = bytes.next()?;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@ pub struct TopKeys {
     pub distinct_denied: u64,
     /// The sum of the counts of all keys.
     pub weight: u64,
-    /// The most that a key can have that is not listed for lack of room.
+    /// The error of the counts: the most that a key can have of which nothing is known.
     pub error: u64,
+    /// The most that a key can have that is not among these: if there are more, the count of the smallest one here.
+    pub rest: u64,
     /// Since when keys are counted, in Unix seconds: the beginning of the window, or when the rule gained or lost
     /// room of its own.
     pub from: u64,

@@ -201,10 +201,18 @@ impl KeyTracker {
         counts.sort_unstable_by_key(|key| std::cmp::Reverse((key.lower, key.upper, key.hash)));
         let names = self.names.lock();
         let is_asked = |named: &&NamedKey| named.rule.as_deref() == asked.rule;
-        let named = counts.iter().filter_map(|count| {
-            let named = names.get(count.hash).filter(is_asked)?;
-            Some((count, named))
-        });
+        let (mut named, mut rest) = (Vec::new(), sorted.error);
+        for count in &counts {
+            match names.get(count.hash).filter(is_asked) {
+                Some(name) if named.len() < asked.most => named.push((count, name)),
+                // The smallest that is listed, as it is at least as large.
+                Some(_) => {
+                    let smallest = named.last().map_or(count.upper, |(last, _)| last.upper);
+                    rest = rest.max(smallest).max(count.upper);
+                }
+                None => rest = rest.max(count.upper),
+            }
+        }
         let least = |summary: &KeySummary, hash| summary.get(hash).map_or(0, |key| key.lower);
         let last_seen = |hash, named: &NamedKey| {
             // The last of those with this hash, if there are any.
@@ -232,10 +240,11 @@ impl KeyTracker {
             }
         };
         TopKeys {
-            keys: named.take(asked.most).map(key).collect(),
+            keys: named.into_iter().map(key).collect(),
             distinct_denied,
             weight: sorted.weight,
             error: sorted.error,
+            rest,
             from: asked.window.from(asked.now),
             is_shared: asked.rule.is_some(),
         }

@@ -26,6 +26,7 @@
 //! `Gate::new(store, rules)` decides by rules instead; each rule then says what happens while Redis is
 //! unavailable.
 
+mod activity;
 mod arrivals;
 mod backoff;
 mod call;
@@ -51,6 +52,7 @@ mod store;
 mod url;
 mod wire;
 
+pub use activity::{MOST_ACTIVITY, PublishedActivity};
 pub use damage::Damage;
 pub use health::{Breaker, Health};
 pub use instances::{KnownInstance, KnownInstances};

@@ -238,7 +238,7 @@ fn read<T: redis::FromRedisValue>(value: Value) -> Result<T, StoreError> {
     from_redis_value(value).map_err(|error| StoreError::BadReply(error.into()))
 }
 
-fn store_error(error: &RedisError) -> StoreError {
+pub(crate) fn store_error(error: &RedisError) -> StoreError {
     let is_lost = error.is_io_error();
     let error = Box::new(error.clone());
     if is_lost {

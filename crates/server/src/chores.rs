@@ -214,6 +214,13 @@ pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
     }
 }
 
+/// Publishes live activity in Redis, if there is one.
+pub(crate) async fn publish_activity(server: Arc<Server>) {
+    if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
+        Arc::clone(activity).keep_publishing(redis.clone()).await;
+    }
+}
+
 /// Writes the counters of the in-memory store at their interval, for as long as the server runs.
 pub(crate) async fn keep_counters(server: Arc<Server>) {
     let Some(kept) = &server.counters else {
@@ -249,6 +256,7 @@ mod tests {
     use crate::rulebook::RuleBook;
     use crate::server::Opened;
     use crate::store::AnyStore;
+    use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
@@ -268,6 +276,7 @@ mod tests {
             book,
             rules,
             data: None,
+            sinks: ExchangeSinks::default(),
         };
         Arc::new(Server::new(&config, opened))
     }

@@ -18,6 +18,7 @@ use tidegate_core::{
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::activity::ActivityBoard;
 use crate::damage::{Damage, Damages};
 use crate::hints::Hints;
 use crate::instances::{self, Instances, KnownInstances};
@@ -49,6 +50,7 @@ struct StoreInner {
     pools: UnitPools,
     instances: Instances,
     rule_names: RuleNames,
+    activity: ActivityBoard,
     /// Scopes that were charged together with others in other slots.
     across: parking_lot::RwLock<std::collections::HashSet<u64>>,
     stats: Arc<Stats>,
@@ -88,6 +90,7 @@ impl RedisStore {
             pools: UnitPools::default(),
             instances: Instances::new(namespace, settings.known_instances.clone()),
             rule_names: RuleNames::new(namespace),
+            activity: ActivityBoard::new(namespace),
             across: parking_lot::RwLock::default(),
             stats,
             damages: Damages::default(),
@@ -182,6 +185,10 @@ impl RedisStore {
 
     pub(crate) fn keys(&self) -> &RedisKeys {
         &self.inner.keys
+    }
+
+    pub(crate) fn activity_board(&self) -> &ActivityBoard {
+        &self.inner.activity
     }
 
     pub(crate) fn rule_names(&self) -> &RuleNames {

@@ -1,7 +1,9 @@
 //! What the API reports of activity, as JSON. Written by hand: an answer may have a million numbers.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tidegate_activity::{
@@ -10,6 +12,7 @@ use tidegate_activity::{
 };
 
 use super::ServerActivity;
+use super::others::OtherInstance;
 use crate::data_dir::Row;
 
 /// What `GET /v1/activity` asks for.
@@ -34,15 +37,58 @@ pub(crate) struct KeysQuestion {
     pub(crate) keys: usize,
 }
 
+/// What an answer is about: this server, the other instances, and the time.
+#[derive(Clone, Copy)]
+pub(crate) struct AnswerParts<'a> {
+    pub(crate) activity: &'a ServerActivity,
+    pub(crate) others: &'a [OtherInstance],
+    /// In Unix seconds.
+    pub(crate) now: u64,
+}
+
+impl AnswerParts<'_> {
+    /// The counts of all instances.
+    fn series(&self, span: &SeriesSpan) -> ActivitySeries {
+        let mut series = self.activity.live.series(span);
+        if self.others.is_empty() {
+            return series;
+        }
+        let own = series.rules.drain(..).map(|rule| (rule.rule, rule.points));
+        let mut rules: HashMap<Arc<str>, Vec<OutcomeCounts>> = own.collect();
+        for other in self.others {
+            other.part.total.add_to(span, &mut series.total);
+            for rule in &other.part.rules {
+                let none = || vec![OutcomeCounts::default(); series.total.len()];
+                let points = rules.entry(Arc::clone(&rule.rule)).or_insert_with(none);
+                rule.series.add_to(span, points);
+            }
+        }
+        let is_active = |points: &[OutcomeCounts]| points.iter().any(|point| !point.is_zero());
+        let active = rules.into_iter().filter(|(_, points)| is_active(points));
+        series.rules = active
+            .map(|(rule, points)| RuleSeries { rule, points })
+            .collect();
+        series
+    }
+
+    /// The instances in the answer.
+    fn instances(&self) -> Value {
+        let own = json!({"id": self.activity.instance, "age": 0, "complete": true});
+        let other = |other: &OtherInstance| json!({"id": other.id, "age": other.age(self.now), "complete": other.part.is_complete});
+        std::iter::once(own)
+            .chain(self.others.iter().map(other))
+            .collect()
+    }
+}
+
 /// The counts of all requests and of the rules with the most denials, and when the rules changed.
 pub(crate) fn activity_json(
-    activity: &ServerActivity,
+    parts: &AnswerParts<'_>,
     question: &ActivityQuestion,
-    now: u64,
     history: &[Row],
 ) -> String {
-    let span = SeriesSpan::ending(now, question.window);
-    let mut series = activity.live.series(&span);
+    let span = SeriesSpan::ending(parts.now, question.window);
+    let mut series = parts.series(&span);
     let left_out = keep_busiest(&mut series, question.rules);
     let mut out = String::with_capacity(256 + 16 * (series.rules.len() + 1) * series.total.len());
     let _ = write!(
@@ -64,8 +110,7 @@ pub(crate) fn activity_json(
         write_points(&mut out, &series.shared);
         out.push('}');
     }
-    let changes = changes(history, &span);
-    let instances = own_instance(activity);
+    let (changes, instances) = (changes(history, &span), parts.instances());
     let _ = write!(out, r#","changes":{changes},"instances":{instances}}}"#);
     out
 }
@@ -118,24 +163,26 @@ fn changes(history: &[Row], span: &SeriesSpan) -> Value {
     rows.iter().map(row).collect()
 }
 
-fn own_instance(activity: &ServerActivity) -> Value {
-    json!([{"id": activity.instance, "age": 0}])
-}
+/// The most keys of this instance that are taken into account.
+const OWN_KEYS: usize = 100;
 
 /// The keys of a rule with the largest counts.
-pub(crate) fn keys_json(
-    activity: &ServerActivity,
-    rule: &str,
-    question: &KeysQuestion,
-    now: u64,
-) -> String {
-    let top = match activity.live.find_rule(rule) {
-        Some(rule) => rule.top_keys(question.sort, question.window, now, question.keys),
+pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQuestion) -> String {
+    let (sort, window) = (question.sort, question.window);
+    let own = match parts.activity.live.find_rule(rule) {
+        Some(rule) => rule.top_keys(sort, window, parts.now, OWN_KEYS),
         None => TopKeys {
-            from: question.window.from(now),
+            from: window.from(parts.now),
             ..TopKeys::default()
         },
     };
+    let of_rule =
+        |other: &'_ OtherInstance| other.part.rules.iter().position(|part| *part.rule == *rule);
+    let others = parts
+        .others
+        .iter()
+        .filter_map(|other| Some(&other.part.rules[of_rule(other)?]));
+    let top = own.with_parts(others, (sort, window), question.keys);
     let key = |key: &TopKey| {
         json!({
             "key": shown(&key.name),
@@ -152,7 +199,7 @@ pub(crate) fn keys_json(
         "total": top.weight,
         "from": top.from,
         "shared": top.is_shared,
-        "instances": own_instance(activity),
+        "instances": parts.instances(),
     });
     body.to_string()
 }

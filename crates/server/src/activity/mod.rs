@@ -1,11 +1,13 @@
 //! Live activity of this server: what the gate's observer saw, given to `tidegate_activity`.
 //!
-//! `answer.rs` writes what the API reports. Names of keys are made here: secret values only as digests.
+//! `answer.rs` writes what the API reports, `others.rs` exchanges it with the instances that share a Redis. Names of keys are made here: secret values only as digests.
 
 mod answer;
 mod kept;
+mod others;
 
-pub(crate) use answer::{ActivityQuestion, KeysQuestion, activity_json, keys_json};
+pub(crate) use answer::{ActivityQuestion, AnswerParts, KeysQuestion, activity_json, keys_json};
+pub(crate) use others::OtherInstance;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use tidegate_activity::{
 
 use crate::config::{ActivityMode, Config};
 use kept::{KeptEvents, KeptHistory};
+use others::KeptParts;
 
 /// The activity of this server.
 pub(crate) struct ServerActivity {
@@ -28,6 +31,7 @@ pub(crate) struct ServerActivity {
     /// Events of streams.
     pub(crate) events: KeptEvents,
     pub(crate) changes: KeptHistory,
+    parts: KeptParts,
     is_anonymous: bool,
     settings: RuleSettings,
     digest: Arc<ValueDigest>,
@@ -64,6 +68,7 @@ impl ServerActivity {
             instance: random_id(),
             events: KeptEvents::default(),
             changes: KeptHistory::default(),
+            parts: KeptParts::default(),
             is_anonymous: config.activity == ActivityMode::Anonymous,
             settings: config.rule_settings.clone(),
             digest: Arc::clone(digest),

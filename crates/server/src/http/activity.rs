@@ -11,7 +11,8 @@ use tidegate_activity::{KeySort, KeyWindow};
 use super::query::parameters;
 use super::{json, rules};
 use crate::activity::{
-    ActivityQuestion, KeysQuestion, ServerActivity, activity_json, keys_json, now,
+    ActivityQuestion, AnswerParts, KeysQuestion, OtherInstance, ServerActivity, activity_json,
+    keys_json, now,
 };
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
@@ -32,16 +33,33 @@ pub(super) async fn current(
     question: ActivityQuestion,
 ) -> String {
     let history = activity.changes.of(&server.book).await;
+    let others = others(server, activity, question.is_own).await;
     activity.sample(&server.gate.rules());
     let activity = Arc::clone(activity);
     // An answer with many rules takes some milliseconds.
-    let writing =
-        tokio::task::spawn_blocking(move || activity_json(&activity, &question, now(), &history));
+    let writing = tokio::task::spawn_blocking(move || {
+        let parts = AnswerParts {
+            activity: &activity,
+            others: &others,
+            now: now(),
+        };
+        activity_json(&parts, &question, &history)
+    });
     writing.await.unwrap_or_default()
 }
 
+/// The parts of the other instances, unless only this one is asked.
+async fn others(server: &Server, activity: &ServerActivity, is_own: bool) -> Arc<[OtherInstance]> {
+    let redis = server.gate.store().redis().filter(|_| !is_own);
+    activity.others(redis).await
+}
+
 /// `GET /v1/rules/{id}/keys`: the keys with the largest counts.
-pub(super) fn keys(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, HttpProblem> {
+pub(super) async fn keys(
+    server: &Server,
+    parts: &Parts,
+    id: &str,
+) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     let activity = need_activity(server)?;
     let question = keys_question(parts)?;
@@ -49,7 +67,13 @@ pub(super) fn keys(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply,
         super::need_rules(server)?;
         return Err(rules::no_such_rule(id));
     }
-    let body = keys_json(activity, id, &question, now());
+    let others = others(server, activity, question.is_own).await;
+    let parts = AnswerParts {
+        activity,
+        others: &others,
+        now: now(),
+    };
+    let body = keys_json(&parts, id, &question);
     Ok(json(StatusCode::OK, body))
 }
 

@@ -126,7 +126,7 @@ async fn administer(
             Err(HttpProblem::not_found("there is no such call"))
         }
         ApiCall::Activity => activity::activity(server, parts).await,
-        ApiCall::RuleKeys(id) => activity::keys(server, parts, id),
+        ApiCall::RuleKeys(id) => activity::keys(server, parts, id).await,
         ApiCall::CheckBatch => check::batch(server, parts, body).await,
         ApiCall::Explain => explain::explain(server, parts, body).await,
         ApiCall::ListRules => rules::list(server, parts),
@@ -157,7 +157,7 @@ async fn administer(
         ApiCall::EndSession => console::end_session(server, parts, body).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
-        ApiCall::Metrics => Ok(probes::metrics(server, parts)),
+        ApiCall::Metrics => Ok(probes::metrics(server, parts).await),
         ApiCall::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }

@@ -34,7 +34,12 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
     });
     let degraded_since = redis.and_then(RedisStore::degraded_since);
     let mut rules = probes::rules(server);
-    rules["file"] = json!(server.book.file().map(|file| file.display().to_string()));
+    // Whole, because a reader may be on another machine.
+    let file = server
+        .book
+        .file()
+        .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+    rules["file"] = json!(file.map(|file| file.display().to_string()));
     let body = json!({
         "status": readiness.status,
         "version": env!("CARGO_PKG_VERSION"),

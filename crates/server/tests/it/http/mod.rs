@@ -1,6 +1,7 @@
 //! The HTTP API: checks, rules, permits, feedback, metrics, and who may do what.
 
 mod access;
+mod activity;
 mod checks;
 mod console;
 mod explain;

@@ -1,5 +1,6 @@
 //! Servers that share a Redis: limits, rules, overrides, leases, namespaces, clocks.
 
+mod activity;
 mod explain;
 mod history;
 mod namespaces;

@@ -1,0 +1,163 @@
+//! The activity of each instance, published for the others. What is published is opaque here.
+//!
+//! All of it goes over a connection of its own: a decision never waits behind a large value.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisError};
+use tidegate_core::StoreError;
+use tokio::sync::Mutex;
+
+use crate::RedisStore;
+use crate::dial::within;
+use crate::namespace::{self, Namespace};
+use crate::rules::store_error;
+
+/// The most bytes that an instance publishes, and that are read of one.
+pub const MOST_ACTIVITY: usize = 64 << 10;
+/// How long what was published lasts, in milliseconds.
+const LASTS: u64 = 30_000;
+/// The most instances that are read.
+const MOST_INSTANCES: usize = 256;
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Uses the clock of Redis, because those of the instances may differ. A key of a type that no version uses is
+/// replaced.
+const PUBLISH: &str = "
+local found = redis.call('TYPE', KEYS[1]).ok
+if found ~= 'zset' and found ~= 'none' then
+  redis.call('DEL', KEYS[1])
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -ARGV[4] - 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+";
+
+const READ: &str = "
+if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('STRLEN', KEYS[1]) > tonumber(ARGV[1]) then
+  return { '', 0 }
+end
+return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }
+";
+
+/// What an instance has published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedActivity {
+    /// The id of the instance.
+    pub instance: String,
+    /// How long ago.
+    pub age: Duration,
+    /// What it is; anything, if another program writes to this Redis.
+    pub bytes: Vec<u8>,
+}
+
+/// Where activity is in Redis, and the connection for it. All keys share a slot.
+pub(crate) struct ActivityBoard {
+    /// A sorted set: each instance, and until when what it published lasts.
+    index: String,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl ActivityBoard {
+    pub(crate) fn new(namespace: Option<&Namespace>) -> Self {
+        Self {
+            index: format!("{}:{{activity}}", namespace::prefix(namespace)),
+            connection: Mutex::new(None),
+        }
+    }
+
+    fn key_of(&self, instance: &str) -> String {
+        format!("{}:{instance}", self.index)
+    }
+}
+
+impl RedisStore {
+    /// Publishes the activity of an instance, at most [`MOST_ACTIVITY`] bytes. It lasts for 30 seconds.
+    pub async fn publish_activity(&self, instance: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let board = self.activity_board();
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(PUBLISH)
+            .arg(2)
+            .arg(&board.index)
+            .arg(board.key_of(instance))
+            .arg(instance)
+            .arg(bytes)
+            .arg(LASTS)
+            .arg(MOST_INSTANCES);
+        let _: u64 = self.activity_command(&command).await?;
+        Ok(())
+    }
+
+    /// What the instances have published, but for the one that asks.
+    pub async fn read_activity(&self, own: &str) -> Result<Vec<PublishedActivity>, StoreError> {
+        let board = self.activity_board();
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(&board.index).arg(0).arg(MOST_INSTANCES - 1);
+        let instances: Vec<Vec<u8>> = self.activity_command(&command).await?;
+        let names = instances
+            .into_iter()
+            .filter_map(|name| String::from_utf8(name).ok());
+        let mut published = Vec::new();
+        for instance in names.filter(|name| is_instance(name) && name != own) {
+            let mut command = redis::cmd("EVAL");
+            let key = board.key_of(&instance);
+            command.arg(READ).arg(1).arg(key).arg(MOST_ACTIVITY);
+            let (bytes, left): (Vec<u8>, i64) = self.activity_command(&command).await?;
+            let left = u64::try_from(left).unwrap_or(0);
+            if bytes.is_empty() || left == 0 {
+                continue;
+            }
+            let age = Duration::from_millis(LASTS.saturating_sub(left));
+            published.push(PublishedActivity {
+                instance,
+                age,
+                bytes,
+            });
+        }
+        Ok(published)
+    }
+
+    /// Withdraws what an instance has published.
+    pub async fn withdraw_activity(&self, instance: &str) -> Result<(), StoreError> {
+        let board = self.activity_board();
+        let mut remove = redis::cmd("ZREM");
+        remove.arg(&board.index).arg(instance);
+        let _: u64 = self.activity_command(&remove).await?;
+        let mut delete = redis::cmd("DEL");
+        delete.arg(board.key_of(instance));
+        let _: u64 = self.activity_command(&delete).await?;
+        Ok(())
+    }
+
+    /// Sends a command over the connection for activity, which is opened on first use, and again after a failure.
+    async fn activity_command<T: FromRedisValue>(
+        &self,
+        command: &redis::Cmd,
+    ) -> Result<T, StoreError> {
+        let board = self.activity_board();
+        let mut slot = board.connection.lock().await;
+        let mut connection = match slot.take() {
+            Some(connection) => connection,
+            None => self.router().dial(&board.index).await?,
+        };
+        let reply: Result<T, RedisError> =
+            within(PATIENCE, command.query_async(&mut connection)).await;
+        let reply = reply.map_err(|error| store_error(&error))?;
+        // After an error another server may have the slot.
+        *slot = Some(connection);
+        Ok(reply)
+    }
+}
+
+/// Whether a name can be that of an instance: eight hexadecimal digits.
+fn is_instance(name: &str) -> bool {
+    name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

@@ -1,0 +1,165 @@
+//! Servers that share a Redis answer for each other: what each publishes, and what becomes of anything else there.
+
+use serde_json::{Value, json};
+use tidegate_testkit::redis::{Cluster, RedisServer};
+use tidegate_testkit::wait_until;
+use tidegate_testkit_server::{PATIENCE, TestFolder};
+
+use crate::Server;
+use crate::redis::shared::{check, serve};
+
+const RULES: &str = "
+rules:
+  - {id: per-user, per: [user_id], limit: 2/day}
+  - {id: per-key, per: [api_key], limit: 1000/day}
+";
+const SECRET: &str = "sk-live-0123456789abcdef";
+
+fn keys(server: &Server, call: &str) -> Value {
+    let reply = server
+        .ask(&format!("GET /v1/rules/{call}"), "")
+        .with_status(200);
+    assert!(!reply.body.contains(SECRET), "{}", reply.body);
+    reply.json()
+}
+
+/// The denials of each key, with their bounds.
+fn denied(answer: &Value) -> Vec<(String, u64, u64)> {
+    let rows = answer["keys"].as_array().unwrap().iter().map(|key| {
+        let number = |name: &str| key[name].as_u64().unwrap();
+        assert_eq!(number("denied"), number("lower"));
+        let user = key["key"]["user_id"].as_str().unwrap();
+        (user.to_owned(), number("lower"), number("upper"))
+    });
+    rows.collect()
+}
+
+#[test]
+fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
+    let redis = RedisServer::start();
+    let places = [TestFolder::new(), TestFolder::new()];
+    let servers = places.each_ref().map(|place| {
+        place.write("rules.yaml", RULES);
+        serve(
+            place,
+            &redis,
+            &["--rules", "rules.yaml", "--log-level", "debug"],
+        )
+    });
+    // u1 is denied by both, u2 by the first, u3 by the second.
+    for (user, counts) in [("u1", [6, 5]), ("u2", [6, 0]), ("u3", [0, 4])] {
+        for (server, count) in servers.iter().zip(counts) {
+            for _ in 0..count {
+                check(server, &json!({"user_id": user, "api_key": SECRET}));
+            }
+        }
+    }
+    let row = |user: &str, count| (user.to_owned(), count, count);
+    for server in &servers {
+        let answer = wait_until("both have published", PATIENCE, || {
+            let answer = keys(server, "per-user/keys?window=1h");
+            let is_whole =
+                answer["instances"].as_array().unwrap().len() == 2 && answer["total"] == 9 + 4 + 2;
+            is_whole.then_some(answer)
+        });
+        assert_eq!(denied(&answer), [row("u1", 9), row("u2", 4), row("u3", 2)]);
+        let instances = answer["instances"].as_array().unwrap();
+        assert_eq!(instances[0]["age"], 0);
+        assert!(
+            instances[1]["age"].as_f64().unwrap() < 30.0,
+            "{instances:?}"
+        );
+        assert_eq!(instances[1]["complete"], true);
+        let own = keys(server, "per-user/keys?window=1h&scope=instance");
+        assert_eq!(own["instances"].as_array().unwrap().len(), 1);
+        assert!(own["total"].as_u64().unwrap() < 15);
+        let activity = server.ask("GET /v1/activity", "").with_status(200).json();
+        let sum = |series: &Value, name: &str| -> u64 {
+            series[name]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|count| count.as_u64().unwrap())
+                .sum()
+        };
+        assert_eq!(sum(&activity["total"], "denied"), 15);
+        assert_eq!(activity["rules"][0]["rule"], "per-user");
+        assert_eq!(sum(&activity["rules"][0], "denied"), 15);
+        assert_eq!(activity["instances"].as_array().unwrap().len(), 2);
+    }
+    let by_key = keys(&servers[0], "per-key/keys?sort=used&window=1h");
+    assert_eq!(
+        by_key["keys"].as_array().unwrap().len(),
+        1,
+        "both know it by its digest"
+    );
+    let shown = by_key["keys"][0]["key"]["api_key"].as_str().unwrap();
+    assert!(shown.starts_with("sk-l…"), "{shown}");
+
+    // What is in Redis: small, soon gone, and no secret, not even the beginning of one.
+    let names: Vec<String> = redis.query(&["KEYS", "tg:{activity}:*"]);
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in &names {
+        let value: Vec<u8> = redis.query(&["GET", name]);
+        let text = String::from_utf8_lossy(&value);
+        assert!(value.len() <= 64 << 10, "{}", value.len());
+        assert!(!text.contains(SECRET) && !text.contains("sk-l"), "{text}");
+        assert!(text.contains(shown.trim_start_matches("sk-l…")));
+        let left: i64 = redis.query(&["PTTL", name]);
+        assert!((1..=30_000).contains(&left), "{left}");
+    }
+
+    // Anything else there is ignored, or replaced.
+    for (name, command) in [("0badbad0", "SET"), ("0badbad1", "LPUSH")] {
+        let _: i64 = redis.query(&["ZADD", "tg:{activity}", "9e15", name]);
+        let key = format!("tg:{{activity}}:{name}");
+        let script = "redis.call(ARGV[1], KEYS[1], ARGV[2]) return 1";
+        let _: i64 = redis.query(&["EVAL", script, "1", &key, command, "\u{1}\u{1}garbage"]);
+    }
+    let _: i64 = redis.query(&["ZADD", "tg:{activity}", "9e15", "../../no instance"]);
+    wait_until("it was read again", PATIENCE, || {
+        let answer = keys(&servers[0], "per-user/keys?window=1h");
+        assert_eq!(denied(&answer), [row("u1", 9), row("u2", 4), row("u3", 2)]);
+        let age = answer["instances"][1]["age"].as_f64().unwrap();
+        (age < 1.0).then_some(())
+    });
+    let _: i64 = redis.query(&["DEL", "tg:{activity}"]);
+    let _: String = redis.query(&["SET", "tg:{activity}", "garbage"]);
+    wait_until("the index is a set again", PATIENCE, || {
+        let kind: String = redis.query(&["TYPE", "tg:{activity}"]);
+        (kind == "zset").then_some(())
+    });
+
+    // One that leaves is not in the answer any more, and without Redis a server answers for itself.
+    let [first, second] = servers;
+    assert!(!second.stop().contains(SECRET));
+    wait_until("the other has left", PATIENCE, || {
+        let answer = keys(&first, "per-user/keys");
+        (answer["instances"].as_array().unwrap().len() == 1).then_some(())
+    });
+    drop(redis);
+    keys(&first, "per-user/keys");
+    assert!(!first.stop().contains(SECRET));
+}
+
+#[test]
+fn activity_is_exchanged_over_a_cluster_too() {
+    let cluster = Cluster::start();
+    let places = [TestFolder::new(), TestFolder::new()];
+    let url = cluster.url();
+    let environment = [
+        ("TIDEGATE_REDIS_DEADLINE", "5s"),
+        ("TIDEGATE_NAMESPACE", "staging"),
+    ];
+    let servers = places.each_ref().map(|place| {
+        place.write("rules.yaml", RULES);
+        place.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment)
+    });
+    for _ in 0..3 {
+        check(&servers[0], &json!({"user_id": "u1"}));
+    }
+    wait_until("the other has published", PATIENCE, || {
+        let answer = keys(&servers[1], "per-user/keys");
+        (denied(&answer) == [("u1".to_owned(), 1, 1)]).then_some(())
+    });
+}
