@@ -194,7 +194,9 @@ pub(crate) async fn sample_activity(server: Arc<Server>) {
     loop {
         let micros = SystemClock.now().as_micros() % 1_000_000;
         tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
-        activity.sample(&server.gate.rules());
+        let (activity, rules) = (Arc::clone(activity), server.gate.rules());
+        // With many rules it takes some milliseconds.
+        let _ = tokio::task::spawn_blocking(move || activity.sample(&rules)).await;
     }
 }
 
@@ -256,6 +258,7 @@ mod tests {
     use crate::rulebook::RuleBook;
     use crate::server::Opened;
     use crate::store::AnyStore;
+    use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
@@ -275,6 +278,7 @@ mod tests {
             book,
             rules,
             data: None,
+            sinks: ExchangeSinks::default(),
         };
         Arc::new(Server::new(&config, opened))
     }
