@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use governor::clock::DefaultClock;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
-use tidegate_core::{Algorithm, Charge, Limit, MemoryStore, Rate, Scope};
+use tidegate::{Algorithm, Limit, Limiter, Rate};
 
 const BURST: u32 = 100_000_000;
 const PER_DAY: u32 = 1_000;
@@ -25,21 +25,15 @@ pub trait Contender: Sync {
     fn check(&self, key: &String) -> bool;
 }
 
-/// Tidegate's memory store with a token bucket.
-pub struct Tidegate {
-    store: MemoryStore,
-    scope: Scope,
-    limit: Limit,
-}
+/// Tidegate's limiter with a token bucket, as its README shows it.
+pub struct Tidegate(Limiter);
 
 impl Tidegate {
     pub fn new() -> Self {
         let rate = Rate::new(PER_DAY.into(), DAY).burst(BURST.into());
-        Self {
-            store: MemoryStore::builder().max_keys(16_000_000).build(),
-            scope: Scope::new("bench"),
-            limit: Limit::new(rate, Algorithm::TOKEN_BUCKET).expect("a sound limit"),
-        }
+        let limit = Limit::new(rate, Algorithm::TOKEN_BUCKET).expect("a sound limit");
+        let limiter = Limiter::builder_for(vec![limit]).max_keys(16_000_000);
+        Self(limiter.build().expect("a sound limit"))
     }
 }
 
@@ -55,13 +49,7 @@ impl Contender for Tidegate {
     }
 
     fn check(&self, key: &String) -> bool {
-        let charge = Charge {
-            scope: &self.scope,
-            limit: &self.limit,
-            key,
-            cost: 1,
-        };
-        self.store.charge_one(&charge).allowed
+        self.0.check(key).is_allowed()
     }
 }
 

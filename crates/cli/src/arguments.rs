@@ -12,6 +12,7 @@ use crate::commands::overrides::OverrideArgs;
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
 use crate::commands::status::StatusArgs;
+use crate::commands::top::TopArgs;
 use crate::completions::CompletionsArgs;
 use crate::exit;
 use crate::schema::SchemaArgs;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Show rules, rates and top keys, live
+    Top(TopArgs),
     /// Open the web console of a server, signed in with your token
     Console(ConsoleArgs),
     /// Send load to a server, and measure what it answers and how fast
@@ -155,6 +158,9 @@ mod tests {
             "tidegate rules rollback 3",
             "tidegate rules rollback 3 --dry-run",
             "tidegate reset -a user_id=u1 --rule per-user",
+            "tidegate top --window 1h --sort allowed --rule per-user",
+            "tidegate top --once",
+            "tidegate top --json",
             "tidegate status --server http://x --json",
             "tidegate rules validate a.yaml b.yaml - --deny-warnings",
             "tidegate console --no-open --server http://x --data-dir d",
@@ -186,6 +192,7 @@ mod tests {
             "tidegate rules diff -f a.yaml --from 3",
             "tidegate rules diff --from first",
             "tidegate reset --rule",
+            "tidegate top --window 2m",
             "tidegate rules validate",
             "tidegate rules rollback last",
             "tidegate check --attr user_id",

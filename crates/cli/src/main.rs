@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
         Command::Reset(args) => exit::finish(args.server.json, commands::reset::run(&args)),
         Command::Status(args) => exit::finish(args.server.json, commands::status::run(&args)),
+        Command::Top(args) => exit::finish(args.server.json, commands::top::run(&args)),
         Command::Override(args) => exit::finish(args.server.json, commands::overrides::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),

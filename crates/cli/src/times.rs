@@ -33,6 +33,11 @@ pub(crate) fn rfc3339(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "?".to_owned(), |at| at.to_string())
 }
 
+/// A duration without its decimals, where they say nothing to people.
+pub(crate) fn whole_seconds(span: Micros) -> Micros {
+    Micros::from_seconds(span.get() / Micros::SECOND.get())
+}
+
 /// A duration in at most two units: `0.6s`, `1m 30s`, `2d 5h`, rounded up.
 pub(crate) fn length(span: Micros) -> String {
     if span < Micros::MINUTE {

@@ -49,6 +49,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
     return {
       width: plot.clientWidth || 300,
       height,
+      padding: [16, 8, 0, 0],
       legend: { show: false },
       cursor: { y: false, sync: sync ? { key: sync } : undefined, drag: { x: false, y: false } },
       tzDate: (seconds) => (zone.isUtc() ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000)),
@@ -76,7 +77,8 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
     ctx.fillStyle = color('accent');
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textAlign = 'left';
+    ctx.textAlign = 'center';
+    ctx.textBaseline = 'alphabetic';
     ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const change of visibleChanges()) {
       const x = Math.round(u.valToPos(change.at, 'x', true));
@@ -84,7 +86,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(`v${change.version}`, x + 4 * devicePixelRatio, bbox.top + 11 * devicePixelRatio);
+      ctx.fillText(`v${change.version}`, x, bbox.top - 4 * devicePixelRatio);
     }
     ctx.restore();
   }

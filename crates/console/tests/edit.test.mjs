@@ -24,7 +24,7 @@ const failures = await runTests('edit', {
     await signIn(server.token, '#/rules/per-user');
     const before = await rule();
     await page.locator('button:has-text("Edit")').click();
-    await type(page, '60/minute', '60/minut');
+    await type(page, '60/hour', '60/hou');
     const text = await page.inputValue('#rule-text');
     const line = text.split('\n').findIndex((one) => one.startsWith('limit:')) + 1;
     const [problem] = (await server.call('POST', '/v1/rules/per-user/validate', { text })).body.problems;
@@ -47,11 +47,11 @@ const failures = await runTests('edit', {
   async 'a concurrent change is a clear conflict, and neither is lost'() {
     const { page, signIn, show, finish } = await openPage(browser, server);
     await signIn(server.token, '#/rules/per-user/edit');
-    await type(page, '60/minute burst 20', '90/minute burst 20');
+    await type(page, '60/hour burst 20', '90/hour burst 20');
     await page.locator('button:has-text("Review changes")').click();
     const diff = page.locator('dialog .diff');
-    assert.match(await diff.locator('.removed').innerText(), /- limit: 60\/minute burst 20/);
-    assert.match(await diff.locator('.added').innerText(), /\+ limit: 90\/minute burst 20/);
+    assert.match(await diff.locator('.removed').innerText(), /- limit: 60\/hour burst 20/);
+    assert.match(await diff.locator('.added').innerText(), /\+ limit: 90\/hour burst 20/);
     const theirs = { ...(await rule()).body, description: 'Changed by another operator.' };
     await server.call('PUT', '/v1/rules/per-user', theirs);
     await page.locator('dialog button:has-text("Apply")').click();
@@ -59,18 +59,18 @@ const failures = await runTests('edit', {
     await conflict.waitFor();
     assert.match(await conflict.innerText(), /Nothing was changed by you/);
     assert.match(await conflict.locator('.added').innerText(), /Changed by another operator/);
-    assert.equal((await rule()).body.limit, '60/minute burst 20');
-    assert.match(await page.inputValue('#rule-text'), /90\/minute/, 'the text is kept');
+    assert.equal((await rule()).body.limit, '60/hour burst 20');
+    assert.match(await page.inputValue('#rule-text'), /90\/hour/, 'the text is kept');
     await conflict.locator('button:has-text("Discard my text")').click();
-    await type(page, '60/minute burst 20', '90/minute burst 20');
+    await type(page, '60/hour burst 20', '90/hour burst 20');
     await page.locator('button:has-text("Review changes")').click();
     await page.locator('dialog button:has-text("Apply")').click();
     await page.waitForSelector('#messages .notice.good');
     const now = (await rule()).body;
-    assert.equal(now.limit, '90/minute burst 20');
+    assert.equal(now.limit, '90/hour burst 20');
     assert.equal(now.description, 'Changed by another operator.');
     await show('#/rules/per-user');
-    await page.waitForSelector('pre:has-text("90/minute")');
+    await page.waitForSelector('pre:has-text("90/hour")');
     await finish(failedWith(412));
   },
 
@@ -81,14 +81,14 @@ const failures = await runTests('edit', {
     const first = page.locator('.timeline > li').last();
     await first.locator('button:has-text("Roll back to this")').click();
     await page.waitForSelector('dialog .diff .added');
-    assert.match(await page.locator('dialog .diff').innerText(), /limit: 60\/minute burst 20/);
+    assert.match(await page.locator('dialog .diff').innerText(), /limit: 60\/hour burst 20/);
     await page.locator('dialog button:has-text("Cancel")').click();
     assert.equal(await version(), before, 'a preview changes nothing');
     await first.locator('button:has-text("Roll back to this")').click();
     await page.waitForSelector('dialog .diff');
     await page.locator('dialog button.first').click();
     await page.waitForSelector('#messages .notice.good:has-text("Back to version 1")');
-    assert.equal((await rule()).body.limit, '60/minute burst 20');
+    assert.equal((await rule()).body.limit, '60/hour burst 20');
     assert.equal(await version(), before + 1);
     await page.waitForSelector(`h3:has-text("Version ${before + 1}")`);
     const details = page.locator('.timeline > li').first();

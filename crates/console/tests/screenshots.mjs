@@ -6,10 +6,10 @@ import { startServer } from './server.mjs';
 
 const folder = process.argv[2];
 // How long the load runs before the first picture, in milliseconds.
-const WARM_UP = 100_000;
+const WARM_UP = 280_000;
 
 const server = await startServer({ rules: [
-  { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'share', limit: '120/minute burst 30', tiers: { pro: '6000/minute' } },
+  { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'share', limit: '600/hour burst 30', tiers: { pro: '6000/minute' } },
   { id: 'login', match: { path: ['/login'], method: ['POST'] }, per: ['ip'], missing: 'deny', limit: '10/minute' },
   { id: 'partner', match: { path: ['/partner/**'] }, per: ['api_key'], missing: 'deny', limit: '10/second' },
   { id: 'search-trial', description: 'To be enforced next week.', match: { path: ['/search'] }, per: ['ip'], missing: 'deny', limit: '5/second', mode: 'shadow' },
@@ -24,9 +24,9 @@ const load = (async () => {
     const checks = [];
     const add = (count, attributes) => { for (let each = 0; each < count; each += 1) checks.push({ attributes: attributes() }); };
     const wave = 1 + 0.4 * Math.sin(seconds / 9);
-    add(Math.round(14 * wave), () => ({ path: '/v1/orders', user_id: `user-${Math.floor(Math.random() * 400)}`, tier: pick(['free', 'free', 'pro']) }));
-    if (seconds > 45) add(Math.round(5 * wave), () => ({ path: '/v1/export', user_id: 'scraper-7' }));
-    if (seconds > 60) add(2, () => ({ path: '/v1/orders', user_id: pick(['batch-import', 'user-17']) }));
+    add(Math.round(14 * wave), () => ({ path: '/v1/orders', user_id: `user-${Math.floor(Math.random() * 2_000)}`, tier: pick(['free', 'free', 'pro']) }));
+    if (seconds > 150) add(Math.round(5 * wave), () => ({ path: '/v1/export', user_id: 'scraper-7' }));
+    if (seconds > 170) add(2, () => ({ path: '/v1/orders', user_id: pick(['batch-import', 'user-17']) }));
     add(3, () => ({ path: '/search', ip: pick(['203.0.113.8', '203.0.113.9', '198.51.100.4']) }));
     add(2, () => ({ path: '/partner/stock', api_key: pick(['sk_live_51Hc8T9uWxYzAbCdEfGh', 'sk_live_90QaPzMnBvCxLkJhGfDs']) }));
     if (Math.random() < 0.4) add(1, () => ({ path: '/login', method: 'POST', ip: pick(['203.0.113.7', '198.51.100.23', '198.51.100.24']) }));
@@ -57,7 +57,7 @@ for (const [name, route, scheme, ready] of pages) {
   await page.locator(ready).first().waitFor();
   if (name === 'edit') {
     const text = await page.inputValue('#rule-text');
-    await page.fill('#rule-text', text.replace('120/minute', '120/minut').replace('missing: share', 'missing: shared'));
+    await page.fill('#rule-text', text.replace('600/hour', '600/hou').replace('missing: share', 'missing: shared'));
     await page.locator('.problems li').first().waitFor();
   }
   if (name === 'changes') await page.locator('summary').first().click();

@@ -146,6 +146,7 @@ impl HttpConnections {
             service,
             peer,
             activity: Arc::clone(&activity),
+            exchanges: self.settings.exchanges.clone(),
         };
         match version {
             HttpVersion::Http1 => {

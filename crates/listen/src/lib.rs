@@ -13,9 +13,11 @@ pub mod client_tls;
 pub mod clock;
 mod connection;
 mod drain;
+mod exchange;
 mod frames;
 mod framing;
 mod leaving;
+mod request_id;
 mod service;
 pub mod stall;
 mod threads;
@@ -26,6 +28,8 @@ mod wire;
 pub use accept::{accept_all, ended_connections, serve, serve_on};
 pub use budget::ConnectionBudget;
 pub use drain::Drain;
+pub use exchange::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
+pub use request_id::X_REQUEST_ID;
 pub use threads::{RoundRobin, Threads};
 pub use timing::{Labels, Timing};
 pub use tls::{Tls, TlsError, server_config};
@@ -74,6 +78,8 @@ pub struct ListenSettings {
     pub last_call: Duration,
     /// How long after the drain has begun requests may take to finish before they are aborted.
     pub drain_timeout: Duration,
+    /// Gives requests and answers an id, and lets an observer see them; if not set, neither.
+    pub exchanges: Option<Exchanges>,
 }
 
 impl Default for ListenSettings {
@@ -93,6 +99,7 @@ impl Default for ListenSettings {
             ping_timeout: Duration::from_secs(10),
             last_call: Duration::from_millis(100),
             drain_timeout: Duration::from_secs(10),
+            exchanges: None,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The service of one connection: adds the peer to each request, and records requests in progress. Allocates
-//! nothing.
+//! The service of one connection: adds the peer and the id to each request, and records requests in progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Buf;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -14,6 +14,8 @@ use tower::util::Oneshot;
 
 use crate::Peer;
 use crate::activity::{Activity, RequestGuard};
+use crate::exchange::{Exchange, Exchanges, Observing};
+use crate::request_id::X_REQUEST_ID;
 
 /// A front end's service, for one connection.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(crate) struct ConnectionService<S> {
     pub(crate) service: S,
     pub(crate) peer: Peer,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) exchanges: Option<Exchanges>,
 }
 
 impl<S, B> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
@@ -32,8 +35,11 @@ where
     type Future = TrackedResponse<Oneshot<S, Request<Incoming>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let exchanges = self.exchanges.as_ref();
+        let exchange = exchanges.map(|exchanges| exchanges.begin(&mut request, self.peer));
         request.extensions_mut().insert(self.peer);
         TrackedResponse {
+            exchange,
             in_flight: Some(RequestGuard::begin(&self.activity)),
             answer: self.service.clone().oneshot(request),
         }
@@ -43,6 +49,7 @@ where
 pin_project! {
     /// The future of an answer.
     pub(crate) struct TrackedResponse<F> {
+        exchange: Option<Exchange>,
         in_flight: Option<RequestGuard>,
         #[pin]
         answer: F,
@@ -57,7 +64,25 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let mut response = ready!(this.answer.poll(cx))?;
+        let observing = this
+            .exchange
+            .as_ref()
+            .and_then(|exchange| exchange.observing.as_ref());
+        let polled = match observing {
+            Some(observing) => observing.step(|| this.answer.poll(cx)),
+            None => this.answer.poll(cx),
+        };
+        let mut response = ready!(polled)?;
+        let mut observing = None;
+        if let Some(exchange) = this.exchange.take() {
+            if let Some(id) = exchange.id {
+                response.headers_mut().insert(&X_REQUEST_ID, id);
+            }
+            observing = exchange.observing;
+        }
+        if let Some(observing) = &mut observing {
+            observing.answered(response.status());
+        }
         let in_flight = this.in_flight.take();
         if in_flight
             .as_ref()
@@ -72,7 +97,11 @@ where
         {
             request.activity().becomes_tunnel();
         }
-        Poll::Ready(Ok(response.map(|body| TrackedBody { in_flight, body })))
+        Poll::Ready(Ok(response.map(|body| TrackedBody {
+            in_flight,
+            observing,
+            body,
+        })))
     }
 }
 
@@ -80,6 +109,7 @@ pin_project! {
     /// The body of an answer; the request is in progress until it is dropped.
     pub(crate) struct TrackedBody<B> {
         in_flight: Option<RequestGuard>,
+        observing: Option<Observing>,
         #[pin]
         body: B,
     }
@@ -93,7 +123,15 @@ impl<B: Body> Body for TrackedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().body.poll_frame(cx)
+        let this = self.project();
+        let polled = this.body.poll_frame(cx);
+        if let Some(observing) = this.observing
+            && let Poll::Ready(Some(Ok(frame))) = &polled
+        {
+            let bytes = frame.data_ref().map_or(0, Buf::remaining);
+            observing.bytes = observing.bytes.saturating_add(bytes as u64);
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

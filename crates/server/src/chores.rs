@@ -200,13 +200,6 @@ pub(crate) async fn sample_activity(server: Arc<Server>) {
     }
 }
 
-/// Publishes live activity in Redis, if there is one.
-pub(crate) async fn publish_activity(server: Arc<Server>) {
-    if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
-        Arc::clone(activity).keep_publishing(redis.clone()).await;
-    }
-}
-
 /// Removes temporary overrides that have ended, for as long as the server runs. Decisions go by their time.
 pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
     loop {
@@ -220,6 +213,13 @@ pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
         if let Err(error) = removing.await {
             tracing::debug!(%error, "temporary overrides that have ended could not be removed");
         }
+    }
+}
+
+/// Publishes live activity in Redis, if there is one.
+pub(crate) async fn publish_activity(server: Arc<Server>) {
+    if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
+        Arc::clone(activity).keep_publishing(redis.clone()).await;
     }
 }
 
@@ -258,6 +258,7 @@ mod tests {
     use crate::rulebook::RuleBook;
     use crate::server::Opened;
     use crate::store::AnyStore;
+    use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
@@ -277,6 +278,7 @@ mod tests {
             book,
             rules,
             data: None,
+            sinks: ExchangeSinks::default(),
         };
         Arc::new(Server::new(&config, opened))
     }

@@ -31,8 +31,10 @@ mod kept_counters;
 mod kept_instances;
 mod listeners;
 mod metrics_page;
+mod otlp;
 mod overrides;
 mod problem;
+mod recorded;
 mod resp;
 pub mod rulebook;
 mod run;
@@ -52,6 +54,9 @@ pub use descriptors::raise_descriptor_limit;
 pub use grpc::proto as grpc_messages;
 pub use handle::Handle;
 pub use listeners::Listeners;
+/// The messages of OTLP, for tests.
+#[doc(hidden)]
+pub use otlp::proto as otlp_messages;
 pub use run::{Service, run};
 pub use run_error::RunError;
 pub use telemetry::start_logs;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::rules::{Consistency, Rule, RuleSet};
+use tidegate::rules::{Consistency, FrontEnd, Rule, RuleSet};
 use tidegate::store::SharedStore as _;
 use tidegate::{Clock as _, SystemClock};
 use tidegate_gateway::{self as gateway, Gateway, GatewaySettings, Serving, check_all};
@@ -13,6 +13,7 @@ use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::RedisStore;
+use tokio::sync::Mutex;
 
 use crate::admin_token;
 use crate::chores::{
@@ -28,6 +29,8 @@ use crate::http::Api;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::listeners::Listeners;
+use crate::otlp::Exporter;
+use crate::recorded;
 use crate::resp;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
@@ -63,6 +66,7 @@ pub struct Service {
     next_fetch: Duration,
     drain_delay: Duration,
     descriptors: FileDescriptors,
+    exporter: Option<Arc<Mutex<Exporter>>>,
 }
 
 /// Runs a server until `handle` requests shutdown.
@@ -128,15 +132,18 @@ impl Service {
         let next_fetch = identity
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
+        let recorded = recorded::open(config)?;
         let opened = Opened {
             store,
             book,
             rules,
             data,
+            sinks: recorded.sinks,
         };
         let mut server = Server::new(config, opened).with_identity(identity);
         server.gateway = gateway;
         server.counters = counters;
+        server.otlp = recorded.counts;
         admin_token::open(&server)?;
         let token_watches = token_files::watch(&server.access);
         token_files::reload(&server.access, |_| true);
@@ -167,6 +174,7 @@ impl Service {
             next_fetch,
             drain_delay: config.drain_delay.into(),
             descriptors,
+            exporter: recorded.exporter,
         })
     }
 
@@ -201,6 +209,10 @@ impl Service {
             tokio::spawn(remove_ended_overrides(Arc::clone(&server))),
             tokio::spawn(check_upstreams(Arc::clone(&server))),
             tokio::spawn(return_memory()),
+            tokio::spawn(recorded::keep_sending(
+                Arc::clone(&server),
+                self.exporter.clone(),
+            )),
             tokio::spawn(sample_activity(Arc::clone(&server))),
             tokio::spawn(publish_activity(Arc::clone(&server))),
         ];
@@ -213,6 +225,7 @@ impl Service {
             });
             let settings = ListenSettings {
                 budget: Some(self.descriptors.for_front_end()),
+                exchanges: Some(server.exchanges(FrontEnd::Http)),
                 ..self.settings.clone()
             };
             serve(listeners.http, service, settings, drain.clone())
@@ -220,6 +233,7 @@ impl Service {
         let grpc_settings = ListenSettings {
             tls: self.grpc_tls,
             budget: Some(self.descriptors.for_front_end()),
+            exchanges: server.grpc_exchanges(),
             ..self.settings.clone()
         };
         let answering_grpc = async {
@@ -232,6 +246,7 @@ impl Service {
             let settings = ListenSettings {
                 tls: self.gateway_tls.or_else(|| self.settings.tls.clone()),
                 budget: Some(self.descriptors.for_gateway()),
+                exchanges: Some(server.exchanges(FrontEnd::Gateway)),
                 ..self.settings.clone()
             };
             let (server, drain) = (Arc::clone(&server), drain.clone());
@@ -278,6 +293,7 @@ impl Service {
         for chore in chores {
             chore.abort();
         }
+        recorded::finish(&server, self.exporter).await;
         leave(&server).await;
         // Kept until here, so that held permits are released.
         drop(self.threads);

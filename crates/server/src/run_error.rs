@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tidegate_identity::IdentityError;
 use tidegate_listen::TlsError;
 
+use crate::config::LineTarget;
 use crate::data_dir::MadeTokenError;
 use crate::rulebook::OpenError;
 
@@ -46,6 +47,17 @@ pub enum RunError {
     /// The generated token is not secret.
     #[error(transparent)]
     MadeToken(#[from] MadeTokenError),
+    /// The access log cannot be opened.
+    #[error("cannot open the access log {target}: {source}; check `access_log`")]
+    AccessLog {
+        /// Where it should be written.
+        target: LineTarget,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// TLS for the collector of telemetry cannot be set up.
+    #[error("cannot set up TLS for `otlp`: {0}")]
+    Otlp(#[source] rustls::Error),
     /// The threads for connections cannot be started.
     #[error("cannot start threads for connections: {0}")]
     Threads(#[source] std::io::Error),

@@ -11,6 +11,7 @@ use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
 use tidegate_listen::Drain;
 use tidegate_listen::clock::Stopwatch;
+use tidegate_listen::{ExchangeObserver, Exchanges};
 use tidegate_redis::Health;
 use tokio::sync::Semaphore;
 
@@ -20,10 +21,11 @@ use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
 use crate::kept_counters::KeptCounters;
+use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
-use crate::telemetry::{DecisionObserver, Metrics};
+use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics, ServerExchanges};
 use tidegate_tower::RateLimitLayer;
 
 /// The most streams of activity at a time.
@@ -36,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) rules: RuleSet,
     /// The data directory, if there is one.
     pub(crate) data: Option<Arc<LockedDir>>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
 }
 
 /// The state that all front ends share.
@@ -64,6 +68,10 @@ pub(crate) struct Server {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
+    /// What is counted about telemetry that is sent over OTLP, if it is.
+    pub(crate) otlp: Option<OtlpCounts>,
     /// Shows values of secret attributes.
     pub(crate) digest: Arc<ValueDigest>,
     /// Observes every decision of the gate.
@@ -84,13 +92,14 @@ impl Server {
             book,
             rules,
             data,
+            sinks,
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let activity = ServerActivity::new(config, &digest).map(Arc::new);
         let key_secret = config.key_secret.as_ref();
         let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
-        let observer = Arc::new(observer);
+        let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
             .with_digest(Arc::clone(&digest))
@@ -113,6 +122,8 @@ impl Server {
             gateway: None,
             data,
             counters: None,
+            sinks,
+            otlp: None,
             digest,
             observer,
             started: Stopwatch::start(),
@@ -130,6 +141,28 @@ impl Server {
     /// A middleware layer over the gate.
     pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
         RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
+    }
+
+    /// What is done with each request of the API or the gateway: it gets an id, and is logged and traced.
+    pub(crate) fn exchanges(&self, front_end: FrontEnd) -> Exchanges {
+        Exchanges {
+            has_ids: true,
+            is_forwarding: front_end == FrontEnd::Gateway,
+            observer: observer(front_end, self.sinks.clone()),
+        }
+    }
+
+    /// What is done with each request of gRPC, if anything: it is traced.
+    pub(crate) fn grpc_exchanges(&self) -> Option<Exchanges> {
+        let sinks = ExchangeSinks {
+            log: None,
+            ..self.sinks.clone()
+        };
+        let observer = Some(observer(FrontEnd::Grpc, sinks)?);
+        Some(Exchanges {
+            observer,
+            ..Exchanges::default()
+        })
     }
 
     /// An error if no request can be decided yet.
@@ -193,6 +226,12 @@ impl Server {
     pub(crate) async fn drains(&self) {
         self.draining.begun().await;
     }
+}
+
+/// An observer of requests, if there is anything to record.
+fn observer(front_end: FrontEnd, sinks: ExchangeSinks) -> Option<Arc<dyn ExchangeObserver>> {
+    let is_any = sinks.is_any();
+    is_any.then(|| Arc::new(ServerExchanges { front_end, sinks }) as Arc<dyn ExchangeObserver>)
 }
 
 /// Whether a rule can decide without the store.

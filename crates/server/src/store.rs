@@ -13,7 +13,7 @@ use tidegate_listen::Timing;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Damage, Health, RedisStore};
 
-use crate::telemetry::{BOUNDS, register_counter};
+use crate::telemetry::{BOUNDS, note_store_call, register_counter};
 
 /// The store that the configuration selects.
 #[expect(
@@ -104,7 +104,9 @@ macro_rules! ask {
             AnyStore::Redis(store, calls) => {
                 let start = Stopwatch::start();
                 let answer = Store::$question(store, $($argument),*).await;
-                calls.note(start.elapsed(), answer.is_err());
+                let took = start.elapsed();
+                calls.note(took, answer.is_err());
+                note_store_call(took, answer.is_err());
                 answer
             }
         }

@@ -117,7 +117,14 @@ fn unmet(condition: &str, expected: &str, actual: Option<&str>) -> String {
         ("starts_at", _) => format!("it starts at {expected}"),
         ("expires_at", _) => format!("it expired at {expected}"),
         ("when", Some(actual)) => format!("{expected} is {actual}"),
-        ("except", Some(actual)) => format!("an exception holds: {expected}, with {actual}"),
+        ("except", Some(actual)) => {
+            let item = expected.strip_prefix("not (");
+            let item = item.and_then(|item| item.strip_suffix(')'));
+            format!(
+                "the exception ({}) holds: {actual}",
+                item.unwrap_or(expected)
+            )
+        }
         (_, Some(actual)) => format!("is {actual}, the rule expects {expected}"),
         (_, None) => format!("is missing, the rule expects {expected}"),
     }

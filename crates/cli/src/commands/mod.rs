@@ -11,3 +11,4 @@ mod question;
 pub(crate) mod reset;
 pub(crate) mod rules;
 pub(crate) mod status;
+pub(crate) mod top;

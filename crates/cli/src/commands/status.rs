@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use clap::Args;
 use serde_json::Value;
-use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
+use tidegate::{Clock as _, SystemClock, Timestamp};
 
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, Answer};
 use crate::output::{self, BAD, CAREFUL, GOOD, counted, plain, styled};
-use crate::times;
+use crate::times::{self, whole_seconds};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
@@ -129,11 +129,6 @@ fn written(snapshot: &Value, now: Timestamp) -> String {
         let _ = write!(text, ": {problem}");
     }
     text
-}
-
-/// Without decimals, which say nothing to people here.
-fn whole_seconds(span: Micros) -> Micros {
-    Micros::from_seconds(span.get() / Micros::SECOND.get())
 }
 
 #[cfg(test)]

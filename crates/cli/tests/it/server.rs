@@ -1,7 +1,8 @@
 //! Starts the program in a folder, as a server or as a command.
 
+use std::fs::File;
 use std::ops::Deref;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tidegate_testkit_server::{TestFolder, serve_arguments};
 
@@ -101,6 +102,21 @@ impl ProgramFolder {
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
+    }
+
+    /// Starts a command on a terminal, as the leader of a session of its own: a resize of the terminal is a signal
+    /// to it.
+    pub(crate) fn spawn_on(&self, terminal: &File, arguments: &[&str]) -> Child {
+        let copy = || terminal.try_clone().unwrap();
+        let mut command = self.command("setsid");
+        command
+            .args(["--ctty", PROGRAM])
+            .args(arguments)
+            .envs([("TIDEGATE_DATA_DIR", "data"), ("TERM", "xterm-256color")])
+            .stdin(copy())
+            .stdout(copy())
+            .stderr(copy());
+        command.spawn().unwrap()
     }
 
     /// A command in this folder, without the environment of the tests.

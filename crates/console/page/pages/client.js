@@ -6,7 +6,8 @@ import { changeButton } from '../buttons.js';
 import { confirm } from '../dialog.js';
 import { el, notice, panel, put, visible } from '../dom.js';
 import { appliedRule, headerList, otherRule, verdict } from '../explained.js';
-import { count } from '../format.js';
+import { brief, count } from '../format.js';
+import { readStatus } from '../health.js';
 import { isDigest, keyText, sample } from '../keys.js';
 import { attempt, say } from '../messages.js';
 import { askOverride, overriddenBy, overrideRow, readOverrides } from '../overrides.js';
@@ -20,7 +21,7 @@ function given(parameters) {
 }
 
 export async function showClient(main, parameters) {
-  const { rules } = await get('rules');
+  const [{ rules }, status] = await Promise.all([get('rules'), readStatus()]);
   const byId = new Map(rules.map((rule) => [rule.id, rule]));
   const key = given(parameters);
   const origin = byId.get(parameters.get('rule'));
@@ -35,7 +36,7 @@ export async function showClient(main, parameters) {
 
   const submit = attempt('Not explained', explain);
   put(main,
-    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Client'), Object.keys(key).length > 0 && el('span', { class: 'mono' }, el('bdi', {}, keyText(key)))),
+    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Client', Object.keys(key).length > 0 && [' ', el('span', { class: 'mono' }, el('bdi', {}, keyText(key)))])),
     el('div', { class: 'columns wide-narrow' },
       result,
       panel('Request', null,
@@ -48,7 +49,7 @@ export async function showClient(main, parameters) {
 
   if (isHidden) {
     put(result, notice('', `${keyText(key)} is secret`, el('p', {}, 'It is shown as a digest. To explain and to reset, enter its value in the request. An override works with the digest alone.'),
-      el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0]))), await overridesOf(origin.id, Object.values(key)[0]));
+      el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0]))), await recent(), await overridesOf(origin.id, Object.values(key)[0]));
   } else if (Object.keys(key).length > 0) await explain();
   else put(result, notice('', 'Why is a client denied?', 'Enter what is known of its request, or follow a client from the overview or from a rule.'));
 
@@ -60,6 +61,16 @@ export async function showClient(main, parameters) {
     const all = await readOverrides(id).catch(() => []);
     const own = value === undefined ? all : all.filter((override) => override.key === value || (override.digest && value.endsWith(override.digest)));
     return own.length > 0 && el('ul', { class: 'timeline' }, own.map((override) => overrideRow(id, override, explain)));
+  }
+
+  /** What the rule that led here has decided for this client lately. One allowed request says little. */
+  async function recent() {
+    if (!origin || status.activity === false || Object.keys(key).length === 0) return null;
+    const answer = await get(`rules/${encodeURIComponent(origin.id)}/keys?sort=denied&window=1m&limit=100`).catch(() => null);
+    const names = Object.keys(key);
+    const row = answer?.keys.find((other) => names.every((name) => other.key[name] === key[name]));
+    if (!row || row.denied === 0) return null;
+    return notice('careful', `Denied ${brief(row.denied)} times in the last minute by ${origin.id}`, `Its admitted requests cost ${brief(row.used)} in the same time.`);
   }
 
   /** The value of the client that overrides of a rule are by. */
@@ -98,6 +109,7 @@ export async function showClient(main, parameters) {
     }));
     put(result,
       verdict(answer.decision, actions),
+      await recent(),
       applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)),
       others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
         el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));

@@ -33,7 +33,7 @@ export function showOverview(main) {
 
   const rules = sortable('Rules, by denials', [
     { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [el('a', { href: link(['rules', row.rule]) }, row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
-    { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small' }, limitText(details.get(row.rule))) },
+    { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitText(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied) },
     { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
     { name: 'Denied /s', isNumber: true, value: (row) => row.denied, cell: (row) => rate(row.denied) },

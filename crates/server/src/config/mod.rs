@@ -3,6 +3,7 @@
 //! `settings.rs` has a table of every setting; `read.rs` turns the input into a [`Config`] and reports all problems
 //! together. Nothing else reads a configuration file or the environment.
 
+mod access_log;
 mod counters;
 mod gateway;
 mod identify;
@@ -14,6 +15,7 @@ mod settings;
 mod tokens;
 mod variables;
 
+pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::token_in_file;
@@ -30,6 +32,8 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
+
+pub use crate::otlp::{OtlpSettings, OtlpUrl};
 
 /// The validated configuration of the server.
 #[derive(Debug, Clone)]
@@ -96,6 +100,10 @@ pub struct Config {
     pub max_connections: usize,
     /// The format and level of logs.
     pub log: LogSettings,
+    /// The access log, if there is one.
+    pub access_log: Option<AccessLogSettings>,
+    /// Where telemetry is sent over OTLP, if it is.
+    pub otlp: Option<OtlpSettings>,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
 }

@@ -11,8 +11,8 @@ use tidegate::rules::{OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
-    ActivityMode, Config, LogSettings, Overrides, SETTINGS, TlsFiles, counters, gateway, identify,
-    redis, secret, settings, tokens, variables,
+    ActivityMode, Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles,
+    access_log, counters, gateway, identify, redis, secret, settings, tokens, variables,
 };
 
 pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
@@ -72,6 +72,8 @@ pub(super) fn config(
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(&fields, "max_connections", problems);
     let log = log(&fields, problems);
+    let access_log = access_log::read(&fields, problems);
+    let otlp = otlp(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
@@ -113,6 +115,8 @@ pub(super) fn config(
         drain_delay: drain_delay.unwrap_or(Micros::ZERO),
         max_connections: max_connections.unwrap_or(10_000),
         log,
+        access_log,
+        otlp,
         notes,
     })
 }
@@ -388,6 +392,24 @@ pub(super) fn tls_files(
     Some(TlsFiles {
         cert: cert?,
         key: path(key, problems)?,
+    })
+}
+
+fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
+    let url = parsed(fields.take("otlp"), OtlpUrl::parse, problems);
+    let sampling = parsed(fields.take("otlp_sampling"), share, problems);
+    Some(OtlpSettings {
+        url: url?,
+        sampling: sampling.unwrap_or(0.01),
+    })
+}
+
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let share = number.filter(|number| (0.0..=1.0).contains(number));
+    share.ok_or_else(|| {
+        format!("`{text}` is not a share; write a number from 0 to 1, such as `0.01`")
     })
 }
 

@@ -89,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 56] = [
+pub static SETTINGS: [Setting; 60] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -145,6 +145,10 @@ pub static SETTINGS: [Setting; 56] = [
     variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at a time, on each port").or("10000")),
     flag("text|json", Key::new("log_format", Kind::Words(&["text", "json"]), "how log lines look: `text` or `json`").or("text")),
     flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
+    variable(Key::new("access_log", Kind::Text(""), "where requests of the API and the gateway are logged, as JSON lines: `off`, `stderr` or a file").or("off")),
+    variable(Key::new("access_log_headers", NAMES, "the headers of requests that the access log has").or("[]")),
+    variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
+    variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
 ];
 

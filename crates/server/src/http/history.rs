@@ -14,6 +14,7 @@ use super::query::parameters;
 use super::rules::{change, expected, whole_set, with_header};
 use super::{body, json};
 use crate::data_dir::Row;
+use crate::overrides::HistoryRow;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Preview, RuleChange, RuleDiff, etag, unified_sets};
 use crate::seconds::date_time;
@@ -23,7 +24,7 @@ use crate::server::Server;
 pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     let rows = server.overrides.with_rows(server.book.history().await?);
-    let rows: Vec<Value> = rows.iter().map(written).collect();
+    let rows: Vec<Value> = rows.iter().map(written_in_history).collect();
     Ok(reply(&json!({ "history": rows })))
 }
 
@@ -43,6 +44,14 @@ pub(super) async fn version(
 
 fn written(row: &Row) -> Value {
     json!({"version": row.version, "at": date_time(row.at), "by": row.by, "changes": row.changes})
+}
+
+fn written_in_history(row: &HistoryRow) -> Value {
+    let mut written = written(&row.row);
+    if row.is_override {
+        written["override"] = json!(true);
+    }
+    written
 }
 
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.

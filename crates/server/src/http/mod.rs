@@ -157,7 +157,7 @@ async fn administer(
         ApiCall::EndSession => console::end_session(server, parts, body).await,
         ApiCall::Health => Ok(probes::health()),
         ApiCall::Readiness => Ok(probes::readiness(server).await),
-        ApiCall::Metrics => Ok(probes::metrics(server, parts)),
+        ApiCall::Metrics => Ok(probes::metrics(server, parts).await),
         ApiCall::OpenApi => Ok(probes::openapi(&api.openapi)),
     }
 }

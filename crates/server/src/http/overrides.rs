@@ -13,10 +13,11 @@ use serde_json::value::RawValue;
 use tidegate::rules::{Rule, TemporaryOverride, read_time};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
+use super::query::parameters;
 use super::question::read_timestamp;
 use super::rules::{no_such_rule, with_header};
 use super::{body, json};
-use crate::overrides::{ChangedBy, KeptOverride, NamedKey, OverrideChange, OverrideError};
+use crate::overrides::{ChangedBy, KeptOverride, MeantKey, OverrideChange, OverrideError};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::date_time;
 use crate::server::Server;
@@ -135,15 +136,6 @@ fn unusable(detail: impl Into<String>) -> HttpProblem {
     HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
-fn refuse_parameters(parts: &Parts) -> Result<(), HttpProblem> {
-    match parts.uri.query() {
-        None | Some("") => Ok(()),
-        Some(_) => Err(HttpProblem::bad_request(
-            "this call has no parameters; remove them from the URL",
-        )),
-    }
-}
-
 /// Those of one rule, or of all.
 pub(super) fn list(
     server: &Server,
@@ -151,7 +143,7 @@ pub(super) fn list(
     id: Option<&str>,
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
-    refuse_parameters(parts)?;
+    let [] = parameters(parts, [])?;
     let found = server.overrides.list(id, SystemClock.now());
     // Those of a rule that is gone can still be seen.
     if let Some(id) = id.filter(|_| found.is_empty()) {
@@ -190,7 +182,7 @@ pub(super) async fn put(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    refuse_parameters(parts)?;
+    let [] = parameters(parts, [])?;
     let body = body::read(body, body::SMALL).await?;
     let new: NewOverride<'_> = body::parse(&body)?;
     super::need_rules(server)?;
@@ -257,7 +249,7 @@ pub(super) async fn delete(
     key: &str,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    refuse_parameters(parts)?;
+    let [] = parameters(parts, [])?;
     super::need_rules(server)?;
     let written = percent_decode_str(key).decode_utf8().map_err(|_| {
         HttpProblem::bad_request("the key in the path must be percent-encoded UTF-8")
@@ -275,7 +267,7 @@ pub(super) async fn delete(
         let settings = server.book.settings();
         rule.override_key(&written, settings, &server.digest).ok()
     };
-    let named = NamedKey {
+    let named = MeantKey {
         read: rule.and_then(|rule| read(rule)),
         written: written.into_owned(),
     };

@@ -95,10 +95,10 @@ pub(super) async fn readiness(server: &Server) -> ApiReply {
 }
 
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` if the scraper accepts it, else in the older format.
-pub(super) fn metrics(server: &Server, parts: &Parts) -> ApiReply {
+pub(super) async fn metrics(server: &Server, parts: &Parts) -> ApiReply {
     let accepted = parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
-    let open_metrics = metrics_page(server);
+    let open_metrics = metrics_page(server).await;
     let (text, media_type) = if accepted.any(|list| list.contains("application/openmetrics-text")) {
         let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (open_metrics, media_type)

@@ -8,7 +8,7 @@ mod change;
 mod kept;
 mod shared;
 
-pub(crate) use change::{ChangedBy, NamedKey, OverrideChange, OverrideError};
+pub(crate) use change::{ChangedBy, MeantKey, OverrideChange, OverrideError};
 pub(crate) use kept::{KeptOverride, KeptOverrides};
 
 use std::sync::Arc;
@@ -35,12 +35,20 @@ pub(crate) struct OverrideBook {
     history: usize,
     /// Held while they change, one change after the other.
     changing: Mutex<()>,
-    shown: RwLock<Shown>,
+    shown: RwLock<OverridesInForce>,
+}
+
+/// A row of the history of rules and overrides.
+#[derive(Debug)]
+pub(crate) struct HistoryRow {
+    pub(crate) row: Row,
+    /// Whether a temporary override was changed; then its version is that of the rules in force.
+    pub(crate) is_override: bool,
 }
 
 /// Those in force, the version that they have in Redis, and what kept them from being read there.
 #[derive(Default)]
-struct Shown {
+struct OverridesInForce {
     kept: Arc<KeptOverrides>,
     version: u64,
     problem: Option<String>,
@@ -59,9 +67,9 @@ impl OverrideBook {
             redis: redis.cloned(),
             history,
             changing: Mutex::new(()),
-            shown: RwLock::new(Shown {
+            shown: RwLock::new(OverridesInForce {
                 kept: Arc::new(kept),
-                ..Shown::default()
+                ..OverridesInForce::default()
             }),
         }
     }
@@ -84,27 +92,33 @@ impl OverrideBook {
     }
 
     /// The history of the rules with that of the overrides, newest first.
-    pub(crate) fn with_rows(&self, rules: Vec<Row>) -> Vec<Row> {
+    pub(crate) fn with_rows(&self, rules: Vec<Row>) -> Vec<HistoryRow> {
         let mut rows = Vec::with_capacity(rules.len());
         let kept = self.kept();
+        let of_override = |row: &Row| HistoryRow {
+            row: row.clone(),
+            is_override: true,
+        };
         let mut overrides = kept.rows.iter().peekable();
         for row in rules {
             // Of two at the same time, the override is later: it was made by the rules of that version.
             while let Some(newer) = overrides.next_if(|next| next.at >= row.at) {
-                rows.push(newer.clone());
+                rows.push(of_override(newer));
             }
-            rows.push(row);
+            let is_override = false;
+            rows.push(HistoryRow { row, is_override });
         }
-        rows.extend(overrides.cloned());
+        rows.extend(overrides.map(of_override));
         rows
     }
 
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
-        let count = self.list(None, SystemClock.now()).len() as u64;
+        let (kept, now) = (self.kept(), SystemClock.now());
+        let live = kept.overrides.iter().filter(|one| one.is_live(now));
         registry.register(
             "temporary_overrides",
             "Temporary overrides that have not ended",
-            gauge(count),
+            gauge(live.count() as u64),
         );
     }
 
@@ -179,7 +193,7 @@ impl OverrideBook {
 
     fn put_in_force<S: Store>(&self, gate: &Gate<S>, kept: KeptOverrides, version: u64) {
         let in_force = kept.in_force();
-        *self.shown.write() = Shown {
+        *self.shown.write() = OverridesInForce {
             kept: Arc::new(kept),
             version,
             problem: None,

@@ -14,7 +14,8 @@ const ATTEMPTS: usize = 8;
 /// Why the overrides in Redis were not followed. Those in force stay.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowOverridesError {
-    #[error("Redis is unreachable: {0}")]
+    // Without the cause, which changes while Redis is down: each problem is logged once.
+    #[error("Redis is unreachable")]
     Store(#[from] StoreError),
     #[error("version {0} in Redis cannot be read by this program")]
     Unreadable(u64),

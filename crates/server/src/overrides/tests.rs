@@ -44,7 +44,7 @@ fn put(one: KeptOverride) -> OverrideChange {
 fn remove(key: &str) -> OverrideChange {
     OverrideChange::Remove {
         rule: "per-user".to_owned(),
-        named: NamedKey {
+        named: MeantKey {
             written: key.to_owned(),
             read: None,
         },
@@ -88,7 +88,7 @@ async fn a_restart_finds_what_was_changed() {
     let changes: Vec<String> = again
         .with_rows(Vec::new())
         .into_iter()
-        .map(|row| row.changes.join(", "))
+        .map(|row| row.row.changes.join(", "))
         .collect();
     assert_eq!(
         changes,
@@ -196,12 +196,22 @@ fn rows_of_rules_and_overrides_are_one_history() {
     };
     book.put_in_force(&gate(), kept, 0);
     let merged = book.with_rows(vec![row(3, 30), row(2, 20), row(1, 10)]);
-    let merged: Vec<(u64, u64)> = merged
+    let merged: Vec<(u64, u64, bool)> = merged
         .iter()
-        .map(|row| (row.version, row.at.since(START).get() / 1_000_000))
+        .map(|HistoryRow { row, is_override }| {
+            let seconds = row.at.since(START).get() / 1_000_000;
+            (row.version, seconds, *is_override)
+        })
         .collect();
     assert_eq!(
         merged,
-        [(9, 50), (3, 30), (2, 20), (2, 20), (1, 10), (1, 5)]
+        [
+            (9, 50, true),
+            (3, 30, false),
+            (2, 20, true),
+            (2, 20, false),
+            (1, 10, false),
+            (1, 5, true)
+        ]
     );
 }

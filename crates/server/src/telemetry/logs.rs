@@ -12,6 +12,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::exchanges;
 use crate::config::LogSettings;
 
 /// The rate at which denied requests are logged.
@@ -109,6 +110,8 @@ impl DenialLog {
             format!("{wait:.6}s")
         };
         let missing = headline.missing().collect::<Vec<_>>().join(",");
+        let request_id = exchanges::current_id();
+        let request_id = request_id.as_ref().and_then(|id| id.to_str().ok());
         let retry_after = headline.outcome.retry.wait().map(seconds);
         tracing::info!(
             rule = headline.rule.id(),
@@ -118,6 +121,7 @@ impl DenialLog {
             limit = headline.outcome.limit,
             retry_after = retry_after.as_deref().unwrap_or("never"),
             degraded = decision.is_degraded(),
+            request_id,
             "denied"
         );
     }

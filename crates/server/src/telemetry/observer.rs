@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate::Timestamp;
 use tidegate::gate::{Charged, Observed, Observer};
 use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
+use super::exchanges;
 use super::logs::DenialLog;
 use super::{Metrics, Throttled};
 use crate::activity::{RequestOutcome, ServerActivity};
@@ -21,6 +23,8 @@ pub(crate) struct DecisionObserver {
     activity: Option<Arc<ServerActivity>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
+    /// Whether requests are observed to their end, so that decisions are noted with them.
+    has_exchanges: bool,
 }
 
 impl DecisionObserver {
@@ -35,6 +39,15 @@ impl DecisionObserver {
             denials: DenialLog::new(key_secret),
             activity,
             latest_time: AtomicU64::new(0),
+            has_exchanges: false,
+        }
+    }
+
+    /// The same observer, for a server that observes requests to their end.
+    pub(crate) fn with_exchanges(self, has_exchanges: bool) -> Self {
+        Self {
+            has_exchanges,
+            ..self
         }
     }
 
@@ -57,8 +70,10 @@ impl DecisionObserver {
         }
     }
 
-    fn note_time(&self, began: u64) {
-        self.metrics.decided(self.clock.since(began));
+    fn note_time(&self, began: u64) -> Duration {
+        let took = self.clock.since(began);
+        self.metrics.decided(took);
+        took
     }
 }
 
@@ -68,7 +83,10 @@ impl Observer for DecisionObserver {
     }
 
     fn decided(&self, observed: &Observed<'_, '_>) {
-        self.note_time(observed.began);
+        let took = self.note_time(observed.began);
+        if self.has_exchanges {
+            exchanges::note(observed, took);
+        }
         let activity = self.activity.as_deref();
         let mut request = RequestOutcome::default();
         for part in observed.parts() {

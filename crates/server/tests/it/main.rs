@@ -9,10 +9,12 @@
 )]
 
 mod authorize;
+mod exchanges;
 mod following;
 mod grpc;
 mod http;
 mod jwks;
+mod otlp;
 mod redis;
 mod reload;
 mod resp;

@@ -68,6 +68,21 @@ impl Explanation {
 impl<S: Store> Gate<S> {
     /// Explains what a check of this request would answer now, by all rules in force. Nothing is charged,
     /// counted or observed. Values of attributes appear as `show` shows them.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Attributes, Gate, MemoryStore};
+    ///
+    /// let rules = "rules: [{id: writes, match: {method: POST}, per: [], limit: 1/minute}]";
+    /// let gate = Gate::new(MemoryStore::new(), RuleSet::from_yaml(rules)?);
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert("method", "GET")?;
+    /// let explanation = gate.explain(&attributes, &|_, value| value.to_owned()).await;
+    /// let failed = explanation.rules()[0].failed.as_ref().expect("it does not apply");
+    /// assert_eq!((failed.condition.as_str(), failed.expected.as_str()), ("method", "POST"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
     pub async fn explain(
         &self,
         attributes: &Attributes<'_>,

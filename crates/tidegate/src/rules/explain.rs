@@ -67,10 +67,12 @@ impl Explaining<'_, '_> {
         text
     }
 
+    /// Values as a rule has them. A secret one is shown as that of a request is, so that the two can be compared.
     fn values(&self, name: &str, values: &[String]) -> String {
-        let shown = values
-            .iter()
-            .map(|value| (self.show)(name, &text_of_form(value)));
+        let shown = values.iter().map(|value| match (self.show)(name, value) {
+            shown if shown == *value => text_of_form(value),
+            shown => shown,
+        });
         shown.collect::<Vec<_>>().join(", ")
     }
 }

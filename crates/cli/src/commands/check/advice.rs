@@ -18,13 +18,13 @@ pub(super) fn no_rule(client: &ApiClient, given: &[(String, String)]) -> String 
         .and_then(|reply| reply.list("rules").map(<[Value]>::to_vec));
     match rules {
         Ok(rules) => advice(&rules, given),
-        Err(_) => "no rule applies\n".to_owned(),
+        Err(_) => "no rule limits this request\n".to_owned(),
     }
 }
 
 fn advice(rules: &[Value], given: &[(String, String)]) -> String {
     if rules.is_empty() {
-        return "no rule applies: the server has none; add some with `tidegate rules apply -f FILE`\n".to_owned();
+        return "no rule limits this request: the server has none; add some with `tidegate rules apply -f FILE`\n".to_owned();
     }
     let mut used: Vec<String> = Vec::new();
     for name in rules.iter().flat_map(attributes_of) {
@@ -33,7 +33,7 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         }
     }
     if used.is_empty() {
-        return "no rule applies\n".to_owned();
+        return "no rule limits this request\n".to_owned();
     }
     let has_exceptions = |rule: &Value| rule.get("except").is_some();
     let exceptions = if rules.iter().any(has_exceptions) {
@@ -42,7 +42,7 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         ""
     };
     let mut text = format!(
-        "no rule applies; rules here look at: {}{exceptions}\n",
+        "no rule limits this request; rules here look at: {}{exceptions}\n`tidegate explain` shows why, rule by rule\n",
         plain(&used.join(", "))
     );
     let names: Vec<&str> = used.iter().map(String::as_str).collect();

@@ -21,7 +21,7 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     if json {
         if args.diff {
             for (place, row) in rows.iter().enumerate() {
-                let diff = diff_of(client, row, rows.get(place + 1))?;
+                let diff = diff_of(client, row, &rows[place + 1..])?;
                 reply.body["history"][place]["diff"] = diff.unwrap_or_default();
             }
         }
@@ -30,7 +30,7 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
         output::note("the rules have never been changed\n")?;
     } else if args.diff {
         for (place, row) in rows.iter().enumerate() {
-            let diff = diff_of(client, row, rows.get(place + 1))?;
+            let diff = diff_of(client, row, &rows[place + 1..])?;
             let space = if place > 0 { "\n" } else { "" };
             output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
         }
@@ -40,13 +40,18 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     Ok(Answer::Yes)
 }
 
-/// What the change of a row did; `None` if one of the two versions is not kept.
-fn diff_of(
-    client: &ApiClient,
-    row: &Value,
-    older: Option<&Value>,
-) -> anyhow::Result<Option<Value>> {
+/// Whether a row is of a temporary override. Its version is that of the rules at the time.
+fn is_override(row: &Value) -> bool {
+    row["override"] == true
+}
+
+/// What the change of a row did; `None` if it changed no rule, or if one of the two versions is not kept.
+fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<Option<Value>> {
+    if is_override(row) {
+        return Ok(None);
+    }
     let version = |row: &Value| row["version"].as_u64();
+    let older = older.iter().find(|row| !is_override(row));
     let before = match (older.and_then(version), version(row)) {
         (Some(before), _) => before,
         // Before the first version there were no rules.
@@ -76,6 +81,9 @@ fn with_diff(row: &Value, diff: Option<&Value>) -> String {
     let mut lines = vec![heading];
     let changes = row["changes"].as_array().into_iter().flatten();
     lines.extend(changes.filter_map(|change| Some(format!("  {}", plain(change.as_str()?)))));
+    if is_override(row) {
+        return format!("{}\n", lines.join("\n"));
+    }
     let diff = diff.map_or_else(|| "the version before is not kept\n".to_owned(), diff_text);
     format!("{}\n{diff}", lines.join("\n"))
 }
@@ -114,5 +122,15 @@ mod tests {
             json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": null, "changes": []}),
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&versions)));
+    }
+
+    #[test]
+    fn a_change_of_an_override_has_no_diff() {
+        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
+            "changes": ["removed override of a for u1"]});
+        let text = with_diff(&row, None);
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let expected = "version 9  2026-11-14T09:00:00Z  ops\n  removed override of a for u1\n";
+        assert_eq!(text, expected);
     }
 }

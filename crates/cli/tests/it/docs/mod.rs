@@ -1,5 +1,6 @@
 //! The documentation keeps step with the program: what it shows can be loaded, and what there is, it names.
 
+mod outside_tools;
 mod schema;
 
 use std::fs;

@@ -19,5 +19,6 @@ mod resources;
 mod signals;
 mod starts;
 mod tls;
+mod top;
 mod undo;
 mod variables;

@@ -53,7 +53,27 @@ fn unreadable_rules_do_not_spoil_an_answer() {
     let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
     let (run, _) = run("check", "", &answers);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "allowed\n"));
-    assert_eq!(run.stderr, "no rule applies\n");
+    assert_eq!(run.stderr, "no rule limits this request\n");
+}
+
+#[test]
+fn an_explanation_ends_as_a_check_would() {
+    let explained = |allowed: bool| {
+        let decision = format!(r#"{{"allowed": {allowed}, "rule": "few", "limit": 1, "remaining": 0, "limits": []}}"#);
+        let failed = r#"{"condition": "path", "expected": "/v1/**", "actual": "/\u202ea"}"#;
+        format!(
+            r#"{{"rules": [{{"rule": "r", "applies": false, "failed": {failed}, "grant": null, "key": null, "limits": []}}], "decision": {decision}, "headers": {{}}}}"#
+        )
+    };
+    for (allowed, code) in [(true, 0), (false, 1)] {
+        let (run, asked) = run("explain -a path=/a --cost 2", "", &[("200 OK", &explained(allowed))]);
+        assert_eq!(run.code, Some(code), "{}", run.whole());
+        assert!(asked[0].contains("/v1/explain") && asked[0].contains("\"cost\":2"), "{asked:?}");
+        // Clients choose what is printed.
+        assert!(run.stdout.contains("is /\\u{202e}a, the rule expects /v1/**"), "{}", run.stdout);
+    }
+    let (failed, _) = run("explain", "", &[("403 Forbidden", r#"{"detail": "no scope"}"#)]);
+    assert_eq!(failed.code, Some(2), "{}", failed.whole());
 }
 
 #[test]
@@ -147,6 +167,7 @@ fn diff_ends_with_one_when_there_are_differences() {
 const DIFF: &str = r#"{"from": 3, "to": 5, "added": [], "removed": [], "changed": [{}], "order": null,
     "text": "--- version 3\n+++ version 5\n@@ -1,2 +1,2 @@ rule a\n rules:\n-  old\n+  new\n"}"#;
 const HISTORY: &str = r#"{"history": [
+    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"], "override": true},
     {"version": 5, "at": "2026-11-16T01:27:00Z", "by": "\u001b[2Jops", "changes": ["changed a"]},
     {"version": 3, "at": "2026-11-16T01:26:00Z", "by": "ops", "changes": ["added a"]}]}"#;
 
@@ -180,8 +201,8 @@ fn each_row_of_the_history_is_followed_by_its_diff() {
     assert!(asked[1].starts_with("GET /v1/rules/diff?from=3&to=5 "));
     let (json, _) = run("rules history --diff --json", "", &answers);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(json["history"][0]["diff"]["to"], 5);
-    assert_eq!(json["history"][1]["diff"], serde_json::Value::Null);
+    assert_eq!(json["history"][1]["diff"]["to"], 5);
+    assert_eq!(json["history"][2]["diff"], serde_json::Value::Null);
 }
 
 #[test]

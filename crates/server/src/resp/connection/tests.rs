@@ -11,6 +11,7 @@ use crate::config::{Config, Overrides};
 use crate::rulebook::RuleBook;
 use crate::server::Opened;
 use crate::store::AnyStore;
+use crate::telemetry::ExchangeSinks;
 
 struct Client {
     io: DuplexStream,
@@ -35,6 +36,7 @@ fn connect() -> Client {
         book,
         rules,
         data: None,
+        sinks: ExchangeSinks::default(),
     };
     let server = Arc::new(Server::new(&config, opened));
     let drain = Drain::new();

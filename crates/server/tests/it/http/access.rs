@@ -34,6 +34,33 @@ fn with_tokens(place: &TestFolder) -> Server {
 }
 
 #[test]
+fn the_history_and_the_status_need_the_scope_read() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let root = [("authorization", "Bearer root-secret")];
+    server.ask_with(WRITE.0, &root, WRITE.1).with_status(200);
+    for call in [
+        "GET /v1/rules/history/1",
+        "GET /v1/rules/diff?from=0&to=1",
+        "GET /v1/status",
+    ] {
+        for (token, status) in [("d-secret", 200), ("w-secret", 200), ("e-secret", 403)] {
+            let authorization = format!("Bearer {token}");
+            let headers = [("authorization", authorization.as_str())];
+            server.ask_with(call, &headers, "").with_status(status);
+        }
+        server.ask(call, "").with_status(401).detail();
+    }
+    let preview = r#"{"version": 1, "dry_run": true}"#;
+    for (token, status) in [("w-secret", 200), ("d-secret", 403)] {
+        let authorization = format!("Bearer {token}");
+        let headers = [("authorization", authorization.as_str())];
+        let reply = server.ask_with("POST /v1/rules/rollback", &headers, preview);
+        reply.with_status(status);
+    }
+}
+
+#[test]
 fn a_token_opens_what_its_scopes_say_and_nothing_else() {
     let place = TestFolder::new();
     let server = with_tokens(&place);

@@ -126,6 +126,12 @@ fn an_override_continues_with_what_was_used() {
     let body = json!({"key": "vip", "limit": "9/day", "for": "1h"});
     put(&server, "per-user", &body).with_status(201);
     remaining(7);
+    let explained = || {
+        let body = json!({ "attributes": vip }).to_string();
+        let explained = server.ask("POST /v1/explain", &body).with_status(200);
+        explained.json()["rules"][0]["grant"].clone()
+    };
+    assert_eq!(explained()["from"], "temporary", "{}", explained());
     let path = "DELETE /v1/rules/per-user/overrides/vip";
     server.ask(path, "").with_status(204);
     remaining(0);
@@ -171,6 +177,8 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
         .iter()
         .map(|row| {
             let change = row["changes"][0].as_str().unwrap();
+            let is_override = change.contains("override");
+            assert_eq!(row.get("override"), is_override.then_some(&json!(true)));
             (row["version"].as_u64().unwrap(), change.to_owned())
         })
         .collect();

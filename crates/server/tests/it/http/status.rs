@@ -35,6 +35,10 @@ fn a_server_with_its_own_memory_reports_keys_leases_and_snapshots() {
     let rules = json!({"source": "data directory", "version": 1, "count": 2, "problem": null, "file": null});
     assert_eq!(status["rules"], rules);
     assert_eq!(status["instances"], 1);
+    assert_eq!(
+        (&status["console"], &status["activity"]),
+        (&json!(true), &json!(true))
+    );
     assert_eq!(status["leases"], 1);
     assert_eq!(status["keys"], 2);
     assert_eq!(status["snapshot"]["last_written"], Value::Null);

@@ -230,7 +230,7 @@ const MENU: [&str; 20] = [
     "per: [], limit: 6/minute; 20/hour, algorithm: sliding_window_log",
     "per: [], limit: 9/minute, algorithm: sliding_window_counter",
     "per: [user_id], limit: 9/hour, algorithm: sliding_window_slots",
-    "per: [user_id], limit: 5/minute, algorithm: leaky_bucket, max_delay: 20s",
+    "per: [user_id], limit: 5/minute, algorithm: leaky_bucket",
     "per: [user_id], limit: 5/minute, max_delay: 30s",
     "per: [], limit: 2, algorithm: concurrency, lease_ttl: 90s",
     "per: [user_id], limit: 1, algorithm: concurrency, mode: shadow",

@@ -1,0 +1,282 @@
+//! What the server answers about activity, as far as it is shown. What an answer lacks is zero or empty.
+
+use serde_json::Value;
+use tidegate::printable::escaped;
+
+use super::RuleOrder;
+use crate::commands::reset::key_text;
+
+/// The outcomes of requests over time, each a list of counts, oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct OutcomeSeries {
+    pub(super) allowed: Vec<u64>,
+    pub(super) denied: Vec<u64>,
+    pub(super) shadow_denied: Vec<u64>,
+    pub(super) delayed: Vec<u64>,
+    pub(super) degraded: Vec<u64>,
+    pub(super) cost: Vec<u64>,
+}
+
+impl OutcomeSeries {
+    fn of(value: &Value) -> Self {
+        let list = |name: &str| {
+            let list = value[name].as_array().into_iter().flatten();
+            list.map(|count| count.as_u64().unwrap_or(0)).collect()
+        };
+        Self {
+            allowed: list("allowed"),
+            denied: list("denied"),
+            shadow_denied: list("shadow_denied"),
+            delayed: list("delayed"),
+            degraded: list("degraded"),
+            cost: list("cost"),
+        }
+    }
+}
+
+/// The activity of one rule.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ShownRule {
+    pub(super) rule: String,
+    pub(super) outcomes: OutcomeSeries,
+}
+
+/// The activity of a server, or of all that share its store.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ShownActivity {
+    /// The end of the window, in Unix seconds by the server's clock.
+    pub(super) until: f64,
+    /// The length of one count, in seconds.
+    step: f64,
+    pub(super) total: OutcomeSeries,
+    pub(super) rules: Vec<ShownRule>,
+    /// How many rules the answer leaves out: those with the least to show.
+    pub(super) left_out: u64,
+    /// The last change of the rules within the window.
+    pub(super) last_change: Option<String>,
+    /// The ages of what each instance reported, in seconds.
+    pub(super) ages: Vec<f64>,
+}
+
+impl ShownActivity {
+    pub(super) fn of(value: &Value) -> Self {
+        let total = OutcomeSeries::of(&value["total"]);
+        let step = value["step"].as_f64().unwrap_or(1.0);
+        let from = value["from"].as_f64().unwrap_or(0.0);
+        #[expect(clippy::cast_precision_loss, reason = "a list of at most 1,440 counts")]
+        let until = from + step * total.allowed.len() as f64;
+        let rule = |rule: &Value| ShownRule {
+            rule: rule["rule"].as_str().unwrap_or_default().to_owned(),
+            outcomes: OutcomeSeries::of(rule),
+        };
+        let list = |name: &str| value[name].as_array().into_iter().flatten();
+        let age = |instance: &Value| instance["age"].as_f64().unwrap_or(0.0);
+        Self {
+            until,
+            step,
+            rules: list("rules").map(rule).collect(),
+            left_out: value["rules_left_out"].as_u64().unwrap_or(0),
+            last_change: list("changes").last().map(change_text),
+            ages: list("instances").map(age).collect(),
+            total,
+        }
+    }
+
+    /// Events per second, over the whole window.
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
+    pub(super) fn rate(&self, counts: &[u64]) -> f64 {
+        if counts.is_empty() {
+            return 0.0;
+        }
+        counts.iter().sum::<u64>() as f64 / (counts.len() as f64 * self.step)
+    }
+
+    /// The rules in the order in which they are shown.
+    pub(super) fn sorted(&self, sort: RuleOrder) -> Vec<&ShownRule> {
+        let mut rules: Vec<&ShownRule> = self.rules.iter().collect();
+        let sum = |counts: &[u64]| std::cmp::Reverse(counts.iter().sum::<u64>());
+        match sort {
+            RuleOrder::Denied => rules.sort_by_key(|rule| sum(&rule.outcomes.denied)),
+            RuleOrder::Allowed => rules.sort_by_key(|rule| sum(&rule.outcomes.allowed)),
+            RuleOrder::Cost => rules.sort_by_key(|rule| sum(&rule.outcomes.cost)),
+            RuleOrder::Name => rules.sort_by(|one, other| one.rule.cmp(&other.rule)),
+        }
+        rules
+    }
+}
+
+/// `version 5 by ops`.
+fn change_text(change: &Value) -> String {
+    let by = escaped(change["by"].as_str().unwrap_or("?")).into_owned();
+    match change["version"].as_u64() {
+        Some(version) => format!("version {version} by {by}"),
+        None => format!("by {by}"),
+    }
+}
+
+/// A key of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ShownKey {
+    /// Escaped: clients choose it.
+    pub(super) text: String,
+    pub(super) denied: u64,
+    pub(super) used: u64,
+    /// The bounds of what the keys are sorted by.
+    pub(super) lower: u64,
+    pub(super) upper: u64,
+    /// Unix seconds.
+    pub(super) last_seen: Option<f64>,
+}
+
+/// The top keys of a rule.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ShownKeys {
+    pub(super) keys: Vec<ShownKey>,
+    pub(super) distinct_denied: Option<u64>,
+    /// Whether other rules are counted with it, because it has no room of its own.
+    pub(super) is_shared: bool,
+}
+
+impl ShownKeys {
+    /// What the numbers say as a whole: `, about 12 keys denied`.
+    pub(super) fn about(&self) -> String {
+        let distinct = self.distinct_denied;
+        let mut text = distinct.map_or_else(String::new, |distinct| {
+            format!(", about {} keys denied", grouped(distinct))
+        });
+        if self.is_shared {
+            text.push_str(", together with other rules");
+        }
+        text
+    }
+}
+
+impl ShownKeys {
+    pub(super) fn of(value: &Value) -> Self {
+        let key = |key: &Value| {
+            let count = |name: &str| key[name].as_u64().unwrap_or(0);
+            ShownKey {
+                text: escaped(&key_text(&key["key"])).into_owned(),
+                denied: count("denied"),
+                used: count("used"),
+                lower: count("lower"),
+                upper: count("upper"),
+                last_seen: key["last_seen"].as_f64(),
+            }
+        };
+        let keys = value["keys"].as_array().into_iter().flatten();
+        Self {
+            keys: keys.map(key).collect(),
+            distinct_denied: value["distinct_denied"].as_u64(),
+            is_shared: value["shared"] == true,
+        }
+    }
+}
+
+/// A rate in few characters: `0`, `0.3`, `12.3`, `1,234`.
+pub(super) fn rate_text(rate: f64) -> String {
+    if rate == 0.0 {
+        return "0".to_owned();
+    }
+    if rate < 0.05 {
+        return "<0.1".to_owned();
+    }
+    if rate < 99.95 {
+        return format!("{rate:.1}");
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast from float saturates"
+    )]
+    let whole = rate.round() as u64;
+    grouped(whole)
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Counts as a line of bars, the newest at the right; blank where nothing happened.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bars have eight heights"
+)]
+pub(super) fn sparkline(counts: &[u64], width: usize) -> String {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let columns = counts.len().min(width);
+    let mean = |column: usize| {
+        let begin = column * counts.len() / columns;
+        let end = (column + 1) * counts.len() / columns;
+        let part = &counts[begin..end];
+        part.iter().sum::<u64>() as f64 / part.len() as f64
+    };
+    let means: Vec<f64> = (0..columns).map(mean).collect();
+    let most = means.iter().copied().fold(0.0, f64::max);
+    let bar = |mean: &f64| match mean / most {
+        part if part > 0.0 => BARS[((part * 8.0).ceil() as usize).min(8)],
+        _ => ' ',
+    };
+    let bars: String = means.iter().map(bar).collect();
+    format!("{bars:>width$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rates_and_numbers_are_short() {
+        #[rustfmt::skip]
+        let table = [
+            (0.0, "0"), (0.01, "<0.1"), (0.05, "0.1"), (12.34, "12.3"), (99.94, "99.9"),
+            (99.96, "100"), (1_234.5, "1,235"), (1_234_567.0, "1,234,567"),
+        ];
+        for (rate, text) in table {
+            assert_eq!(rate_text(rate), text);
+        }
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+    }
+
+    #[test]
+    fn bars_by_hand() {
+        #[rustfmt::skip]
+        let table: [(&[u64], usize, &str); 7] = [
+            (&[],                   3, "   "),
+            (&[0, 0, 0],            3, "   "),
+            (&[0, 1, 8],            3, " ▁█"),
+            (&[4, 8],               4, "  ▄█"),
+            (&[8, 8, 0, 0],         2, "█ "),
+            (&[1, 2, 3, 4, 5],      3, "▂▅█"),
+            (&[u64::MAX / 4, 1],    2, "█▁"),
+        ];
+        for (counts, width, bars) in table {
+            assert_eq!(sparkline(counts, width), bars, "{counts:?}");
+        }
+        assert_eq!(sparkline(&[1], 0), "");
+    }
+
+    #[test]
+    fn an_answer_of_another_form_is_not_an_error() {
+        for value in [json!(null), json!([]), json!({"rules": [1], "total": "x"})] {
+            let activity = ShownActivity::of(&value);
+            assert!(activity.rate(&activity.total.denied) < 1e-9);
+            let keys = ShownKeys::of(&value);
+            assert!(keys.keys.is_empty());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Prints the activity a single time, as plain text.
+
+use super::activity::{ShownKeys, grouped, rate_text};
+use super::draw::ago;
+use super::feed::{TopAnswer, TopQuestion};
+use crate::output::{TextTable, counted, plain};
+
+/// The rules and their rates, and the top keys of one of them.
+pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) -> String {
+    let activity = &fetched.activity;
+    let rate = |counts: &[u64]| rate_text(activity.rate(counts));
+    let total = &activity.total;
+    let mut text = format!(
+        "{server}, last {}: {} allowed/s, {} denied/s, {}\n\n",
+        wanted.window.name(),
+        rate(&total.allowed),
+        rate(&total.denied),
+        counted(activity.ages.len().max(1), "instance"),
+    );
+    let mut table = TextTable::new(&[
+        "rule",
+        "allowed/s",
+        "denied/s",
+        "shadow/s",
+        "delayed/s",
+        "degraded/s",
+        "cost/s",
+    ]);
+    for rule in activity.sorted(wanted.sort) {
+        let outcomes = &rule.outcomes;
+        table.row(vec![
+            rule.rule.clone(),
+            rate(&outcomes.allowed),
+            rate(&outcomes.denied),
+            rate(&outcomes.shadow_denied),
+            rate(&outcomes.delayed),
+            rate(&outcomes.degraded),
+            rate(&outcomes.cost),
+        ]);
+    }
+    text.push_str(&table.render());
+    if activity.left_out > 0 {
+        text.push_str(&format!("and {} more rules\n", activity.left_out));
+    }
+    match (&fetched.rule, &fetched.keys) {
+        (Some(rule), Some(keys)) if !keys.keys.is_empty() => {
+            let (sort, window) = (wanted.keys.name(), wanted.window.of_keys());
+            let rule = plain(rule);
+            let about = keys.about();
+            text.push_str(&format!(
+                "\ntop keys of {rule} by {sort}, last {window}{about}\n"
+            ));
+            text.push_str(&keys_table(keys, activity.until));
+        }
+        (Some(rule), None) => text.push_str(&format!("\nthere is no rule `{}`\n", plain(rule))),
+        _ => {}
+    }
+    text
+}
+
+fn keys_table(keys: &ShownKeys, now: f64) -> String {
+    let mut table = TextTable::new(&["key", "denied", "used", "at least", "at most", "seen"]);
+    for key in &keys.keys {
+        table.row(vec![
+            key.text.clone(),
+            grouped(key.denied),
+            grouped(key.used),
+            grouped(key.lower),
+            grouped(key.upper),
+            key.last_seen.map_or_else(String::new, |at| ago(now - at)),
+        ]);
+    }
+    table.render()
+}

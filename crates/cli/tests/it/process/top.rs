@@ -1,0 +1,188 @@
+//! `tidegate top` on a real terminal: it follows the server, shows hostile names harmlessly, and gives the terminal
+//! back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Child;
+use std::sync::mpsc::{self, Receiver};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::json;
+use tidegate_testkit::wait_until;
+
+use crate::server::{ProgramFolder, Server};
+use tidegate_testkit_server::PATIENCE;
+
+/// Clears the screen, sets the title of the window, and turns the text around.
+const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;pwned\u{7}\u{202e}";
+
+/// Both ends of a terminal, and what was written to it.
+struct TestTerminal {
+    master: File,
+    end: File,
+    written: Receiver<Vec<u8>>,
+    text: String,
+}
+
+impl TestTerminal {
+    fn open() -> Self {
+        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(name.to_str().unwrap());
+        let end = OpenOptions::new().read(true).write(true).open(path);
+        let master = File::from(master);
+        let mut reading = master.try_clone().unwrap();
+        let (sender, written) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4_096];
+            while let Ok(count) = reading.read(&mut buffer) {
+                if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let terminal = Self {
+            master,
+            end: end.unwrap(),
+            written,
+            text: String::new(),
+        };
+        terminal.resize(80, 24);
+        terminal
+    }
+
+    fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.text.clear();
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until something is written, after what was awaited last.
+    fn wait_for(&mut self, expected: &str) {
+        wait_until(expected, PATIENCE, || {
+            for bytes in self.written.try_iter() {
+                self.text.push_str(&String::from_utf8_lossy(&bytes));
+            }
+            self.text.contains(expected).then_some(())
+        });
+    }
+
+    /// Whether it works as a shell needs it: keys are shown, and lines are read as a whole.
+    fn is_given_back(&self) -> bool {
+        let modes = tcgetattr(&self.end).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+    }
+}
+
+fn end_of(mut child: Child) -> Option<i32> {
+    wait_until("the end of the program", PATIENCE, || {
+        child.try_wait().unwrap()
+    })
+    .code()
+}
+
+fn serve_with_denials(place: &ProgramFolder, arguments: &[&str]) -> Server {
+    let server = place.serve(arguments);
+    let rules = r#"{"rules": [{"id": "per-user", "per": ["user_id"], "limit": "1/day"}]}"#;
+    server.ask("PUT /v1/rules", rules).with_status(200);
+    for user in ["<img src=x onerror=alert(1)>", HOSTILE] {
+        let body = json!({"attributes": {"user_id": user}, "cost": 2}).to_string();
+        for _ in 0..3 {
+            server.ask("POST /v1/check", &body).with_status(429);
+        }
+    }
+    server
+}
+
+#[test]
+fn a_terminal_is_used_followed_and_given_back() {
+    let place = ProgramFolder::new();
+    let server = serve_with_denials(&place, &[]);
+    let address = server.address.to_string();
+    let url = format!("http://{address}");
+    let mut terminal = TestTerminal::open();
+    let top = place.spawn_on(&terminal.end, &["top", "--server", &url]);
+    terminal.wait_for("user_id=<img");
+    terminal.wait_for("user_id=\\u{1b}[2J\\u{1b}]0;p");
+    assert!(!terminal.is_given_back(), "keys are read one by one");
+    terminal.press("?");
+    terminal.wait_for("column");
+    // Closes the help, and opens the rule. A resize draws everything.
+    terminal.press("x\r");
+    terminal.wait_for("back");
+    terminal.text.clear();
+    terminal.resize(120, 30);
+    terminal.wait_for("esc back");
+    terminal.wait_for("user_id=\\u{1b}[2J\\u{1b}]0;pwned\\u{7}\\u{202e}");
+    let raw = terminal.text.clone();
+    assert!(
+        !raw.contains("\u{1b}]0;") && !raw.contains('\u{202e}'),
+        "{raw:?}"
+    );
+
+    // The server goes away, and comes back.
+    server.kill();
+    terminal.wait_for("no answer for");
+    let _server = place.serve(&["--http", &address]);
+    terminal.text.clear();
+    terminal.wait_for("live");
+    terminal.press("q");
+    assert_eq!(end_of(top), Some(0));
+    terminal.wait_for("\u{1b}[?1049l");
+    assert!(terminal.is_given_back());
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back_first() {
+    let place = ProgramFolder::new();
+    let server = serve_with_denials(&place, &[]);
+    let url = format!("http://{}", server.address);
+    let mut terminal = TestTerminal::open();
+    let top = place.spawn_on(&terminal.end, &["top", "--server", &url]);
+    terminal.wait_for("live");
+    kill_process(Pid::from_child(&top), Signal::TERM).unwrap();
+    assert_eq!(end_of(top), Some(0));
+    terminal.wait_for("\u{1b}[?1049l");
+    assert!(terminal.is_given_back());
+}
+
+#[test]
+fn without_a_terminal_it_prints_once_or_says_how() {
+    let place = ProgramFolder::new();
+    let server = serve_with_denials(&place, &[]);
+    let url = format!("http://{}", server.address);
+    let run = |more: &[&str]| place.run(&[&["top", "--server", &url], more].concat());
+    let refused = run(&[]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("--once"), "{}", refused.stderr);
+    let once = run(&["--once"]);
+    assert_eq!(once.code, Some(0), "{}", once.stderr);
+    assert!(once.stdout.contains("top keys of per-user by denied"));
+    assert!(
+        once.stdout
+            .contains("user_id=\\u{1b}[2J\\u{1b}]0;pwned\\u{7}\\u{202e}")
+    );
+    assert!(!once.stdout.contains('\u{1b}'), "{}", once.stdout);
+    let json = run(&["--json", "--window", "5m", "--rule", "per-user"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["activity"]["step"], 1);
+    assert_eq!(json["rule"], "per-user");
+    assert_eq!(json["keys"]["keys"].as_array().unwrap().len(), 2);
+    let unknown = run(&["--once", "--rule", "none"]);
+    assert!(unknown.stdout.contains("there is no rule `none`"));
+}

@@ -1,0 +1,138 @@
+//! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own; decision
+//! record 011 says why.
+
+mod export;
+mod metrics;
+#[doc(hidden)]
+pub mod proto;
+mod trace;
+
+pub use export::OtlpUrl;
+pub(crate) use trace::{SpanEnd, Trace, Tracer};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate::{Clock as _, SystemClock, Timestamp};
+use tokio::sync::mpsc::Receiver;
+
+use export::{BATCH, Collector, take_waiting};
+use metrics::{Times, metrics_of};
+use proto::{
+    InstrumentationScope, KeyValue, MetricsRequest, OtlpSpan, Resource, ResourceMetrics,
+    ResourceSpans, ScopeMetrics, ScopeSpans, TraceRequest,
+};
+
+/// The settings of telemetry over OTLP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtlpSettings {
+    /// Where the collector listens.
+    pub url: OtlpUrl,
+    /// The share of requests that are traced, from 0 to 1, if their caller has not decided.
+    pub sampling: f64,
+}
+
+/// What is counted about telemetry that is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct OtlpCounts {
+    tracer: Arc<Tracer>,
+    failures: Arc<AtomicU64>,
+}
+
+impl OtlpCounts {
+    /// How many traces were lost because too many waited to be sent.
+    pub(crate) fn lost(&self) -> u64 {
+        self.tracer.lost()
+    }
+
+    /// How many messages the collector did not accept.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends what is traced and measured.
+pub(crate) struct Exporter {
+    collector: Collector,
+    waiting: Receiver<Vec<OtlpSpan>>,
+    started: Timestamp,
+    instance: String,
+}
+
+/// A tracer, what is counted, and the exporter that sends what is traced.
+pub(crate) fn open(
+    settings: &OtlpSettings,
+) -> Result<(Arc<Tracer>, OtlpCounts, Exporter), rustls::Error> {
+    let (tracer, waiting) = Tracer::new(settings.sampling);
+    let tracer = Arc::new(tracer);
+    let failures = Arc::new(AtomicU64::new(0));
+    let counts = OtlpCounts {
+        tracer: Arc::clone(&tracer),
+        failures: Arc::clone(&failures),
+    };
+    let exporter = Exporter {
+        collector: Collector::new(settings.url.clone(), failures)?,
+        waiting,
+        started: SystemClock.now(),
+        instance: format!("{:016x}", trace::random()),
+    };
+    Ok((tracer, counts, exporter))
+}
+
+impl Exporter {
+    /// Sends the traces that wait.
+    pub(crate) async fn send_traces(&mut self) {
+        // As many batches as the queue can have filled meanwhile, and no more: others may come all the time.
+        for _ in 0..trace::QUEUE / BATCH + 1 {
+            let spans = take_waiting(&mut self.waiting);
+            if spans.is_empty() {
+                return;
+            }
+            let request = TraceRequest {
+                resource_spans: vec![ResourceSpans {
+                    resource: Some(self.resource()),
+                    scope_spans: vec![ScopeSpans {
+                        scope: Some(scope()),
+                        spans,
+                    }],
+                }],
+            };
+            self.collector.send("/v1/traces", &request).await;
+        }
+    }
+
+    /// Sends the metrics of a page in the `OpenMetrics` format.
+    pub(crate) async fn send_metrics(&mut self, page: &str) {
+        let times = Times {
+            started: self.started.as_micros().saturating_mul(1_000),
+            now: SystemClock.now().as_micros().saturating_mul(1_000),
+        };
+        let request = MetricsRequest {
+            resource_metrics: vec![ResourceMetrics {
+                resource: Some(self.resource()),
+                scope_metrics: vec![ScopeMetrics {
+                    scope: Some(scope()),
+                    metrics: metrics_of(page, times),
+                }],
+            }],
+        };
+        self.collector.send("/v1/metrics", &request).await;
+    }
+
+    fn resource(&self) -> Resource {
+        Resource {
+            attributes: vec![
+                KeyValue::text("service.name", "tidegate"),
+                KeyValue::text("service.version", env!("CARGO_PKG_VERSION")),
+                KeyValue::text("service.instance.id", self.instance.as_str()),
+            ],
+        }
+    }
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: "tidegate".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

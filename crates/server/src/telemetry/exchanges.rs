@@ -1,0 +1,246 @@
+//! Observes requests from their arrival to the end of their answers, for the access log and for traces. What is decided
+//! meanwhile is noted with the request.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+use parking_lot::Mutex;
+use tidegate::gate::{Decision, Observed};
+use tidegate::rules::FrontEnd;
+use tidegate::{Clock as _, Reason, SystemClock};
+use tidegate_listen::clock::Stopwatch;
+use tidegate_listen::{ArrivedRequest, ExchangeObserver, ObservedExchange};
+
+use super::access_log::{AccessEnd, AccessEntry, AccessLog};
+use crate::otlp::proto::{AnyValueKind, KeyValue};
+use crate::otlp::{SpanEnd, Trace, Tracer};
+
+thread_local! {
+    /// The request that this thread works on, if it is observed.
+    static CURRENT: RefCell<Option<Arc<ExchangeState>>> = const { RefCell::new(None) };
+}
+
+/// Where it is recorded what became of requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ExchangeSinks {
+    pub(crate) log: Option<Arc<AccessLog>>,
+    pub(crate) tracer: Option<Arc<Tracer>>,
+}
+
+impl ExchangeSinks {
+    pub(crate) fn is_any(&self) -> bool {
+        self.log.is_some() || self.tracer.is_some()
+    }
+}
+
+/// Observes the requests of one front end.
+#[derive(Debug)]
+pub(crate) struct ServerExchanges {
+    pub(crate) front_end: FrontEnd,
+    pub(crate) sinks: ExchangeSinks,
+}
+
+/// What is known of a request while it is decided.
+#[derive(Debug)]
+pub(crate) struct ExchangeState {
+    id: HeaderValue,
+    decided: Mutex<Option<NotedDecision>>,
+    trace: Option<Trace>,
+}
+
+/// What was decided about a request.
+#[derive(Debug, Clone)]
+pub(crate) struct NotedDecision {
+    /// The rule that decided, if one applies.
+    pub(crate) rule: Option<String>,
+    pub(crate) is_allowed: bool,
+    pub(crate) reason: Option<Reason>,
+    /// The address of the client, as rules see it.
+    pub(crate) client: Option<IpAddr>,
+    /// How many decisions the request has made, as a batch does.
+    pub(crate) count: usize,
+}
+
+impl ExchangeObserver for ServerExchanges {
+    fn begin(&self, request: &mut ArrivedRequest<'_>) -> Option<Box<dyn ObservedExchange>> {
+        let headers = request.head.headers();
+        let tracer = self.sinks.tracer.as_ref();
+        let trace = tracer.and_then(|tracer| tracer.begin(headers));
+        if self.sinks.log.is_none() && trace.is_none() {
+            return None;
+        }
+        let log = self.sinks.log.as_ref();
+        let entry = AccessEntry {
+            at: SystemClock.now(),
+            front_end: self.front_end,
+            method: request.head.method().clone(),
+            path: request.head.uri().path().to_owned(),
+            peer: request.peer.0.ip().to_canonical(),
+            headers: log.map(|log| log.chosen(headers)).unwrap_or_default(),
+        };
+        if let (Some(trace), FrontEnd::Gateway) = (&trace, self.front_end) {
+            let (name, value) = trace.traceparent();
+            request.head.headers_mut().insert(name, value);
+        }
+        let state = Arc::new(ExchangeState {
+            id: request.id.clone(),
+            decided: Mutex::new(None),
+            trace,
+        });
+        Some(Box::new(ServerExchange {
+            entry,
+            watch: Stopwatch::start(),
+            status: None,
+            sinks: self.sinks.clone(),
+            state,
+        }))
+    }
+}
+
+/// A request on its way.
+struct ServerExchange {
+    entry: AccessEntry,
+    watch: Stopwatch,
+    status: Option<StatusCode>,
+    sinks: ExchangeSinks,
+    state: Arc<ExchangeState>,
+}
+
+impl ObservedExchange for ServerExchange {
+    fn enter(&self) {
+        CURRENT.set(Some(Arc::clone(&self.state)));
+    }
+
+    fn exit(&self) {
+        CURRENT.set(None);
+    }
+
+    fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+
+    fn ended(&mut self, bytes: u64) {
+        let took = self.watch.elapsed();
+        if let (Some(tracer), Some(trace)) = (&self.sinks.tracer, &self.state.trace) {
+            let name = self.entry.method.as_str().to_owned();
+            tracer.end(trace, name, self.span_end(took));
+        }
+        if let Some(log) = &self.sinks.log {
+            let decided = self.state.decided.lock().take();
+            log.write(
+                &self.entry,
+                &AccessEnd {
+                    id: self.state.id.to_str().unwrap_or_default(),
+                    status: self.status,
+                    bytes,
+                    took,
+                    decided: decided.as_ref(),
+                },
+            );
+        }
+    }
+}
+
+impl ServerExchange {
+    /// The span of the request, by the names of OpenTelemetry's conventions.
+    fn span_end(&self, took: Duration) -> SpanEnd {
+        let entry = &self.entry;
+        let mut attributes = vec![
+            KeyValue::text("http.request.method", entry.method.as_str()),
+            KeyValue::text("url.path", entry.path.as_str()),
+            KeyValue::text("client.address", entry.peer.to_string()),
+            KeyValue::text("tidegate.front_end", entry.front_end.name()),
+        ];
+        if let Ok(id) = self.state.id.to_str() {
+            attributes.push(KeyValue::text("tidegate.request_id", id));
+        }
+        if let Some(status) = self.status {
+            let status = AnyValueKind::Int(i64::from(status.as_u16()));
+            attributes.push(KeyValue::new("http.response.status_code", status));
+        }
+        SpanEnd {
+            took,
+            is_error: self.status.is_none_or(|status| status.is_server_error()),
+            attributes,
+        }
+    }
+}
+
+/// The id of the request that this thread works on, if it is observed.
+pub(crate) fn current_id() -> Option<HeaderValue> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|state| state.id.clone()))
+}
+
+/// Notes what was decided, and how long that took, with the request that this thread works on, if it is observed.
+pub(crate) fn note(observed: &Observed<'_, '_>, took: Duration) {
+    CURRENT.with_borrow(|current| {
+        let Some(state) = current else { return };
+        let mut noted = state.decided.lock();
+        for part in observed.parts() {
+            note_one(&mut noted, part.decision, part.attributes.ip());
+            if let Some(trace) = &state.trace {
+                trace.decided(decision_end(observed.front_end, part.decision, took));
+            }
+        }
+    });
+}
+
+fn decision_end(front_end: FrontEnd, decision: &Decision, took: Duration) -> SpanEnd {
+    let verdict = if decision.is_allowed() {
+        "allowed"
+    } else {
+        "denied"
+    };
+    let mut attributes = vec![
+        KeyValue::text("tidegate.front_end", front_end.name()),
+        KeyValue::text("tidegate.verdict", verdict),
+        KeyValue::new(
+            "tidegate.degraded",
+            AnyValueKind::Bool(decision.is_degraded()),
+        ),
+    ];
+    let rule = decision
+        .rule()
+        .map(|rule| KeyValue::text("tidegate.rule", rule));
+    let reason = decision.reason().map(Reason::name);
+    attributes.extend(rule);
+    attributes.extend(reason.map(|reason| KeyValue::text("tidegate.reason", reason)));
+    SpanEnd {
+        took,
+        is_error: decision.is_failed(),
+        attributes,
+    }
+}
+
+/// Notes a call to the store with the request that this thread works on, if it is traced.
+pub(crate) fn note_store_call(took: Duration, has_failed: bool) {
+    CURRENT.with_borrow(|current| {
+        if let Some(trace) = current.as_ref().and_then(|state| state.trace.as_ref()) {
+            trace.called_store(SpanEnd {
+                took,
+                is_error: has_failed,
+                attributes: vec![KeyValue::text("db.system.name", "redis")],
+            });
+        }
+    });
+}
+
+/// Of several decisions, the first that denies, else the first.
+fn note_one(noted: &mut Option<NotedDecision>, decision: &Decision, client: Option<IpAddr>) {
+    let count = noted.as_ref().map_or(0, |noted| noted.count) + 1;
+    let is_first_denial = |noted: &NotedDecision| noted.is_allowed && decision.is_denied();
+    if noted.as_ref().is_none_or(is_first_denial) {
+        *noted = Some(NotedDecision {
+            rule: decision.rule().map(str::to_owned),
+            is_allowed: decision.is_allowed(),
+            reason: decision.reason(),
+            client,
+            count,
+        });
+    } else if let Some(noted) = noted {
+        noted.count = count;
+    }
+}
