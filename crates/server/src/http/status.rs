@@ -13,7 +13,7 @@ use super::query::parameters;
 use crate::kept_counters::SnapshotState;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::decimal_seconds;
-use crate::server::{MOST_STREAMS, Server};
+use crate::server::Server;
 
 /// Answers with the state of this server. What does not apply to its store is null.
 pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
@@ -60,10 +60,7 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
         },
         "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
         "console": server.has_console,
-        "activity": server.activity.as_ref().map(|activity| json!({
-            "memory": activity.live.memory(),
-            "streams": MOST_STREAMS - server.streams.available_permits(),
-        })),
+        "activity": server.activity.is_some(),
         "warnings": readiness.warnings,
     });
     Ok(super::json(StatusCode::OK, body.to_string().into_bytes()))
