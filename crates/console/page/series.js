@@ -47,7 +47,9 @@ export class ActivityWindow {
     }
     this.rules = rules;
     this.cut(size - this.length);
-    this.changes = message.changes ?? this.changes;
+    // A message about the newest points has only the changes of that time.
+    const changes = new Map((isNext ? this.changes : []).concat(message.changes ?? []).map((change) => [`${change.at} ${change.version}`, change]));
+    this.changes = [...changes.values()].filter((change) => change.at >= this.from);
     this.instances = message.instances ?? this.instances;
     // Rules with little traffic of which no series are sent.
     this.leftOut = message.rules_left_out ?? 0;

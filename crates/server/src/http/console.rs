@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conditional::unless_known;
+use super::query::parameters;
 use super::{body, json};
 use crate::access::{CODE_LIFETIME, SignedIn};
 use crate::problem::{ApiReply, HttpProblem};
@@ -77,6 +78,7 @@ pub(super) async fn make_code(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
+    let [] = parameters(parts, [])?;
     let code = server.access.make_code(parts)?;
     body::read_unused(body).await?;
     let body = json!({"code": code, "expires_in": CODE_LIFETIME.ceil_seconds()});
@@ -96,6 +98,7 @@ pub(super) async fn open_session(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
+    let [] = parameters(parts, [])?;
     let body = body::read(body, body::SMALL).await?;
     let OpenSession { code } = body::parse(&body)?;
     let session = server.access.open_session(parts, &code)?;
@@ -111,6 +114,7 @@ pub(super) async fn open_session(
 /// `GET /v1/console/session`: what the caller's token allows.
 pub(super) fn show_session(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
+    let [] = parameters(parts, [])?;
     let signed_in = server.access.signed_in(parts)?;
     Ok(json(
         StatusCode::OK,
@@ -125,6 +129,7 @@ pub(super) async fn end_session(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
+    let [] = parameters(parts, [])?;
     server.access.end_session(parts)?;
     body::read_unused(body).await?;
     Ok(super::no_content())

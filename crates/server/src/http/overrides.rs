@@ -17,7 +17,7 @@ use super::query::parameters;
 use super::question::read_timestamp;
 use super::rules::{no_such_rule, with_header};
 use super::{body, json};
-use crate::overrides::{ChangedBy, KeptOverride, NamedKey, OverrideChange, OverrideError};
+use crate::overrides::{ChangedBy, KeptOverride, MeantKey, OverrideChange, OverrideError};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::date_time;
 use crate::server::Server;
@@ -267,7 +267,7 @@ pub(super) async fn delete(
         let settings = server.book.settings();
         rule.override_key(&written, settings, &server.digest).ok()
     };
-    let named = NamedKey {
+    let named = MeantKey {
         read: rule.and_then(|rule| read(rule)),
         written: written.into_owned(),
     };

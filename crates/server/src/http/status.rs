@@ -13,7 +13,7 @@ use super::query::parameters;
 use crate::kept_counters::SnapshotState;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::decimal_seconds;
-use crate::server::Server;
+use crate::server::{MOST_STREAMS, Server};
 
 /// Answers with the state of this server. What does not apply to its store is null.
 pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
@@ -34,7 +34,12 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
     });
     let degraded_since = redis.and_then(RedisStore::degraded_since);
     let mut rules = probes::rules(server);
-    rules["file"] = json!(server.book.file().map(|file| file.display().to_string()));
+    // Whole, because a reader may be on another machine.
+    let file = server
+        .book
+        .file()
+        .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+    rules["file"] = json!(file.map(|file| file.display().to_string()));
     let body = json!({
         "status": readiness.status,
         "version": env!("CARGO_PKG_VERSION"),
@@ -55,7 +60,10 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
         },
         "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
         "console": server.has_console,
-        "activity": server.activity.is_some(),
+        "activity": server.activity.as_ref().map(|activity| json!({
+            "memory": activity.live.memory(),
+            "streams": MOST_STREAMS - server.streams.available_permits(),
+        })),
         "warnings": readiness.warnings,
     });
     Ok(super::json(StatusCode::OK, body.to_string().into_bytes()))

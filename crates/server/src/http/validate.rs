@@ -9,6 +9,7 @@ use tidegate::document::{self, Node, Place, Problem, Problems, Severity, Source,
 use tidegate::rules::Rule;
 use tidegate::{Clock as _, SystemClock};
 
+use super::query::parameters;
 use super::rules::name_if_nameless;
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
@@ -27,6 +28,9 @@ pub(super) async fn validate(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
+    Rule::check_id(id)
+        .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
     let body = body::read(body, body::SMALL).await?;
     let RuleText { text } = body::parse(&body)?;
     let (rule, mut problems) = read(server, id, &text);

@@ -25,7 +25,7 @@ pub(crate) enum OverrideChange {
     /// Adds one, or replaces that of the same client.
     Put(Box<KeptOverride>),
     /// Removes those of a rule whose keys are meant.
-    Remove { rule: String, named: NamedKey },
+    Remove { rule: String, named: MeantKey },
     /// Removes those that ended a while ago.
     RemoveEnded,
 }
@@ -39,14 +39,14 @@ impl OverrideChange {
 
 /// Which key a caller means.
 #[derive(Debug, Clone)]
-pub(crate) struct NamedKey {
+pub(crate) struct MeantKey {
     /// As the caller wrote it.
     pub(crate) written: String,
     /// As its rule reads it, if the rule exists.
     pub(crate) read: Option<OverrideKey>,
 }
 
-impl NamedKey {
+impl MeantKey {
     fn is_for(&self, key: &OverrideKey) -> bool {
         let is_same = |read: &OverrideKey| read.is_same(key);
         self.read.as_ref().is_some_and(is_same) || key.is_written(&self.written)
@@ -157,7 +157,7 @@ impl KeptOverrides {
         ))
     }
 
-    fn remove(&mut self, rule: &str, named: &NamedKey) -> Result<String, OverrideError> {
+    fn remove(&mut self, rule: &str, named: &MeantKey) -> Result<String, OverrideError> {
         let is_meant = |one: &KeptOverride| one.rule == rule && named.is_for(&one.grant.key);
         let Some(found) = self.overrides.iter().find(|one| is_meant(one)) else {
             return Err(OverrideError::NoSuchOverride(rule.to_owned()));

@@ -8,7 +8,7 @@ mod change;
 mod kept;
 mod shared;
 
-pub(crate) use change::{ChangedBy, NamedKey, OverrideChange, OverrideError};
+pub(crate) use change::{ChangedBy, MeantKey, OverrideChange, OverrideError};
 pub(crate) use kept::{KeptOverride, KeptOverrides};
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct OverrideBook {
     history: usize,
     /// Held while they change, one change after the other.
     changing: Mutex<()>,
-    shown: RwLock<Shown>,
+    shown: RwLock<OverridesInForce>,
 }
 
 /// A row of the history of rules and overrides.
@@ -48,7 +48,7 @@ pub(crate) struct HistoryRow {
 
 /// Those in force, the version that they have in Redis, and what kept them from being read there.
 #[derive(Default)]
-struct Shown {
+struct OverridesInForce {
     kept: Arc<KeptOverrides>,
     version: u64,
     problem: Option<String>,
@@ -67,9 +67,9 @@ impl OverrideBook {
             redis: redis.cloned(),
             history,
             changing: Mutex::new(()),
-            shown: RwLock::new(Shown {
+            shown: RwLock::new(OverridesInForce {
                 kept: Arc::new(kept),
-                ..Shown::default()
+                ..OverridesInForce::default()
             }),
         }
     }
@@ -193,7 +193,7 @@ impl OverrideBook {
 
     fn put_in_force<S: Store>(&self, gate: &Gate<S>, kept: KeptOverrides, version: u64) {
         let in_force = kept.in_force();
-        *self.shown.write() = Shown {
+        *self.shown.write() = OverridesInForce {
             kept: Arc::new(kept),
             version,
             problem: None,

@@ -44,7 +44,7 @@ fn put(one: KeptOverride) -> OverrideChange {
 fn remove(key: &str) -> OverrideChange {
     OverrideChange::Remove {
         rule: "per-user".to_owned(),
-        named: NamedKey {
+        named: MeantKey {
             written: key.to_owned(),
             read: None,
         },

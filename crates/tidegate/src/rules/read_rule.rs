@@ -33,6 +33,11 @@ impl Rule {
             None => Err(problems),
         }
     }
+
+    /// Whether a new rule may have this id, or why not.
+    pub fn check_id(id: &str) -> Result<(), String> {
+        checked_id(id).map(drop)
+    }
 }
 
 /// One rule. What is wrong with it is added to `problems`; then the rule, if there is one, is of no use.

@@ -21,9 +21,8 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     if json {
         if args.diff {
             for (place, row) in rows.iter().enumerate() {
-                if let RowDiff::Kept(diff) = diff_of(client, row, &rows[place + 1..])? {
-                    reply.body["history"][place]["diff"] = diff;
-                }
+                let diff = diff_of(client, row, &rows[place + 1..])?;
+                reply.body["history"][place]["diff"] = diff.unwrap_or_default();
             }
         }
         output::print_json(&reply.body)?;
@@ -33,7 +32,7 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
         for (place, row) in rows.iter().enumerate() {
             let diff = diff_of(client, row, &rows[place + 1..])?;
             let space = if place > 0 { "\n" } else { "" };
-            output::print(&format!("{space}{}", with_diff(row, &diff)))?;
+            output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
         }
     } else {
         output::print(&table(&rows))?;
@@ -46,18 +45,10 @@ fn is_override(row: &Value) -> bool {
     row["override"] == true
 }
 
-/// What the change of a row did to the rules.
-enum RowDiff {
-    Kept(Value),
-    /// One of the two versions is not kept.
-    NotKept,
-    /// It changed a temporary override, and no rule.
-    NoRules,
-}
-
-fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<RowDiff> {
+/// What the change of a row did; `None` if it changed no rule, or if one of the two versions is not kept.
+fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<Option<Value>> {
     if is_override(row) {
-        return Ok(RowDiff::NoRules);
+        return Ok(None);
     }
     let version = |row: &Value| row["version"].as_u64();
     let older = older.iter().find(|row| !is_override(row));
@@ -65,21 +56,21 @@ fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<R
         (Some(before), _) => before,
         // Before the first version there were no rules.
         (None, Some(1)) => 0,
-        (None, _) => return Ok(RowDiff::NotKept),
+        _ => return Ok(None),
     };
     match versions(client, Some(before), version(row)) {
-        Ok(diff) => Ok(RowDiff::Kept(diff)),
+        Ok(diff) => Ok(Some(diff)),
         Err(error) => match error.downcast_ref::<Refused>() {
             Some(Refused {
                 status: Some(404), ..
-            }) => Ok(RowDiff::NotKept),
+            }) => Ok(None),
             _ => Err(error),
         },
     }
 }
 
 /// A row of the history, followed by its diff.
-fn with_diff(row: &Value, diff: &RowDiff) -> String {
+fn with_diff(row: &Value, diff: Option<&Value>) -> String {
     let text = |key: &str| match &row[key] {
         Value::Null => "-".to_owned(),
         Value::String(text) => plain(text),
@@ -90,11 +81,10 @@ fn with_diff(row: &Value, diff: &RowDiff) -> String {
     let mut lines = vec![heading];
     let changes = row["changes"].as_array().into_iter().flatten();
     lines.extend(changes.filter_map(|change| Some(format!("  {}", plain(change.as_str()?)))));
-    let diff = match diff {
-        RowDiff::Kept(diff) => diff_text(diff),
-        RowDiff::NotKept => "the version before is not kept\n".to_owned(),
-        RowDiff::NoRules => String::new(),
-    };
+    if is_override(row) {
+        return format!("{}\n", lines.join("\n"));
+    }
+    let diff = diff.map_or_else(|| "the version before is not kept\n".to_owned(), diff_text);
     format!("{}\n{diff}", lines.join("\n"))
 }
 
@@ -138,7 +128,7 @@ mod tests {
     fn a_change_of_an_override_has_no_diff() {
         let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
             "changes": ["removed override of a for u1"]});
-        let text = with_diff(&row, &RowDiff::NoRules);
+        let text = with_diff(&row, None);
         let text = anstream::adapter::strip_str(&text).to_string();
         let expected = "version 9  2026-11-14T09:00:00Z  ops\n  removed override of a for u1\n";
         assert_eq!(text, expected);

@@ -138,11 +138,11 @@ pub(super) struct ShownKeys {
 }
 
 impl ShownKeys {
-    /// What the numbers say as a whole: `, about 12 denied`.
+    /// What the numbers say as a whole: `, about 12 keys denied`.
     pub(super) fn about(&self) -> String {
         let distinct = self.distinct_denied;
         let mut text = distinct.map_or_else(String::new, |distinct| {
-            format!(", about {} denied", grouped(distinct))
+            format!(", about {} keys denied", grouped(distinct))
         });
         if self.is_shared {
             text.push_str(", together with other rules");

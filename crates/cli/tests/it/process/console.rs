@@ -47,14 +47,14 @@ fn the_printed_address_signs_in_once_and_has_no_token() {
 fn where_there_is_a_desktop_the_address_is_opened() {
     let place = ProgramFolder::new();
     let server = place.serve(&["--data-dir", "tidegate-data"]);
-    let opener = place.path("xdg-open");
+    let fake = place.path("xdg-open");
     fs::write(
-        &opener,
+        &fake,
         "#!/bin/sh\necho \"$@\" >opened.new\nmv opened.new opened\n",
     )
     .unwrap();
-    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
-    let folder = opener.parent().unwrap().display().to_string();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = fake.parent().unwrap().display().to_string();
     let path = format!("{folder}:/usr/bin:/bin");
     let desktop = [("DISPLAY", ":0"), ("PATH", path.as_str())];
     let run = place.run_with(&["console", "--server", &server.url()], &desktop);

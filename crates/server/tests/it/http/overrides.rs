@@ -126,6 +126,12 @@ fn an_override_continues_with_what_was_used() {
     let body = json!({"key": "vip", "limit": "9/day", "for": "1h"});
     put(&server, "per-user", &body).with_status(201);
     remaining(7);
+    let explained = || {
+        let body = json!({ "attributes": vip }).to_string();
+        let explained = server.ask("POST /v1/explain", &body).with_status(200);
+        explained.json()["rules"][0]["grant"].clone()
+    };
+    assert_eq!(explained()["from"], "temporary", "{}", explained());
     let path = "DELETE /v1/rules/per-user/overrides/vip";
     server.ask(path, "").with_status(204);
     remaining(0);

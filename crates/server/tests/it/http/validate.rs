@@ -81,6 +81,11 @@ fn only_a_text_is_accepted() {
         let reply = server.ask("POST /v1/rules/a/validate", body);
         reply.with_status(400).detail();
     }
+    let text = r#"{"text": "per: []\nlimit: 1/s"}"#;
+    let no_id = server.ask("POST /v1/rules/-a/validate", text);
+    no_id.with_status(422).detail();
+    let unknown = server.ask("POST /v1/rules/a/validate?x=1", text);
+    unknown.with_status(400).detail();
     server.ask("GET /v1/rules/a/validate", "").with_status(405);
     server
         .ask("POST /v1/rules/history/validate", "{}")
