@@ -200,8 +200,8 @@ impl KeyTable {
                 break;
             }
             let from_home = at.wrapping_sub(home(slot.hash, mask)) & mask;
-            let from_hole = at.wrapping_sub(hole) & mask;
-            if from_home >= from_hole {
+            let distance = at.wrapping_sub(hole) & mask;
+            if from_home >= distance {
                 self.slots[hole] = slot;
                 hole = at;
             }

@@ -39,9 +39,12 @@ impl KeptEvents {
 /// How long the history is kept while the version stays the same, in seconds.
 const HISTORY_LASTS: u64 = 5;
 
+/// The version of the rules, when their history was read, and its rows.
+type ReadHistory = (u64, u64, Arc<[Row]>);
+
 /// The history of rules. Over Redis, each reading is a call.
 #[derive(Default)]
-pub(crate) struct KeptHistory(Mutex<Option<(u64, u64, Arc<[Row]>)>>);
+pub(crate) struct KeptHistory(Mutex<Option<ReadHistory>>);
 
 impl KeptHistory {
     /// The rows of the history with this version, as `reading` reads them; those that were last read if it fails.
