@@ -49,10 +49,8 @@ impl ActivityPart {
             rules.push(bytes);
         }
         is_complete &= rules.len() == self.rules.len();
-        let mut written = 0;
-        for (rule, bytes) in self.rules.iter().zip(&mut rules) {
+        for (written, (rule, bytes)) in self.rules.iter().zip(&mut rules).enumerate() {
             let others = count - written;
-            written += 1;
             let mut series = Vec::new();
             is_complete &= put_series(&mut series, &rule.series, left / others);
             left -= series.len().min(left);

@@ -116,10 +116,10 @@ impl KeyTracker {
 
     #[cold]
     fn store_name(&self, hash: u64, named: impl FnOnce() -> KeyWithName) {
-        let mut names = self.names.lock();
-        names.store(hash, &self.budget, named);
+        let mut known = self.names.lock();
+        known.store(hash, &self.budget, named);
         self.has_free_names
-            .store(names.has_free(), Ordering::Relaxed);
+            .store(known.has_free(), Ordering::Relaxed);
     }
 
     /// Turns the tables of a period that began at `start` into summaries.
@@ -210,13 +210,13 @@ impl KeyTracker {
         counts.sort_unstable_by_key(|key| std::cmp::Reverse((key.lower, key.upper, key.hash)));
         let names = self.names.lock();
         let is_asked = |named: &&KeyWithName| named.rule.as_deref() == asked.rule;
-        let (mut named, mut rest) = (Vec::new(), sorted.error);
+        let (mut listed, mut rest) = (Vec::new(), sorted.error);
         for count in &counts {
             match names.get(count.hash).filter(is_asked) {
-                Some(name) if named.len() < asked.most => named.push((count, name)),
+                Some(name) if listed.len() < asked.most => listed.push((count, name)),
                 // The smallest that is listed, as it is at least as large.
                 Some(_) => {
-                    let smallest = named.last().map_or(count.upper, |(last, _)| last.upper);
+                    let smallest = listed.last().map_or(count.upper, |(last, _)| last.upper);
                     rest = rest.max(smallest).max(count.upper);
                 }
                 None => rest = rest.max(count.upper),
@@ -240,16 +240,15 @@ impl KeyTracker {
             upper: count.upper,
             seen: last_seen(count.hash, named),
         };
-        let distinct_denied = match asked.rule {
-            None => denied.distinct(),
-            Some(_) => {
-                let keys = denied.keys().iter();
-                keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
-                    .count() as u64
-            }
+        let distinct_denied = if asked.rule.is_none() {
+            denied.distinct()
+        } else {
+            let keys = denied.keys().iter();
+            keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
+                .count() as u64
         };
         TopKeys {
-            keys: named.into_iter().map(key).collect(),
+            keys: listed.into_iter().map(key).collect(),
             distinct_denied,
             weight: sorted.weight,
             error: sorted.error,
