@@ -12,7 +12,7 @@ use crate::counts::OutcomeCounts;
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
-use crate::series::{Series, SeriesSpan};
+use crate::series::{SET_BACK, Series, SeriesSpan};
 use crate::totals::RequestTotals;
 use crate::tracker::KeyTracker;
 use crate::windows::{period_at, start_of};
@@ -116,13 +116,18 @@ impl LiveActivity {
     /// Reads the counters of all rules in force, and sums up the keys of a period that is over. To be called once a
     /// second, and before the series are asked for. What was counted since the last call belongs to its second.
     pub fn sample<'r>(&self, now: u64, rules: impl Iterator<Item = (&'r str, OutcomeCounts)>) {
-        self.common.now.store(seconds(now), Ordering::Relaxed);
         let budget = &self.common.budget;
         let mut state = self.state.lock();
-        let at = std::mem::replace(&mut state.read_at, now);
-        // After a clock was set back.
-        let at = at.min(now);
         let state = &mut *state;
+        // A caller may have read the time before another one that came first.
+        let is_set_back = now + SET_BACK < state.read_at;
+        let now = if is_set_back {
+            now
+        } else {
+            now.max(state.read_at)
+        };
+        self.common.now.store(seconds(now), Ordering::Relaxed);
+        let at = std::mem::replace(&mut state.read_at, now).min(now);
         let new = state.total.read(&self.totals.sum());
         state.total.add(at, &new, budget);
         for known in state.rules.values_mut() {
@@ -150,8 +155,14 @@ impl LiveActivity {
             known.traffic = known.traffic.saturating_add(requests);
         }
         state.shared.add(at, &shared, budget);
-        if period_at(now) != state.period {
+        let is_over = period_at(now) != state.period;
+        if is_over {
             self.close_period(state, now);
+        }
+        // Also within a period, before memory runs out: then rules would lose keys that have room.
+        if is_over || room::is_short(budget) {
+            let mut rules: Vec<&mut KnownRule> = state.rules.values_mut().collect();
+            room::share_out(&mut rules, budget);
         }
     }
 
@@ -173,8 +184,6 @@ impl LiveActivity {
             }
             is_kept
         });
-        let mut rules: Vec<&mut KnownRule> = state.rules.values_mut().collect();
-        room::share_out(&mut rules, &self.common.budget);
     }
 
     /// The counts of a span of time, of all requests and of each rule.
@@ -218,7 +227,7 @@ impl LiveActivity {
         known.truncate(rules);
         let part = |(_, rule): &(u64, Arc<RuleActivity>)| {
             let series = rule.series.lock().part();
-            let top = |sort, window| rule.top_keys(sort, window, now, keys);
+            let top = |window| rule.top_of_both(window, now, keys);
             RulePart::new(Arc::clone(rule.id()), series, top)
         };
         ActivityPart {

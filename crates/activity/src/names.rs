@@ -17,7 +17,7 @@ const FREE_NAMES: usize = 256;
 const MOST_BYTES: usize = 256 << 10;
 
 /// What the entry of a name takes in the table, next to its text.
-const ENTRY: usize = 2 * (size_of::<(u64, NamedKey)>() + 1);
+const ENTRY: usize = 2 * (size_of::<(u64, KeyWithName)>() + 1);
 
 /// An attribute of a key, and its value as it may be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ impl KeyName {
 
 /// A key that has a name.
 #[derive(Debug)]
-pub(crate) struct NamedKey {
+pub(crate) struct KeyWithName {
     pub(crate) name: KeyName,
     /// Its rule, where several rules share a tracker.
     pub(crate) rule: Option<Arc<str>>,
@@ -105,7 +105,7 @@ pub(crate) struct NamedKey {
 /// The names of keys, by their hashes.
 #[derive(Debug, Default)]
 pub(crate) struct KeyNames {
-    names: HashMap<u64, NamedKey, RandomState>,
+    names: HashMap<u64, KeyWithName, RandomState>,
     bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl KeyNames {
         self.names.len() < FREE_NAMES
     }
 
-    pub(crate) fn get(&self, hash: u64) -> Option<&NamedKey> {
+    pub(crate) fn get(&self, hash: u64) -> Option<&KeyWithName> {
         self.names.get(&hash)
     }
 
@@ -124,7 +124,7 @@ impl KeyNames {
         &mut self,
         hash: u64,
         budget: &MemoryBudget,
-        named: impl FnOnce() -> NamedKey,
+        named: impl FnOnce() -> KeyWithName,
     ) {
         if self.names.contains_key(&hash) || self.bytes >= MOST_BYTES {
             return;
@@ -148,7 +148,7 @@ impl KeyNames {
     pub(crate) fn retain(
         &mut self,
         budget: &MemoryBudget,
-        is_needed: impl Fn(u64, &NamedKey) -> bool,
+        is_needed: impl Fn(u64, &KeyWithName) -> bool,
     ) {
         let mut freed = 0;
         self.names.retain(|hash, named| {
@@ -185,7 +185,7 @@ mod tests {
     fn names_take_memory_until_they_are_forgotten() {
         let budget = MemoryBudget::new(1 << 20);
         let mut names = KeyNames::default();
-        let named = || NamedKey {
+        let named = || KeyWithName {
             name: KeyName::new([KeyPart::clear("user_id", "u1")]),
             rule: None,
             seen: 1,

@@ -97,7 +97,7 @@ impl RulePart {
     pub(crate) fn new(
         rule: Arc<str>,
         series: PartSeries,
-        top: impl Fn(KeySort, KeyWindow) -> TopKeys,
+        top_of_both: impl Fn(KeyWindow) -> [TopKeys; 2],
     ) -> Self {
         let mut part = Self {
             rule,
@@ -106,8 +106,10 @@ impl RulePart {
             lists: Default::default(),
         };
         let mut indexes = HashMap::new();
-        for (list, (sort, window)) in LISTS.into_iter().enumerate() {
-            let top = top(sort, window);
+        let windows = [KeyWindow::Minute, KeyWindow::Hour].map(&top_of_both);
+        let [[denied, used], [denied_hour, used_hour]] = windows;
+        let tops = [denied, denied_hour, used, used_hour];
+        for (list, top) in tops.into_iter().enumerate() {
             let listed = top.keys.iter().map(|key| {
                 let name = key.name.published();
                 let index = *indexes.entry(name.clone()).or_insert_with(|| {
@@ -263,11 +265,8 @@ mod tests {
     }
 
     fn part(keys: &[(&str, u64, u64)], rest: u64) -> RulePart {
-        let of = |sort, _| match sort {
-            KeySort::Denied => top(keys, rest),
-            KeySort::Used => TopKeys::default(),
-        };
-        RulePart::new("r".into(), PartSeries::default(), of)
+        let of_both = |_| [top(keys, rest), TopKeys::default()];
+        RulePart::new("r".into(), PartSeries::default(), of_both)
     }
 
     fn merged(own: TopKeys, parts: &[RulePart]) -> Vec<(String, u64, u64)> {

@@ -273,7 +273,7 @@ mod tests {
     }
 
     fn part(rules: usize, keys: u64, series_of_rules: &PartSeries) -> ActivityPart {
-        let top = |_: KeySort, _: KeyWindow| {
+        let top = |_: KeyWindow| {
             let key = |number: u64| TopKey {
                 name: KeyName::new([KeyPart::clear("user_id", &format!("client-{number:06}"))]),
                 denied: 0,
@@ -282,13 +282,14 @@ mod tests {
                 upper: 100_100 - number,
                 seen: 1_800_000_000,
             };
-            TopKeys {
+            let top = TopKeys {
                 keys: (0..keys).map(key).collect(),
                 weight: 7_000_000,
-                error: 9,
+                rest: 9,
                 distinct_denied: 5,
                 ..TopKeys::default()
-            }
+            };
+            [top.clone(), top]
         };
         let rule = |number| {
             let id = format!("rule-{number}").into();

@@ -29,12 +29,17 @@ pub(crate) fn is_free(budget: &MemoryBudget) -> bool {
     budget.used() < budget.most() / 4 * 3
 }
 
+/// Whether memory may run out soon.
+pub(crate) fn is_short(budget: &MemoryBudget) -> bool {
+    budget.used() > budget.most() / 8 * 7
+}
+
 /// Takes room from the rules with the least traffic while memory is short, and gives it to those with more.
 pub(crate) fn share_out(rules: &mut [&mut KnownRule], budget: &MemoryBudget) {
     rules.sort_by_key(|known| known.traffic);
     let has_room = |known: &&mut KnownRule| known.rule.own_keys().is_some();
     let with_room = |rules: &[&mut KnownRule]| rules.iter().position(has_room);
-    while budget.used() > budget.most() / 8 * 7 {
+    while is_short(budget) {
         match with_room(rules) {
             Some(least) => rules[least].rule.take_room(),
             None => break,

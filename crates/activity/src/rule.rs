@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::names::{KeyName, NamedKey};
+use crate::names::{KeyName, KeyWithName};
 use crate::series::Series;
 use crate::top::{KeySort, KeyWindow, TopKeys};
 use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
@@ -97,7 +97,7 @@ impl RuleActivity {
             weight,
             at,
         };
-        keys.add(&key, || NamedKey {
+        keys.add(&key, || KeyWithName {
             name: name(),
             rule: is_shared.then(|| Arc::clone(&self.id)),
             seen: at,
@@ -115,25 +115,41 @@ impl RuleActivity {
 
     /// The keys with the largest counts, at most `most` of them.
     pub fn top_keys(&self, sort: KeySort, window: KeyWindow, now: u64, most: usize) -> TopKeys {
-        let mut asked = AskedKeys {
-            rule: None,
-            sort,
-            window,
-            now,
-            most,
-        };
-        let mut top = if let Some(own) = self.own_keys() {
-            own.top(&asked)
-        } else {
-            asked.rule = Some(&self.id);
-            let shared = self.common.keys.as_ref();
-            shared.map(|keys| keys.top(&asked)).unwrap_or_default()
-        };
-        let since = u64::from(self.since.load(Ordering::Relaxed));
-        if since > top.from {
-            top.from = since;
-        }
+        let [top] = self.tops([sort], window, now, most);
         top
+    }
+
+    /// The keys with the most denials, and those with the highest cost.
+    pub(crate) fn top_of_both(&self, window: KeyWindow, now: u64, most: usize) -> [TopKeys; 2] {
+        self.tops([KeySort::Denied, KeySort::Used], window, now, most)
+    }
+
+    fn tops<const N: usize>(
+        &self,
+        sorts: [KeySort; N],
+        window: KeyWindow,
+        now: u64,
+        most: usize,
+    ) -> [TopKeys; N] {
+        let (keys, rule) = match self.own_keys() {
+            Some(own) => (Some(own), None),
+            None => (self.common.keys.as_ref(), Some(&*self.id)),
+        };
+        let sums = keys.map(|keys| (keys, keys.sums(window, now)));
+        let since = u64::from(self.since.load(Ordering::Relaxed));
+        sorts.map(|sort| {
+            let asked = AskedKeys {
+                rule,
+                sort,
+                window,
+                now,
+                most,
+            };
+            let top = sums.as_ref().map(|(keys, sums)| keys.top(sums, &asked));
+            let mut top = top.unwrap_or_default();
+            top.from = top.from.max(since);
+            top
+        })
     }
 
     fn note_room(&self, has_room: bool) {

@@ -11,7 +11,7 @@ pub const SECONDS: u64 = 300;
 pub const MINUTES: u64 = 1_440;
 
 /// A clock that is set back by more than this starts a series again.
-const SET_BACK: u64 = 60;
+pub(crate) const SET_BACK: u64 = 60;
 
 /// A part of a series: equal steps, the last of which is the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

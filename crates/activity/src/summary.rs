@@ -65,7 +65,8 @@ impl KeySummary {
             part.keys.iter().map(above)
         };
         let mut keys: Vec<KeyCount> = parts.flat_map(above).collect();
-        keys.sort_unstable_by_key(|key| key.hash);
+        // The stable sort merges runs that are sorted already, as these are.
+        keys.sort_by_key(|key| key.hash);
         keys.dedup_by(|next, sum| {
             let is_same = next.hash == sum.hash;
             if is_same {

@@ -211,23 +211,18 @@ impl KeyTable {
     }
 
     /// The keys.
-    pub(crate) fn used_slots(&self) -> impl Iterator<Item = &KeySlot> {
+    fn used_slots(&self) -> impl Iterator<Item = &KeySlot> {
         self.slots.iter().filter(|slot| slot.hash != 0)
     }
 
-    /// The keys of the period so far.
-    pub(crate) fn summary(&self) -> KeySummary {
-        let count = |slot: &KeySlot| KeyCount {
-            hash: slot.hash,
-            lower: slot.count,
-            upper: slot.upper(),
-        };
-        KeySummary::new(
-            self.used_slots().map(count).collect(),
-            self.error,
-            self.weight,
-            self.distinct.clone(),
-        )
+    /// A copy of the keys of the period so far: what can be done under a lock.
+    pub(crate) fn copied(&self) -> TableCopy {
+        TableCopy {
+            slots: self.used_slots().copied().collect(),
+            error: self.error,
+            weight: self.weight,
+            distinct: self.distinct.clone(),
+        }
     }
 
     /// Begins the next period without keys. A table that is much too large becomes smaller.
@@ -245,6 +240,27 @@ impl KeyTable {
         }
         (self.len, self.error) = (0, 0);
         self.earlier_weight = std::mem::take(&mut self.weight);
+    }
+}
+
+/// The keys of a table.
+#[derive(Debug)]
+pub(crate) struct TableCopy {
+    pub(crate) slots: Vec<KeySlot>,
+    error: u64,
+    weight: u64,
+    distinct: Option<DistinctKeys>,
+}
+
+impl TableCopy {
+    pub(crate) fn into_summary(self) -> KeySummary {
+        let count = |slot: &KeySlot| KeyCount {
+            hash: slot.hash,
+            lower: slot.count,
+            upper: slot.upper(),
+        };
+        let keys = self.slots.iter().map(count).collect();
+        KeySummary::new(keys, self.error, self.weight, self.distinct)
     }
 }
 

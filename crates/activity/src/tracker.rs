@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::names::{KeyNames, NamedKey};
+use crate::names::{KeyNames, KeyWithName};
 use crate::shard::{Padded, thread_number};
 use crate::summary::KeySummary;
-use crate::table::{KeyEvent, KeyTable};
+use crate::table::{KeyEvent, KeyTable, TableCopy};
 use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
 use crate::windows::KeyWindows;
 
@@ -98,7 +98,7 @@ impl KeyTracker {
 
     /// Counts a key. `named` is called if its name is to be kept.
     #[inline]
-    pub(crate) fn add(&self, key: &CountedKey, named: impl FnOnce() -> NamedKey) {
+    pub(crate) fn add(&self, key: &CountedKey, named: impl FnOnce() -> KeyWithName) {
         let Some(shard) = self.shards.get(thread_number() % self.shards.len().max(1)) else {
             return;
         };
@@ -115,7 +115,7 @@ impl KeyTracker {
     }
 
     #[cold]
-    fn store_name(&self, hash: u64, named: impl FnOnce() -> NamedKey) {
+    fn store_name(&self, hash: u64, named: impl FnOnce() -> KeyWithName) {
         let mut names = self.names.lock();
         names.store(hash, &self.budget, named);
         self.has_free_names
@@ -126,18 +126,20 @@ impl KeyTracker {
     pub(crate) fn close(&self, start: u64, now: u64) {
         let mut windows = self.windows.lock();
         for sort in SORTS {
-            let mut parts = Vec::with_capacity(self.shards.len());
-            for shard in &self.shards {
+            let copies = self.shards.iter().map(|shard| {
                 let mut tables = shard.lock();
                 let table = tables.of(sort);
-                parts.push(table.summary());
-                let mut names = self.names.lock();
-                for slot in table.used_slots() {
-                    names.note_seen(slot.hash, slot.seen);
-                }
-                drop(names);
+                let copy = table.copied();
                 table.clear(&self.budget);
+                copy
+            });
+            let copies: Vec<TableCopy> = copies.collect();
+            let mut names = self.names.lock();
+            for slot in copies.iter().flat_map(|copy| &copy.slots) {
+                names.note_seen(slot.hash, slot.seen);
             }
+            drop(names);
+            let parts: Vec<_> = copies.into_iter().map(TableCopy::into_summary).collect();
             let counts_distinct = sort == KeySort::Denied;
             let sum = KeySummary::merged(parts.iter()).cut(counts_distinct);
             let windows = match sort {
@@ -175,32 +177,39 @@ impl KeyTracker {
         self.has_free_names.store(true, Ordering::Relaxed);
     }
 
-    /// The keys with the largest counts, at most `most` of them; of one rule, where several share the tracker.
-    pub(crate) fn top(&self, asked: &AskedKeys<'_>) -> TopKeys {
+    /// The sums of both sorts over a window.
+    pub(crate) fn sums(&self, window: KeyWindow, now: u64) -> WindowSums {
         let windows = self.windows.lock();
         let mut seen = Vec::new();
         let mut sum_of = |sort| {
-            let mut live = Vec::with_capacity(self.shards.len());
-            for shard in &self.shards {
-                let mut tables = shard.lock();
-                let table = tables.of(sort);
-                live.push(table.summary());
-                seen.extend(table.used_slots().map(|slot| (slot.hash, slot.seen)));
-            }
-            let over = windows.of(sort).parts(asked.window, asked.now);
+            let copies = self
+                .shards
+                .iter()
+                .map(|shard| shard.lock().of(sort).copied());
+            let live = copies.map(|copy| {
+                seen.extend(copy.slots.iter().map(|slot| (slot.hash, slot.seen)));
+                copy.into_summary()
+            });
+            let live: Vec<KeySummary> = live.collect();
+            let over = windows.of(sort).parts(window, now);
             KeySummary::merged(over.chain(live.iter()))
         };
         let (denied, used) = (sum_of(KeySort::Denied), sum_of(KeySort::Used));
-        drop(windows);
         seen.sort_unstable();
+        WindowSums { denied, used, seen }
+    }
+
+    /// The keys with the largest counts, at most `most` of them; of one rule, where several share the tracker.
+    pub(crate) fn top(&self, sums: &WindowSums, asked: &AskedKeys<'_>) -> TopKeys {
+        let WindowSums { denied, used, seen } = sums;
         let sorted = match asked.sort {
-            KeySort::Denied => &denied,
-            KeySort::Used => &used,
+            KeySort::Denied => denied,
+            KeySort::Used => used,
         };
         let mut counts = sorted.keys().to_vec();
         counts.sort_unstable_by_key(|key| std::cmp::Reverse((key.lower, key.upper, key.hash)));
         let names = self.names.lock();
-        let is_asked = |named: &&NamedKey| named.rule.as_deref() == asked.rule;
+        let is_asked = |named: &&KeyWithName| named.rule.as_deref() == asked.rule;
         let (mut named, mut rest) = (Vec::new(), sorted.error);
         for count in &counts {
             match names.get(count.hash).filter(is_asked) {
@@ -214,7 +223,7 @@ impl KeyTracker {
             }
         }
         let least = |summary: &KeySummary, hash| summary.get(hash).map_or(0, |key| key.lower);
-        let last_seen = |hash, named: &NamedKey| {
+        let last_seen = |hash, named: &KeyWithName| {
             // The last of those with this hash, if there are any.
             let end = seen.partition_point(|(other, _)| *other <= hash);
             let live = end.checked_sub(1).map(|at| seen[at]);
@@ -223,10 +232,10 @@ impl KeyTracker {
                 .map_or(0, |(_, at)| at);
             live.max(named.seen)
         };
-        let key = |(count, named): (&crate::summary::KeyCount, &NamedKey)| TopKey {
+        let key = |(count, named): (&crate::summary::KeyCount, &KeyWithName)| TopKey {
             name: named.name.clone(),
-            denied: least(&denied, count.hash),
-            used: least(&used, count.hash),
+            denied: least(denied, count.hash),
+            used: least(used, count.hash),
             lower: count.lower,
             upper: count.upper,
             seen: last_seen(count.hash, named),
@@ -249,6 +258,15 @@ impl KeyTracker {
             is_shared: asked.rule.is_some(),
         }
     }
+}
+
+/// The keys of a window.
+#[derive(Debug)]
+pub(crate) struct WindowSums {
+    denied: KeySummary,
+    used: KeySummary,
+    /// When keys of the current period were last counted, by their hashes.
+    seen: Vec<(u64, u32)>,
 }
 
 /// Which keys are asked for.

@@ -190,7 +190,10 @@ mod tests {
             own_files().filter(|(path, _)| media_type(path).starts_with("text/javascript"))
         {
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            for line in text.lines().filter(|line| line.contains(" from '")) {
+            for line in text
+                .lines()
+                .filter(|line| line.ends_with("';") && line.contains(" from '"))
+            {
                 let target = line.split('\'').nth(1).unwrap();
                 let mut parts: Vec<&str> =
                     folder.split('/').filter(|part| !part.is_empty()).collect();

@@ -77,22 +77,21 @@ impl Exchanges {
             }
             id
         });
-        let observer = self.observer.as_ref();
-        let observed = observer.and_then(|observer| {
+        let begun = self.observer.as_ref().and_then(|observer| {
             // Without its body, whatever type that has.
             let mut head = Request::new(());
             *head.method_mut() = request.method().clone();
             *head.uri_mut() = request.uri().clone();
             std::mem::swap(head.headers_mut(), request.headers_mut());
-            let observed = observer.begin(&mut ArrivedRequest {
+            let begun = observer.begin(&mut ArrivedRequest {
                 head: &mut head,
                 id: &id,
                 peer,
             });
             std::mem::swap(head.headers_mut(), request.headers_mut());
-            observed
+            begun
         });
-        let observing = observed.map(|observed| Observing { observed, bytes: 0 });
+        let observing = begun.map(|observed| Observing { observed, bytes: 0 });
         let id = self.has_ids.then_some(id);
         Exchange { id, observing }
     }

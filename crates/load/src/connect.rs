@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 
 /// Bytes in both directions.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
@@ -18,7 +18,7 @@ pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> ByteStream for T {}
 
 /// A connection.
-pub(crate) type Connection = Pin<Box<dyn ByteStream>>;
+pub(crate) type LoadConnection = Pin<Box<dyn ByteStream>>;
 
 /// Where a server listens, and whether it expects TLS.
 #[derive(Clone)]
@@ -31,8 +31,8 @@ pub struct Endpoint {
 impl Endpoint {
     /// The server of a URL, `http` or `https`, whose certificate one of `roots` has signed; without roots,
     /// a public authority.
-    pub fn of_url(url: &Uri, roots: Option<RootCertStore>) -> Result<Self, LoadError> {
-        let invalid = |reason: &str| LoadError::Address {
+    pub fn of_url(url: &Uri, roots: Option<RootCertStore>) -> Result<Self, LoadRunError> {
+        let invalid = |reason: &str| LoadRunError::Address {
             address: url.to_string(),
             reason: reason.to_owned(),
         };
@@ -59,12 +59,12 @@ impl Endpoint {
     }
 
     /// The server at `host:port`, without TLS.
-    pub fn of_address(address: &str) -> Result<Self, LoadError> {
+    pub fn of_address(address: &str) -> Result<Self, LoadRunError> {
         let url = format!("http://{address}").parse::<Uri>();
         let is_plain = |url: &Uri| url.port_u16().is_some() && matches!(url.path(), "" | "/");
         match url {
             Ok(url) if is_plain(&url) => Self::of_url(&url, None),
-            _ => Err(LoadError::Address {
+            _ => Err(LoadRunError::Address {
                 address: address.to_owned(),
                 reason: "write it as HOST:PORT, for example `127.0.0.1:6380`".to_owned(),
             }),
@@ -92,8 +92,8 @@ impl Endpoint {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, LoadError> {
-        let failed = |source| LoadError::Connect {
+    pub(crate) async fn connect(&self) -> Result<LoadConnection, LoadRunError> {
+        let failed = |source| LoadRunError::Connect {
             address: self.authority(),
             source,
         };
@@ -109,12 +109,12 @@ impl Endpoint {
     }
 }
 
-fn client_config(roots: Option<RootCertStore>) -> Result<ClientConfig, LoadError> {
+fn client_config(roots: Option<RootCertStore>) -> Result<ClientConfig, LoadRunError> {
     let roots = roots.unwrap_or_else(|| webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| LoadError::Invalid(format!("TLS cannot be used: {error}")))?;
+        .map_err(|error| LoadRunError::Invalid(format!("TLS cannot be used: {error}")))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 

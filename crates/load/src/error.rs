@@ -5,7 +5,7 @@ use std::io;
 /// Why no load could be sent, or a request got no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum LoadRunError {
     /// An address cannot be used.
     #[error("`{address}` is not an address: {reason}")]
     Address {
@@ -33,7 +33,7 @@ pub enum LoadError {
     TimedOut(u64),
 }
 
-impl LoadError {
+impl LoadRunError {
     /// A few words for the table of errors, without what differs between requests.
     pub(crate) fn kind(&self) -> String {
         match self {
@@ -43,13 +43,13 @@ impl LoadError {
     }
 }
 
-impl From<hyper::Error> for LoadError {
+impl From<hyper::Error> for LoadRunError {
     fn from(error: hyper::Error) -> Self {
         Self::Lost(format!("connection lost: {error}"))
     }
 }
 
-impl From<io::Error> for LoadError {
+impl From<io::Error> for LoadRunError {
     fn from(error: io::Error) -> Self {
         Self::Lost(format!("connection lost: {}", error.kind()))
     }

@@ -4,7 +4,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 
 /// How requests are spread over keys, which are numbered from zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,9 +15,11 @@ pub struct KeySpread {
 
 impl KeySpread {
     /// Each of so many keys is as likely as any other.
-    pub fn uniform(keys: u64) -> Result<Self, LoadError> {
+    pub fn uniform(keys: u64) -> Result<Self, LoadRunError> {
         if keys == 0 {
-            return Err(LoadError::Invalid("there must be at least one key".into()));
+            return Err(LoadRunError::Invalid(
+                "there must be at least one key".into(),
+            ));
         }
         Ok(Self {
             keys,
@@ -26,10 +28,10 @@ impl KeySpread {
     }
 
     /// The n-th of so many keys is as likely as `1 / n^exponent`: key 0 is the busiest.
-    pub fn zipf(keys: u64, exponent: f64) -> Result<Self, LoadError> {
+    pub fn zipf(keys: u64, exponent: f64) -> Result<Self, LoadRunError> {
         if !exponent.is_finite() || exponent <= 0.0 || exponent > 10.0 {
             let problem = format!("the exponent `{exponent}` must be above 0 and at most 10");
-            return Err(LoadError::Invalid(problem));
+            return Err(LoadRunError::Invalid(problem));
         }
         Ok(Self {
             exponent: Some(exponent),

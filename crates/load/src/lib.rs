@@ -16,10 +16,10 @@ mod run;
 mod template;
 
 pub use connect::Endpoint;
-pub use error::LoadError;
+pub use error::LoadRunError;
 pub use keys::KeySpread;
 pub use plan::{LoadEnd, LoadPlan};
-pub use protocol::{GrpcTarget, HttpTarget, RespCommand, RespTarget, Target};
+pub use protocol::{GrpcTarget, HttpTarget, LoadCommand, RespTarget, Target};
 pub use report::{LatencyBucket, LatencyReport, LoadReport};
 pub use run::{LoadProgress, run};
 pub use template::KeyTemplate;

@@ -14,7 +14,7 @@ use crate::plan::{LoadEnd, LoadPlan};
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
 /// When the next request begins, the same for all lanes.
-pub(crate) struct Pace {
+pub(crate) struct LoadPace {
     /// When load begins to count.
     counts_from: Instant,
     end: LoadEnd,
@@ -34,7 +34,7 @@ struct OpenLoop {
     total: u64,
 }
 
-impl Pace {
+impl LoadPace {
     /// The pace of a plan that starts now.
     pub(crate) fn start(plan: &LoadPlan) -> Self {
         let start = clock::now();
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_open_loop_has_its_requests_at_fixed_distances() {
-        let pace = Pace::start(&plan(Some(10_000.0), LoadEnd::Requests(50)));
+        let pace = LoadPace::start(&plan(Some(10_000.0), LoadEnd::Requests(50)));
         let mut times = Vec::new();
         while let Some(at) = pace.next().await {
             assert!(at <= clock::now(), "begun before it is due");
@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn what_the_warm_up_could_not_send_is_left_out() {
         let warm_up = Duration::from_millis(20);
-        let pace = Pace::start(&LoadPlan {
+        let pace = LoadPace::start(&LoadPlan {
             warm_up,
             ..plan(Some(10_000.0), LoadEnd::Requests(50))
         });
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_loop_ends_after_its_requests() {
-        let pace = Pace::start(&plan(None, LoadEnd::Requests(3)));
+        let pace = LoadPace::start(&plan(None, LoadEnd::Requests(3)));
         for _ in 0..3 {
             assert!(pace.next().await.is_some());
         }

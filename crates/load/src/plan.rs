@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 use crate::keys::KeySpread;
 
 /// The most connections times requests in flight on each.
@@ -58,8 +58,8 @@ impl LoadPlan {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), LoadError> {
-        let invalid = |problem: String| Err(LoadError::Invalid(problem));
+    pub(crate) fn validate(&self) -> Result<(), LoadRunError> {
+        let invalid = |problem: String| Err(LoadRunError::Invalid(problem));
         let lanes = self.connections.saturating_mul(self.in_flight);
         if lanes == 0 || lanes > MAX_LANES {
             return invalid(format!(

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::clock;
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 use crate::keys::KeyStream;
-use crate::pace::Pace;
+use crate::pace::LoadPace;
 use crate::plan::{LoadEnd, LoadPlan};
 use crate::protocol::{Lane, Target};
 use crate::record::LoadRecord;
@@ -44,15 +44,15 @@ pub async fn run(
     plan: &LoadPlan,
     target: &Target,
     mut progress: impl FnMut(LoadProgress),
-) -> Result<LoadReport, LoadError> {
+) -> Result<LoadReport, LoadRunError> {
     plan.validate()?;
     if plan.in_flight > 1 && matches!(target, Target::Http(_)) {
         let problem = "HTTP/1.1 has one request in flight on each connection; use more connections";
-        return Err(LoadError::Invalid(problem.to_owned()));
+        return Err(LoadRunError::Invalid(problem.to_owned()));
     }
     probe(plan, target).await?;
     let shared = Arc::new(SharedLoad {
-        pace: Pace::start(plan),
+        pace: LoadPace::start(plan),
         records: (0..RECORDS)
             .map(|_| Mutex::new(LoadRecord::new()))
             .collect(),
@@ -100,12 +100,12 @@ pub async fn run(
 }
 
 /// Sends one request, to find out whether the target answers at all.
-async fn probe(plan: &LoadPlan, target: &Target) -> Result<(), LoadError> {
-    async fn send(mut lane: impl Lane, key: u64, timeout: Duration) -> Result<(), LoadError> {
+async fn probe(plan: &LoadPlan, target: &Target) -> Result<(), LoadRunError> {
+    async fn send(mut lane: impl Lane, key: u64, timeout: Duration) -> Result<(), LoadRunError> {
         let keys = [key];
         let sent = tokio::time::timeout(timeout, lane.exchange(&keys, |_| ()));
         sent.await
-            .map_err(|_| LoadError::TimedOut(timeout.as_secs()))?
+            .map_err(|_| LoadRunError::TimedOut(timeout.as_secs()))?
     }
     let key = plan.keys.stream(plan.seed).next();
     match target {
@@ -163,7 +163,7 @@ struct LanePart {
 
 /// What all lanes share.
 struct SharedLoad {
-    pace: Pace,
+    pace: LoadPace,
     records: Vec<Mutex<LoadRecord>>,
     answered: AtomicU64,
     timeout: Duration,
@@ -225,7 +225,7 @@ async fn drive(mut lane: impl Lane, part: LanePart) {
             answered += 1;
         };
         let sent = tokio::time::timeout(shared.timeout, lane.exchange(&together, note)).await;
-        let timed_out = || LoadError::TimedOut(shared.timeout.as_secs());
+        let timed_out = || LoadRunError::TimedOut(shared.timeout.as_secs());
         if let Err(error) = sent.unwrap_or_else(|_| Err(timed_out())) {
             let lost = began.iter().skip(answered);
             let lost = lost.filter(|at| shared.pace.counts(**at)).count() as u64;

@@ -194,7 +194,9 @@ pub(crate) async fn sample_activity(server: Arc<Server>) {
     loop {
         let micros = SystemClock.now().as_micros() % 1_000_000;
         tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
-        activity.sample(&server.gate.rules());
+        let (activity, rules) = (Arc::clone(activity), server.gate.rules());
+        // With many rules it takes some milliseconds.
+        let _ = tokio::task::spawn_blocking(move || activity.sample(&rules)).await;
     }
 }
 

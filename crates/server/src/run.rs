@@ -217,24 +217,23 @@ impl Service {
             tokio::spawn(publish_activity(Arc::clone(&server))),
         ];
         let drain = Drain::new();
+        let listening = |exchanges| ListenSettings {
+            budget: Some(self.descriptors.for_front_end()),
+            exchanges,
+            ..self.settings.clone()
+        };
         let answering = {
             let api = Arc::new(Api::new(Arc::clone(&server)));
             let service = tower::service_fn(move |request| {
                 // Boxed: it is large, and an idle connection need not hold it.
                 Box::pin(crate::http::answer(Arc::clone(&api), request))
             });
-            let settings = ListenSettings {
-                budget: Some(self.descriptors.for_front_end()),
-                exchanges: Some(server.exchanges(FrontEnd::Http)),
-                ..self.settings.clone()
-            };
+            let settings = listening(Some(server.exchanges(FrontEnd::Http)));
             serve(listeners.http, service, settings, drain.clone())
         };
         let grpc_settings = ListenSettings {
             tls: self.grpc_tls,
-            budget: Some(self.descriptors.for_front_end()),
-            exchanges: server.grpc_exchanges(),
-            ..self.settings.clone()
+            ..listening(server.grpc_exchanges())
         };
         let answering_grpc = async {
             if let (Some(listener), Some(threads)) = (listeners.grpc, &self.threads) {
@@ -269,11 +268,7 @@ impl Service {
         let answering_resp = async {
             if let Some(listener) = listeners.resp {
                 let (server, drain) = (Arc::clone(&server), drain.clone());
-                let settings = ListenSettings {
-                    budget: Some(self.descriptors.for_front_end()),
-                    ..self.settings
-                };
-                resp::serve(listener, server, settings, drain).await;
+                resp::serve(listener, server, listening(None), drain).await;
             }
         };
         let ending = async {

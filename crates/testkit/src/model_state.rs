@@ -1,5 +1,11 @@
 //! The state of one key, as the pure functions of `tidegate_core` keep it: the reference for every store.
 
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a state of another algorithm is a mistake in the test"
+)]
+
 use tidegate_core::algorithm::{
     BucketState, CounterState, FixedWindowState, Form, HeldPermits, Log, Slots,
 };

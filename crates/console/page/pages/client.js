@@ -65,7 +65,7 @@ export async function showClient(main, parameters) {
 
   /** What the rule that led here has decided for this client lately. One allowed request says little. */
   async function recent() {
-    if (!origin || status.activity === false || Object.keys(key).length === 0) return null;
+    if (!origin || !status.activity || Object.keys(key).length === 0) return null;
     const answer = await get(`rules/${encodeURIComponent(origin.id)}/keys?sort=denied&window=1m&limit=100`).catch(() => null);
     const names = Object.keys(key);
     const row = answer?.keys.find((other) => names.every((name) => other.key[name] === key[name]));

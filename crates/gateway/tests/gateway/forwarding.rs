@@ -46,6 +46,9 @@ async fn headers_of_one_leg_stay_and_the_client_is_named() {
     let answer = gateway.ask(request).await;
     let (_, seen) = answer.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<&str> = seen.trim_end().lines().collect();
+    // It is another one for each request.
+    let id = lines.extract_if(.., |line| line.starts_with("x-request-id: "));
+    assert_eq!(id.count(), 1);
     lines.sort_unstable();
     let expected = [
         "GET / HTTP/1.1",

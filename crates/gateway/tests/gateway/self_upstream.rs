@@ -2,7 +2,7 @@
 
 use tidegate_server::{Config, Listeners, Overrides};
 
-use tidegate_testkit::header;
+use tidegate_testkit::{ReservedPort, header};
 use tidegate_testkit_server::TestFolder;
 
 use crate::running::Gateway;
@@ -25,9 +25,8 @@ async fn bind(settings: &str) -> Result<Listeners, String> {
 
 #[tokio::test]
 async fn a_gateway_before_its_own_server_is_refused() {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let reserved = ReservedPort::new();
+    let port = reserved.number();
     for (http, upstream) in [
         ("127.0.0.1", "127.0.0.1"),
         ("127.0.0.1", "localhost"),

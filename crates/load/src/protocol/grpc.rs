@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::{Lane, LoadAnswer};
 use crate::connect::Endpoint;
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 use crate::template::KeyTemplate;
 
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -43,10 +43,10 @@ impl GrpcTarget {
         domain: &str,
         entries: &[(String, String)],
         token: Option<&str>,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Self, LoadRunError> {
         let authority = endpoint.authority();
         let uri = format!("{}://{authority}{METHOD}", endpoint.scheme());
-        let uri = uri.parse::<Uri>().map_err(|error| LoadError::Address {
+        let uri = uri.parse::<Uri>().map_err(|error| LoadRunError::Address {
             address: authority,
             reason: error.to_string(),
         })?;
@@ -57,7 +57,7 @@ impl GrpcTarget {
         if let Some(token) = token {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
             let mut value =
-                value.map_err(|_| LoadError::Invalid("the token cannot be sent".to_owned()))?;
+                value.map_err(|_| LoadRunError::Invalid("the token cannot be sent".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -131,7 +131,7 @@ struct GrpcLane {
 }
 
 impl GrpcLane {
-    async fn sender(&mut self) -> Result<SendRequest<Full<Bytes>>, LoadError> {
+    async fn sender(&mut self) -> Result<SendRequest<Full<Bytes>>, LoadRunError> {
         let mut shared = self.connection.lock().await;
         if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
@@ -148,7 +148,7 @@ impl Lane for GrpcLane {
         &mut self,
         keys: &[u64],
         mut answered: impl FnMut(LoadAnswer) + Send,
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), LoadRunError> {
         for key in keys {
             let request = self.call.build(*key);
             let response = self.sender().await?.send_request(request).await?;

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 
 use super::{Lane, LoadAnswer};
 use crate::connect::Endpoint;
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 use crate::template::KeyTemplate;
 
 /// A request that is sent again and again, with another key in it.
@@ -32,10 +32,10 @@ struct HttpRequest {
 
 impl HttpTarget {
     /// Requests of this method for a URL, which may have `{key}` in its path and query.
-    pub fn new(endpoint: Endpoint, method: Method, path: &str) -> Result<Self, LoadError> {
+    pub fn new(endpoint: Endpoint, method: Method, path: &str) -> Result<Self, LoadRunError> {
         let sample = KeyTemplate::new(path).fill(0);
         if !path.starts_with('/') || sample.parse::<Uri>().is_err() {
-            return Err(LoadError::Invalid(format!(
+            return Err(LoadRunError::Invalid(format!(
                 "`{path}` is not the path of a URL; write it percent-encoded and with a slash first"
             )));
         }
@@ -60,8 +60,8 @@ impl HttpTarget {
 
     /// The same requests with another header, in whose value `{key}` is replaced. Given again, it replaces the
     /// earlier one.
-    pub fn header(self, name: &str, value: &str) -> Result<Self, LoadError> {
-        let invalid = || LoadError::Invalid(format!("the header `{name}` cannot be sent"));
+    pub fn header(self, name: &str, value: &str) -> Result<Self, LoadRunError> {
+        let invalid = || LoadRunError::Invalid(format!("the header `{name}` cannot be sent"));
         let name = HeaderName::try_from(name).map_err(|_| invalid())?;
         let template = KeyTemplate::new(value);
         HeaderValue::try_from(template.fill(0)).map_err(|_| invalid())?;
@@ -115,9 +115,9 @@ impl fmt::Display for HttpTarget {
 }
 
 impl HttpRequest {
-    fn build(&self, key: u64) -> Result<Request<Full<Bytes>>, LoadError> {
+    fn build(&self, key: u64) -> Result<Request<Full<Bytes>>, LoadRunError> {
         let mut request = Request::new(Full::from(self.body.fill(key)));
-        let invalid = || LoadError::Invalid("a key makes an invalid request".to_owned());
+        let invalid = || LoadRunError::Invalid("a key makes an invalid request".to_owned());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.path.fill(key).parse().map_err(|_| invalid())?;
         for (name, value, is_secret) in &self.headers {
@@ -135,7 +135,7 @@ struct HttpLane {
 }
 
 impl HttpLane {
-    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, LoadError> {
+    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, LoadRunError> {
         let ready = match self.sender.take() {
             // A server may close an idle connection.
             Some(mut sender) => sender.ready().await.is_ok().then_some(sender),
@@ -158,7 +158,7 @@ impl Lane for HttpLane {
         &mut self,
         keys: &[u64],
         mut answered: impl FnMut(LoadAnswer) + Send,
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), LoadRunError> {
         for key in keys {
             let request = self.request.build(*key)?;
             let response = self.sender().await?.send_request(request).await?;

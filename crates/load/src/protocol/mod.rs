@@ -6,11 +6,11 @@ mod resp;
 
 pub use grpc::GrpcTarget;
 pub use http::HttpTarget;
-pub use resp::{RespCommand, RespTarget};
+pub use resp::{LoadCommand, RespTarget};
 
 use std::future::Future;
 
-use crate::error::LoadError;
+use crate::error::LoadRunError;
 
 /// What is sent, and where.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub(crate) trait Lane: Send {
         &mut self,
         keys: &[u64],
         answered: impl FnMut(LoadAnswer) + Send,
-    ) -> impl Future<Output = Result<(), LoadError>> + Send;
+    ) -> impl Future<Output = Result<(), LoadRunError>> + Send;
 
     /// Forgets the connection after an error. The next exchange opens another.
     fn disconnect(&mut self);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{Lane, LoadAnswer};
-use crate::connect::{Connection, Endpoint};
-use crate::error::LoadError;
+use crate::connect::{Endpoint, LoadConnection};
+use crate::error::LoadRunError;
 use crate::template::KeyTemplate;
 
 /// The longest reply that is read, in bytes.
@@ -32,7 +32,7 @@ struct RespCall {
 /// Which command is sent.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum RespCommand {
+pub enum LoadCommand {
     /// `CL.THROTTLE`, which brings its own limit.
     Throttle {
         /// The key, in which `{key}` is replaced.
@@ -50,11 +50,11 @@ pub enum RespCommand {
 
 impl RespTarget {
     /// Sends this command, after `AUTH` if there is a token.
-    pub fn new(endpoint: Endpoint, command: &RespCommand, token: Option<&str>) -> Self {
+    pub fn new(endpoint: Endpoint, command: &LoadCommand, token: Option<&str>) -> Self {
         let mut words = Vec::new();
         let mut word = |text: &str| words.push(KeyTemplate::new(text));
         let allowed_number = match command {
-            RespCommand::Throttle {
+            LoadCommand::Throttle {
                 key,
                 max_burst,
                 count,
@@ -67,7 +67,7 @@ impl RespTarget {
                 }
                 0
             }
-            RespCommand::Check(attributes) => {
+            LoadCommand::Check(attributes) => {
                 word("TG.CHECK");
                 for (name, value) in attributes {
                     word(name);
@@ -106,7 +106,7 @@ impl fmt::Display for RespTarget {
 
 struct RespLane {
     call: Arc<RespCall>,
-    connection: Option<Connection>,
+    connection: Option<LoadConnection>,
     /// Commands that are about to be sent.
     text: String,
     /// What was received and not yet read.
@@ -114,7 +114,7 @@ struct RespLane {
 }
 
 impl RespLane {
-    async fn connection(&mut self) -> Result<&mut Connection, LoadError> {
+    async fn connection(&mut self) -> Result<&mut LoadConnection, LoadRunError> {
         if self.connection.is_none() {
             let mut connection = self.call.endpoint.connect().await?;
             self.received.clear();
@@ -123,12 +123,12 @@ impl RespLane {
                 write_command(["AUTH", token].into_iter(), &mut text);
                 connection.write_all(text.as_bytes()).await?;
                 if let RespReply::Error(error) = reply(&mut connection, &mut self.received).await? {
-                    return Err(LoadError::Lost(error));
+                    return Err(LoadRunError::Lost(error));
                 }
             }
             self.connection = Some(connection);
         }
-        let lost = || LoadError::Lost("there is no connection".to_owned());
+        let lost = || LoadRunError::Lost("there is no connection".to_owned());
         self.connection.as_mut().ok_or_else(lost)
     }
 }
@@ -138,7 +138,7 @@ impl Lane for RespLane {
         &mut self,
         keys: &[u64],
         mut answered: impl FnMut(LoadAnswer) + Send,
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), LoadRunError> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         let call = Arc::clone(&self.call);
@@ -187,11 +187,11 @@ enum RespReply {
 
 /// Reads the next reply.
 async fn reply(
-    connection: &mut Connection,
+    connection: &mut LoadConnection,
     received: &mut Vec<u8>,
-) -> Result<RespReply, LoadError> {
+) -> Result<RespReply, LoadRunError> {
     loop {
-        let mut scan = Scan::default();
+        let mut scan = ReplyScan::default();
         match scan.value(received, 0, 0) {
             Ok(Some(end)) => {
                 received.drain(..end);
@@ -199,24 +199,24 @@ async fn reply(
             }
             Ok(None) if received.len() < MAX_REPLY => {
                 if connection.read_buf(received).await? == 0 {
-                    return Err(LoadError::Lost(
+                    return Err(LoadRunError::Lost(
                         "connection closed by the server".to_owned(),
                     ));
                 }
             }
-            _ => return Err(LoadError::Lost("an unreadable reply".to_owned())),
+            _ => return Err(LoadRunError::Lost("an unreadable reply".to_owned())),
         }
     }
 }
 
 /// A reply as far as it was read.
 #[derive(Default)]
-struct Scan {
+struct ReplyScan {
     error: Option<String>,
     first_number: Option<i64>,
 }
 
-impl Scan {
+impl ReplyScan {
     /// Reads a value at `start`. The end of it, or nothing if it is not there yet.
     fn value(&mut self, bytes: &[u8], start: usize, depth: usize) -> Result<Option<usize>, ()> {
         let Some(line_end) = find_line_end(bytes, start) else {
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Result<Option<(usize, RespReply)>, ()> {
-        let mut scan = Scan::default();
+        let mut scan = ReplyScan::default();
         let end = scan.value(bytes, 0, 0)?;
         Ok(end.map(|end| (end, scan.reply())))
     }

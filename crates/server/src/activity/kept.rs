@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use super::answer::ActivityQuestion;
 use super::now;
 use crate::data_dir::Row;
-use crate::rulebook::RuleBook;
 
 /// The most events that are kept.
 const MOST: usize = 8;
@@ -45,9 +44,13 @@ const HISTORY_LASTS: u64 = 5;
 pub(crate) struct KeptHistory(Mutex<Option<(u64, u64, Arc<[Row]>)>>);
 
 impl KeptHistory {
-    /// The rows of the history; those that were last read if it cannot be read.
-    pub(crate) async fn of(&self, book: &RuleBook) -> Arc<[Row]> {
-        let (version, now) = (book.version(), now());
+    /// The rows of the history with this version, as `reading` reads them; those that were last read if it fails.
+    pub(crate) async fn of<E>(
+        &self,
+        version: u64,
+        reading: impl Future<Output = Result<Vec<Row>, E>>,
+    ) -> Arc<[Row]> {
+        let now = now();
         let kept = self.0.lock().clone();
         if let Some((of, at, rows)) = &kept
             && *of == version
@@ -55,7 +58,7 @@ impl KeptHistory {
         {
             return Arc::clone(rows);
         }
-        let rows: Arc<[Row]> = match book.history().await {
+        let rows: Arc<[Row]> = match reading.await {
             Ok(rows) => rows.into(),
             Err(_) => kept.map_or_else(Arc::default, |(_, _, rows)| rows),
         };

@@ -32,12 +32,15 @@ pub(super) async fn current(
     activity: &Arc<ServerActivity>,
     question: ActivityQuestion,
 ) -> String {
-    let history = activity.changes.of(&server.book).await;
+    let history = activity
+        .changes
+        .of(server.book.version(), server.book.history())
+        .await;
     let others = others(server, activity, question.is_own).await;
-    activity.sample(&server.gate.rules());
-    let activity = Arc::clone(activity);
+    let (activity, rules) = (Arc::clone(activity), server.gate.rules());
     // An answer with many rules takes some milliseconds.
     let writing = tokio::task::spawn_blocking(move || {
+        activity.sample(&rules);
         let parts = AnswerParts {
             activity: &activity,
             others: &others,
@@ -68,12 +71,17 @@ pub(super) async fn keys(
         return Err(rules::no_such_rule(id));
     }
     let others = others(server, activity, question.is_own).await;
-    let parts = AnswerParts {
-        activity,
-        others: &others,
-        now: now(),
-    };
-    let body = keys_json(&parts, id, &question);
+    let (activity, id) = (Arc::clone(activity), id.to_owned());
+    // Many keys take some milliseconds to sort.
+    let writing = tokio::task::spawn_blocking(move || {
+        let parts = AnswerParts {
+            activity: &activity,
+            others: &others,
+            now: now(),
+        };
+        keys_json(&parts, &id, &question)
+    });
+    let body = writing.await.unwrap_or_default();
     Ok(json(StatusCode::OK, body))
 }
 

@@ -83,7 +83,7 @@ impl Exporter {
     /// Sends the traces that wait.
     pub(crate) async fn send_traces(&mut self) {
         // As many batches as the queue can have filled meanwhile, and no more: others may come all the time.
-        for _ in 0..trace::QUEUE / BATCH + 1 {
+        for _ in 0..=trace::QUEUE / BATCH {
             let spans = take_waiting(&mut self.waiting);
             if spans.is_empty() {
                 return;

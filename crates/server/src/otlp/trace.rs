@@ -1,6 +1,7 @@
 //! Traces: a span for the request at its front end, one for each decision, one for each call to the store.
 
 use std::cell::Cell;
+use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,12 +67,13 @@ impl Tracer {
             reason = "from 0 to 2^32"
         )]
         let share = (share.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
-        let tracer = Self {
+        let lost = AtomicU64::new(0);
+        let new = Self {
             share,
             traces,
-            lost: AtomicU64::new(0),
+            lost,
         };
-        (tracer, waiting)
+        (new, waiting)
     }
 
     /// How many traces were lost because too many waited to be sent.
@@ -217,7 +219,11 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Never zero, which is no id (xorshift64*).
@@ -252,24 +258,24 @@ mod tests {
 
     #[test]
     fn a_parent_decides_whether_a_request_is_traced() {
-        let trace = "0af7651916cd43dd8448eb211c80319c";
-        let with = |flags: &str| format!("00-{trace}-b7ad6b7169203331-{flags}");
+        let id = "0af7651916cd43dd8448eb211c80319c";
+        let with = |flags: &str| format!("00-{id}-b7ad6b7169203331-{flags}");
         for share in [0.0, 1.0] {
             let (tracer, _waiting) = Tracer::new(share);
             assert_eq!(tracer.begin(&HeaderMap::new()).is_some(), share > 0.5);
-            let traced = tracer.begin(&headers(&with("01"))).unwrap();
-            assert_eq!(hex(&traced.id), trace);
+            let begun = tracer.begin(&headers(&with("01"))).unwrap();
+            assert_eq!(hex(&begun.id), id);
             assert_eq!(
-                traced.parent.map(|parent| hex(&parent)),
+                begun.parent.map(|parent| hex(&parent)),
                 Some("b7ad6b7169203331".to_owned())
             );
             assert!(
-                traced
+                begun
                     .traceparent()
                     .1
                     .to_str()
                     .unwrap()
-                    .starts_with(&format!("00-{trace}-"))
+                    .starts_with(&format!("00-{id}-"))
             );
             assert!(tracer.begin(&headers(&with("00"))).is_none());
             for unreadable in [

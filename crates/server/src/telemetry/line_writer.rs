@@ -52,7 +52,10 @@ impl LineWriter {
 
     /// Writes a line, which ends with a line feed, as soon as its turn comes.
     pub(crate) fn write(&self, line: Vec<u8>) {
-        let sent = self.lines.as_ref().map(|lines| lines.try_send(Queued::Line(line)));
+        let sent = self
+            .lines
+            .as_ref()
+            .map(|lines| lines.try_send(Queued::Line(line)));
         if !matches!(sent, Some(Ok(()))) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -61,7 +64,10 @@ impl LineWriter {
     /// Waits until all lines are written, but no longer than `patience`.
     pub(crate) fn flush(&self, patience: Duration) {
         let (written, waiting) = sync_channel(1);
-        let asked = self.lines.as_ref().map(|lines| lines.try_send(Queued::Flush(written)));
+        let asked = self
+            .lines
+            .as_ref()
+            .map(|lines| lines.try_send(Queued::Flush(written)));
         if matches!(asked, Some(Ok(()))) {
             let _ = waiting.recv_timeout(patience);
         }

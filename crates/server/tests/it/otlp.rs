@@ -18,10 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/day}\n  - {id: user, per: [user_id], limit: 9/day}\n";
 
+/// A path and a body.
+type Received = (String, Vec<u8>);
+
 /// A collector that accepts everything, and what it received: the path and the body.
 struct Collector {
     address: SocketAddr,
-    received: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Collector {
@@ -88,6 +91,11 @@ impl Collector {
     }
 }
 
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}
+
 /// The text of an attribute.
 fn text(span: &OtlpSpan, name: &str) -> Option<String> {
     let attribute = span
@@ -141,8 +149,7 @@ fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
     );
     assert!(!format!("{spans:?}").contains("hidden"), "{spans:#?}");
     let trace: Vec<u8> = spans[0].trace_id.clone();
-    let hex: String = trace.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, TRACE);
+    assert_eq!(hex(&trace), TRACE);
     assert!(spans.iter().all(|span| span.trace_id == trace));
     let roots: Vec<&OtlpSpan> = spans
         .iter()
@@ -170,11 +177,7 @@ fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
             .all(|root| root.start_time_unix_nano < root.end_time_unix_nano)
     );
     // The server behind the gateway continues the trace below the gateway's span.
-    let own: String = roots[1]
-        .span_id
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let own = hex(&roots[1].span_id);
     let head = &upstream.heads("/a")[0];
     assert!(
         head.contains(&format!("traceparent: 00-{TRACE}-{own}-01")),

@@ -75,6 +75,9 @@ impl Decisions {
     /// Whether the request may go on: no part is denied. Of parts whose limits are quotas it is enough
     /// that one is allowed.
     pub fn is_allowed(&self) -> bool {
+        if let Some(decision) = self.only() {
+            return decision.is_allowed();
+        }
         let is_quota = |decision: &&Decision| is_quota(decision);
         let mut others = self.iter().filter(|decision| !is_quota(decision));
         let mut quotas = self.iter().filter(is_quota).peekable();

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Map, Value, json};
-use tidegate_load::{Endpoint, GrpcTarget, HttpTarget, RespCommand, RespTarget, Target};
+use tidegate_load::{Endpoint, GrpcTarget, HttpTarget, LoadCommand, RespTarget, Target};
 use ureq::http::{Method, Uri};
 
 use crate::arguments::ServerArgs;
@@ -129,14 +129,14 @@ impl BenchTarget {
 }
 
 impl RespBench {
-    fn command(&self) -> anyhow::Result<RespCommand> {
+    fn command(&self) -> anyhow::Result<LoadCommand> {
         if !self.attributes.is_empty() {
-            return Ok(RespCommand::Check(self.attributes.clone()));
+            return Ok(LoadCommand::Check(self.attributes.clone()));
         }
         let [max_burst, count, period] = self.limit[..] else {
             bail!("a limit has three numbers: MAX_BURST COUNT PERIOD");
         };
-        Ok(RespCommand::Throttle {
+        Ok(LoadCommand::Throttle {
             key: DEFAULT_ATTRIBUTE.1.to_owned(),
             max_burst,
             count,

@@ -164,7 +164,8 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let rules = state.rules();
     let mut title = counted(rules.len(), "rule");
     if activity.left_out > 0 {
-        title.push_str(&format!(" of {}", rules.len() as u64 + activity.left_out));
+        let all = rules.len() as u64 + activity.left_out;
+        title = format!("{} of {all} rules", rules.len());
     }
     let number = Constraint::Length(NUMBER);
     let widths = [
@@ -178,7 +179,7 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let table = Table::new(rules.iter().map(row), widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(titled(title));
+        .block(titled(&title));
     let mut place = TableState::new().with_selected(state.selected());
     frame.render_stateful_widget(table, area, &mut place);
 }
@@ -190,7 +191,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         .selected()
         .map(|place| state.rules()[place].rule.clone());
     let Some(rule) = selected.or_else(|| fetched.rule.clone()) else {
-        frame.render_widget(titled("no rules".to_owned()), area);
+        frame.render_widget(titled("no rules"), area);
         return;
     };
     let (sort, window) = (state.wanted.keys.name(), state.wanted.window.of_keys());
@@ -224,7 +225,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let rows = keys.map_or(&[][..], |keys| &keys.keys).iter().map(row);
     let table = Table::new(rows, widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
-        .block(titled(title));
+        .block(titled(&title));
     frame.render_widget(table, area);
 }
 
@@ -256,7 +257,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-fn titled(title: String) -> Block<'static> {
+fn titled(title: &str) -> Block<'static> {
     Block::new()
         .borders(ratatui::widgets::Borders::TOP)
         .border_style(Style::new().add_modifier(Modifier::DIM))

@@ -1,5 +1,7 @@
 //! Prints the activity a single time, as plain text.
 
+use std::fmt::Write as _;
+
 use super::activity::{ShownKeys, grouped, rate_text};
 use super::draw::ago;
 use super::feed::{TopAnswer, TopQuestion};
@@ -38,21 +40,22 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
             rate(&outcomes.cost),
         ]);
     }
+    // Writing to a String cannot fail.
     text.push_str(&table.render());
     if activity.left_out > 0 {
-        text.push_str(&format!("and {} more rules\n", activity.left_out));
+        let _ = writeln!(text, "and {} more rules", activity.left_out);
     }
     match (&fetched.rule, &fetched.keys) {
         (Some(rule), Some(keys)) if !keys.keys.is_empty() => {
             let (sort, window) = (wanted.keys.name(), wanted.window.of_keys());
             let rule = plain(rule);
             let about = keys.about();
-            text.push_str(&format!(
-                "\ntop keys of {rule} by {sort}, last {window}{about}\n"
-            ));
+            let _ = writeln!(text, "\ntop keys of {rule} by {sort}, last {window}{about}");
             text.push_str(&keys_table(keys, activity.until));
         }
-        (Some(rule), None) => text.push_str(&format!("\nthere is no rule `{}`\n", plain(rule))),
+        (Some(rule), None) => {
+            let _ = writeln!(text, "\nthere is no rule `{}`", plain(rule));
+        }
         _ => {}
     }
     text

@@ -23,7 +23,9 @@ fn promtool(arguments: &[&str]) {
         .current_dir(root())
         .args(arguments)
         .output();
-    let output = output.expect("promtool is missing: run scripts/install-promtool");
+    let output = output.unwrap_or_else(|error| {
+        panic!("promtool does not run: {error}; run scripts/install-promtool")
+    });
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");

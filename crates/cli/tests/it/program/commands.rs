@@ -59,20 +59,38 @@ fn unreadable_rules_do_not_spoil_an_answer() {
 #[test]
 fn an_explanation_ends_as_a_check_would() {
     let explained = |allowed: bool| {
-        let decision = format!(r#"{{"allowed": {allowed}, "rule": "few", "limit": 1, "remaining": 0, "limits": []}}"#);
+        let decision = format!(
+            r#"{{"allowed": {allowed}, "rule": "few", "limit": 1, "remaining": 0, "limits": []}}"#
+        );
         let failed = r#"{"condition": "path", "expected": "/v1/**", "actual": "/\u202ea"}"#;
         format!(
             r#"{{"rules": [{{"rule": "r", "applies": false, "failed": {failed}, "grant": null, "key": null, "limits": []}}], "decision": {decision}, "headers": {{}}}}"#
         )
     };
     for (allowed, code) in [(true, 0), (false, 1)] {
-        let (run, asked) = run("explain -a path=/a --cost 2", "", &[("200 OK", &explained(allowed))]);
+        let (run, asked) = run(
+            "explain -a path=/a --cost 2",
+            "",
+            &[("200 OK", &explained(allowed))],
+        );
         assert_eq!(run.code, Some(code), "{}", run.whole());
-        assert!(asked[0].contains("/v1/explain") && asked[0].contains("\"cost\":2"), "{asked:?}");
+        assert!(
+            asked[0].contains("/v1/explain") && asked[0].contains("\"cost\":2"),
+            "{asked:?}"
+        );
         // Clients choose what is printed.
-        assert!(run.stdout.contains("is /\\u{202e}a, the rule expects /v1/**"), "{}", run.stdout);
+        assert!(
+            run.stdout
+                .contains("is /\\u{202e}a, the rule expects /v1/**"),
+            "{}",
+            run.stdout
+        );
     }
-    let (failed, _) = run("explain", "", &[("403 Forbidden", r#"{"detail": "no scope"}"#)]);
+    let (failed, _) = run(
+        "explain",
+        "",
+        &[("403 Forbidden", r#"{"detail": "no scope"}"#)],
+    );
     assert_eq!(failed.code, Some(2), "{}", failed.whole());
 }
 

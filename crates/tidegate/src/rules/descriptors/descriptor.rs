@@ -99,8 +99,8 @@ impl Descriptor {
         };
         let steps = self.steps.iter().zip(entries(attributes));
         let named = steps.filter(|(step, _)| is_named(&step.wanted));
-        let names = named.map(|(_, (name, _))| name);
-        names.zip(values).collect()
+        let found = named.map(|(_, (name, _))| name);
+        found.zip(values).collect()
     }
 
     /// The values of the chosen entries, if the entries are those of this descriptor.
