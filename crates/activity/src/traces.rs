@@ -17,7 +17,7 @@ fn live(memory: usize) -> LiveActivity {
     LiveActivity::new(&settings, START)
 }
 
-/// TraceRandom numbers, the same in each run.
+/// Random numbers, the same in each run.
 struct TraceRandom(u64);
 
 impl TraceRandom {
