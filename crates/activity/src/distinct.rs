@@ -45,7 +45,8 @@ impl DistinctKeys {
         let count = REGISTERS as f64;
         let sum: f64 = self.0.iter().map(|run| 0.5_f64.powi(i32::from(*run))).sum();
         let estimate = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
-        let empty: usize = self.0.iter().map(|run| usize::from(*run == 0)).sum();
+        let used = self.0.iter().filter(|run| **run > 0).count();
+        let empty = REGISTERS - used;
         // Few keys: how many registers are still empty says more.
         let estimate = if estimate <= 2.5 * count && empty > 0 {
             count * (count / empty as f64).ln()

@@ -185,13 +185,13 @@ mod tests {
     fn names_take_memory_until_they_are_forgotten() {
         let budget = MemoryBudget::new(1 << 20);
         let mut names = KeyNames::default();
-        let make = || KeyWithName {
+        let given = || KeyWithName {
             name: KeyName::new([KeyPart::clear("user_id", "u1")]),
             rule: None,
             seen: 1,
         };
         for hash in 1..=10_000 {
-            names.store(hash, &budget, make);
+            names.store(hash, &budget, given);
         }
         let stored = names.names.len();
         assert!(stored < 10_000 && budget.used() < MOST_BYTES + 1_024);

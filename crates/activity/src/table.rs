@@ -199,9 +199,8 @@ impl KeyTable {
             if slot.hash == 0 {
                 break;
             }
-            let from_home = at.wrapping_sub(home(slot.hash, mask)) & mask;
-            let distance = at.wrapping_sub(hole) & mask;
-            if from_home >= distance {
+            let distance = |from: usize| at.wrapping_sub(from) & mask;
+            if distance(home(slot.hash, mask)) >= distance(hole) {
                 self.slots[hole] = slot;
                 hole = at;
             }

@@ -115,11 +115,11 @@ impl KeyTracker {
     }
 
     #[cold]
-    fn store_name(&self, hash: u64, make: impl FnOnce() -> KeyWithName) {
-        let mut names = self.names.lock();
-        names.store(hash, &self.budget, make);
+    fn store_name(&self, hash: u64, named: impl FnOnce() -> KeyWithName) {
+        let mut known = self.names.lock();
+        known.store(hash, &self.budget, named);
         self.has_free_names
-            .store(names.has_free(), Ordering::Relaxed);
+            .store(known.has_free(), Ordering::Relaxed);
     }
 
     /// Turns the tables of a period that began at `start` into summaries.
@@ -243,9 +243,9 @@ impl KeyTracker {
         let distinct_denied = if asked.rule.is_none() {
             denied.distinct()
         } else {
-            let is_of_rule = |hash| names.get(hash).is_some_and(|named| is_asked(&named));
-            let keys = denied.keys().iter().filter(|key| is_of_rule(key.hash));
-            keys.count() as u64
+            let keys = denied.keys().iter();
+            keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
+                .count() as u64
         };
         TopKeys {
             keys: listed.into_iter().map(key).collect(),

@@ -14,6 +14,7 @@ use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, Threads, Tls, client_tls, serve};
 use tidegate_redis::RedisStore;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::admin_token;
 use crate::chores::{
@@ -194,28 +195,17 @@ impl Service {
         let server = self.server;
         let tls = self.tls.into_iter().chain(self.gateway_tls.clone());
         let (tls, stopping) = (tls.collect(), handle.clone());
-        let chores = [
+        let mut chores = spawn_chores(&server);
+        chores.extend([
             tokio::spawn(follow_rules(Arc::clone(&server), self.watch, tls, stopping)),
             tokio::spawn(follow_clients(Arc::clone(&server), self.client_watches)),
             tokio::spawn(fetch_keys(Arc::clone(&server), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&server), self.token_watches)),
-            tokio::spawn({
-                let gate = Arc::clone(&server.gate);
-                async move { gate.maintain().await }
-            }),
-            tokio::spawn(kept_instances::keep(Arc::clone(&server))),
-            tokio::spawn(keep_counters(Arc::clone(&server))),
-            tokio::spawn(shared_rules::keep_following(Arc::clone(&server))),
-            tokio::spawn(remove_ended_overrides(Arc::clone(&server))),
-            tokio::spawn(check_upstreams(Arc::clone(&server))),
-            tokio::spawn(return_memory()),
             tokio::spawn(recorded::keep_sending(
                 Arc::clone(&server),
                 self.exporter.clone(),
             )),
-            tokio::spawn(sample_activity(Arc::clone(&server))),
-            tokio::spawn(publish_activity(Arc::clone(&server))),
-        ];
+        ]);
         let drain = Drain::new();
         let listening = |exchanges| ListenSettings {
             budget: Some(self.descriptors.for_front_end()),
@@ -295,6 +285,22 @@ impl Service {
         write_counters(&server).await;
         tracing::info!("shut down");
     }
+}
+
+/// Starts what runs in the background and needs the server alone.
+fn spawn_chores(server: &Arc<Server>) -> Vec<JoinHandle<()>> {
+    let gate = Arc::clone(&server.gate);
+    vec![
+        tokio::spawn(async move { gate.maintain().await }),
+        tokio::spawn(kept_instances::keep(Arc::clone(server))),
+        tokio::spawn(keep_counters(Arc::clone(server))),
+        tokio::spawn(shared_rules::keep_following(Arc::clone(server))),
+        tokio::spawn(remove_ended_overrides(Arc::clone(server))),
+        tokio::spawn(check_upstreams(Arc::clone(server))),
+        tokio::spawn(return_memory()),
+        tokio::spawn(sample_activity(Arc::clone(server))),
+        tokio::spawn(publish_activity(Arc::clone(server))),
+    ]
 }
 
 /// Releases state in Redis for the other servers, and cleans up the data directory.

@@ -39,12 +39,17 @@ impl KeptEvents {
 /// How long the history is kept while the version stays the same, in seconds.
 const HISTORY_LASTS: u64 = 5;
 
-/// The version of the rules, when their history was read, and its rows.
-type ReadHistory = (u64, u64, Arc<[Row]>);
-
 /// The history of rules. Over Redis, each reading is a call.
 #[derive(Default)]
 pub(crate) struct KeptHistory(Mutex<Option<ReadHistory>>);
+
+#[derive(Clone)]
+struct ReadHistory {
+    version: u64,
+    /// When it was read, in Unix seconds.
+    at: u64,
+    rows: Arc<[Row]>,
+}
 
 impl KeptHistory {
     /// The rows of the history with this version, as `reading` reads them; those that were last read if it fails.
@@ -55,17 +60,21 @@ impl KeptHistory {
     ) -> Arc<[Row]> {
         let now = now();
         let kept = self.0.lock().clone();
-        if let Some((of, at, rows)) = &kept
-            && *of == version
-            && now.abs_diff(*at) < HISTORY_LASTS
+        if let Some(kept) = &kept
+            && kept.version == version
+            && now.abs_diff(kept.at) < HISTORY_LASTS
         {
-            return Arc::clone(rows);
+            return Arc::clone(&kept.rows);
         }
         let rows: Arc<[Row]> = match reading.await {
             Ok(rows) => rows.into(),
-            Err(_) => kept.map_or_else(Arc::default, |(_, _, rows)| rows),
+            Err(_) => kept.map_or_else(Arc::default, |kept| kept.rows),
         };
-        *self.0.lock() = Some((version, now, Arc::clone(&rows)));
+        *self.0.lock() = Some(ReadHistory {
+            version,
+            at: now,
+            rows: Arc::clone(&rows),
+        });
         rows
     }
 }

@@ -354,10 +354,9 @@ fn a_stream_has_an_event_each_second_and_ends_when_the_server_drains() {
 fn there_are_at_most_32_streams_and_a_reader_that_does_not_read_loses_its_own() {
     let place = TestFolder::new();
     // Many rules, so that an event is large.
-    let rules: String = (0..400)
-        .map(|number| format!("  - {{id: rule-{number}, per: [user_id], limit: 1000000/s}}\n"))
-        .collect();
-    place.write("rules.yaml", &format!("rules:\n{rules}"));
+    let rule = |number| format!("  - {{id: rule-{number}, per: [user_id], limit: 1000000/s}}\n");
+    let rules: Vec<String> = (0..400).map(rule).collect();
+    place.write("rules.yaml", &format!("rules:\n{}", rules.concat()));
     let server = place.serve(&["--rules", "rules.yaml"]);
     check(&server, &json!({"user_id": "u1"})).with_status(200);
     // It reads nothing after the first line.
