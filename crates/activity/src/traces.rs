@@ -279,6 +279,13 @@ fn memory_is_bounded_and_goes_to_the_rules_with_traffic() {
     let mut shared = 0;
     for (number, rule) in rules.iter().enumerate() {
         let top = rule.top_keys(KeySort::Denied, KeyWindow::Hour, START + 65, 10);
+        assert!(!top.is_shared || number < QUIET);
+        if top.is_shared && top.keys.is_empty() {
+            // Others of the shared table have its names, and its counts at the most.
+            assert!(top.rest > 0, "{top:?}");
+            shared += 1;
+            continue;
+        }
         assert_eq!(&*top.keys[0].name.parts()[0].value, "k0", "{number}");
         // All that was counted since then, and nothing that did not happen.
         let seconds = START + 65 - top.from;
@@ -287,7 +294,6 @@ fn memory_is_bounded_and_goes_to_the_rules_with_traffic() {
             top.keys[0].lower <= all && top.keys[0].upper >= 2 * seconds,
             "{top:?}"
         );
-        assert!(!top.is_shared || number < QUIET);
         assert!(top.is_shared || top.error * 1_000 <= top.weight);
         shared += usize::from(top.is_shared);
     }
