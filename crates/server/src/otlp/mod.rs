@@ -1,5 +1,5 @@
 //! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own; decision
-//! record 011 says why.
+//! `docs/decisions/012-otlp.md` says why.
 
 mod export;
 mod metrics;
