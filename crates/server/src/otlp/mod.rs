@@ -1,4 +1,4 @@
-//! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own; decision
+//! Telemetry over OTLP/HTTP: traces of sampled requests, and the metrics page. Messages and exporter are our own:
 //! `docs/decisions/012-otlp.md` says why.
 
 mod export;
