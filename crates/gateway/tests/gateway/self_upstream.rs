@@ -34,7 +34,7 @@ async fn a_gateway_before_its_own_server_is_refused() {
         ("0.0.0.0", "127.0.0.1"),
     ] {
         let settings = format!(
-            "http: {http}:{port}\ngateway: 127.0.0.1:0\nupstream: http://{upstream}:{port}\n"
+            "http: {http}:{port}\ngrpc: off\ngateway: 127.0.0.1:0\nupstream: http://{upstream}:{port}\n"
         );
         let problem = bind(&settings).await.unwrap_err();
         assert!(
@@ -42,12 +42,13 @@ async fn a_gateway_before_its_own_server_is_refused() {
             "{problem}"
         );
         let settings = format!(
-            "http: 127.0.0.1:0\ngateway: {http}:{port}\nupstream: http://{upstream}:{port}\n"
+            "http: 127.0.0.1:0\ngrpc: off\ngateway: {http}:{port}\nupstream: http://{upstream}:{port}\n"
         );
         assert!(bind(&settings).await.unwrap_err().contains("for gateway"));
     }
-    let settings =
-        format!("http: 127.0.0.1:0\ngateway: 127.0.0.1:0\nupstream: http://127.0.0.1:{port}\n");
+    let settings = format!(
+        "http: 127.0.0.1:0\ngrpc: off\ngateway: 127.0.0.1:0\nupstream: http://127.0.0.1:{port}\n"
+    );
     bind(&settings).await.unwrap();
 }
 
