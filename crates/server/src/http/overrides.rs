@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tidegate::rules::{Rule, TemporaryOverride, read_time};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
+use super::number::whole;
 use super::query::parameters;
 use super::question::read_timestamp;
 use super::rules::{no_such_rule, with_header};
@@ -46,6 +47,10 @@ struct NewOverride<'b> {
     reason: Option<String>,
 }
 
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    whole(from, "limit")
+}
+
 /// A limit as text, or the number of a concurrency limit.
 fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
@@ -55,7 +60,7 @@ fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     )]
     enum LimitText {
         Text(String),
-        Number(u64),
+        Number(#[serde(deserialize_with = "number")] u64),
     }
     Ok(match LimitText::deserialize(from)? {
         LimitText::Text(text) => text,
