@@ -17,7 +17,7 @@ export const ESCAPE = '\u001b[2J\u202egone';
 export const RULES = [
   { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'deny', limit: '60/hour burst 20', tiers: { pro: '6000/minute' } },
   { id: 'login', match: { path: ['/login'], method: ['POST'] }, per: ['ip'], missing: 'deny', limit: '10/minute' },
-  { id: 'partner', match: { path: ['/partner/**'] }, per: ['api_key'], missing: 'deny', limit: '10/minute' },
+  { id: 'partner', match: { path: ['/partner/**'] }, per: ['api_key'], missing: 'deny', limit: '10/hour' },
   { id: 'search-trial', match: { path: ['/search'] }, per: ['ip'], missing: 'deny', limit: '5/second', mode: 'shadow' },
 ];
 
