@@ -90,23 +90,33 @@ pub async fn serve_on<S, B>(
     accept_all(listener, &settings, &drain, move |stream, address| {
         let (runtime, service) = place();
         let http = Arc::clone(&http);
-        let stream = stream.into_std();
-        let serving = async move {
-            // A socket must be registered with the runtime that reads it.
-            let stream = match stream.and_then(TcpStream::from_std) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot hand a connection over");
-                    return;
-                }
-            };
+        hand_over(&runtime, stream, move |stream| async move {
             if let Err(error) = http.serve(stream, Peer(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
-        };
-        RemoteTask(runtime.spawn(serving))
+        })
     })
     .await;
+}
+
+/// Serves a connection as a task of another runtime. The task is aborted when the returned future is dropped.
+pub fn hand_over<S, F>(
+    runtime: &Handle,
+    stream: TcpStream,
+    serve: S,
+) -> impl Future<Output = ()> + Send + use<S, F>
+where
+    S: FnOnce(TcpStream) -> F + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
+    let stream = stream.into_std();
+    RemoteTask(runtime.spawn(async move {
+        // A socket must be registered with the runtime that reads it.
+        match stream.and_then(TcpStream::from_std) {
+            Ok(stream) => serve(stream).await,
+            Err(error) => tracing::warn!(%error, "cannot hand a connection over"),
+        }
+    }))
 }
 
 /// A task on another runtime, aborted when dropped.

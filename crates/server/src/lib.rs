@@ -49,9 +49,6 @@ pub mod watch;
 
 pub use config::{Config, Overrides};
 pub use descriptors::raise_descriptor_limit;
-/// The messages of gRPC, for tests.
-#[doc(hidden)]
-pub use grpc::proto as grpc_messages;
 pub use handle::Handle;
 pub use listeners::Listeners;
 /// The messages of OTLP, for tests.
@@ -60,4 +57,7 @@ pub use otlp::proto as otlp_messages;
 pub use run::{Service, run};
 pub use run_error::RunError;
 pub use telemetry::start_logs;
+/// The messages of gRPC, for tests.
+#[doc(hidden)]
+pub use tidegate_codec::grpc::proto as grpc_messages;
 pub use tidegate_identity::IdentityError;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tidegate::document::{self, Problems};
 use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
+use tidegate_codec::CodecError;
 
 use crate::data_dir::DataDirError;
 use crate::overrides::OverrideError;
@@ -143,6 +144,12 @@ impl HttpProblem {
             reply.headers_mut().insert(name, value);
         }
         reply
+    }
+}
+
+impl From<CodecError> for HttpProblem {
+    fn from(error: CodecError) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 

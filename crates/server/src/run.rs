@@ -111,7 +111,8 @@ impl Service {
             Some(files) => Some(Tls::load(&files.cert, &files.key)?),
             None => None,
         };
-        let has_threads = config.grpc.is_some() || config.gateway.is_some();
+        let has_threads =
+            config.grpc.is_some() || config.gateway.is_some() || config.resp.is_some();
         let threads = has_threads.then(Threads::start).transpose();
         let threads = threads.map_err(RunError::Threads)?;
         // The watch starts before the first read, so that no change is missed.
@@ -256,9 +257,9 @@ impl Service {
             }
         };
         let answering_resp = async {
-            if let Some(listener) = listeners.resp {
+            if let (Some(listener), Some(threads)) = (listeners.resp, &self.threads) {
                 let (server, drain) = (Arc::clone(&server), drain.clone());
-                resp::serve(listener, server, listening(None), drain).await;
+                resp::serve(listener, server, threads, listening(None), drain).await;
             }
         };
         let ending = async {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use http::Response;
 use hyper::body::Incoming;
+use tidegate_codec::grpc::decode;
+use tidegate_codec::grpc::proto::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
-use super::proto::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use super::status::{Code, Status};
 use super::{message, stream};
 use crate::server::Server;
@@ -22,7 +23,7 @@ pub(super) async fn check(
     server: &Arc<Server>,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = message::decode(message::only(body).await?)?;
+    let asked: HealthCheckRequest = decode(message::only(body).await?)?;
     let service = &asked.service;
     if !is_known(service) {
         let message = format!("there is no service `{service}`");
@@ -37,7 +38,7 @@ pub(super) async fn watch(
     drain: &Drain,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = message::decode(message::only(body).await?)?;
+    let asked: HealthCheckRequest = decode(message::only(body).await?)?;
     let is_known = is_known(&asked.service);
     let (server, drain) = (Arc::clone(server), drain.clone());
     Ok(stream::reply(move |sender| async move {

@@ -1,117 +1,60 @@
-//! Length-prefixed messages: five bytes with a flag and the length, then the message.
+//! The messages of a call as they arrive, and the reply with one.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use hyper::body::{Body, Incoming};
 use prost::Message;
+use tidegate_codec::grpc::{MessageBuffer, framed};
 
 use super::body::GrpcBody;
 use super::status::{Code, MEDIA_TYPE, Status};
 
-/// The length of the prefix: flag and message length.
-const PREFIX: usize = 5;
-/// The largest message, in bytes.
-pub(super) const LARGEST: usize = 4 << 20;
 /// How long a client may take to send a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The messages of a call, as they arrive.
 pub(super) struct Messages {
     body: Incoming,
-    bytes: BytesMut,
-    /// A message that arrived in one piece and need not be copied.
-    whole: Option<Bytes>,
+    arrived: MessageBuffer,
 }
 
 impl Messages {
     pub(super) fn of(body: Incoming) -> Self {
         Self {
             body,
-            bytes: BytesMut::new(),
-            whole: None,
+            arrived: MessageBuffer::default(),
         }
     }
 
     /// The next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
-            if let Some(message) = self.take()? {
+            if let Some(message) = self.arrived.take()? {
                 return Ok(Some(message));
             }
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await;
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.put(data);
+                        self.arrived.put(data);
                     }
                 }
                 Some(Err(error)) => {
                     let message = format!("the call could not be read: {error}");
                     return Err(Status::new(Code::Cancelled, message));
                 }
-                None if self.bytes.is_empty() && self.whole.is_none() => return Ok(None),
+                None if self.arrived.is_empty() => return Ok(None),
                 None => {
                     return Err(Status::invalid("the call ended in the middle of a message"));
                 }
             }
         }
-    }
-
-    fn put(&mut self, data: Bytes) {
-        // Some clients end their call with an empty frame.
-        if data.is_empty() {
-            return;
-        }
-        if self.bytes.is_empty() && self.whole.is_none() {
-            self.whole = Some(data);
-            return;
-        }
-        if let Some(whole) = self.whole.take() {
-            self.bytes.extend_from_slice(&whole);
-        }
-        self.bytes.extend_from_slice(&data);
-    }
-
-    /// A message, if all of it has arrived.
-    fn take(&mut self) -> Result<Option<Bytes>, Status> {
-        let there = self.whole.as_deref().unwrap_or(&self.bytes);
-        let Some((prefix, rest)) = there.split_first_chunk::<PREFIX>() else {
-            return Ok(None);
-        };
-        let [flag, length @ ..] = *prefix;
-        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > LARGEST {
-            return Err(Status::invalid(format!(
-                "a message may have at most {LARGEST} bytes, this has {length}"
-            )));
-        }
-        match flag {
-            0 => {}
-            1 => {
-                let message = "compressed messages are not supported; send them uncompressed";
-                return Err(Status::new(Code::Unimplemented, message));
-            }
-            _ => return Err(Status::invalid("this is not a gRPC message")),
-        }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let taken = if let Some(whole) = &mut self.whole {
-            let taken = whole.split_to(PREFIX + length);
-            if whole.is_empty() {
-                self.whole = None;
-            }
-            taken
-        } else {
-            self.bytes.split_to(PREFIX + length).freeze()
-        };
-        Ok(Some(taken.slice(PREFIX..)))
     }
 }
 
@@ -135,25 +78,6 @@ fn too_slow() -> Status {
     let seconds = PATIENCE.as_secs();
     let message = format!("the message did not arrive within {seconds} seconds");
     Status::new(Code::DeadlineExceeded, message)
-}
-
-/// Decodes a message.
-pub(super) fn decode<M: Message + Default>(bytes: Bytes) -> Result<M, Status> {
-    M::decode(bytes)
-        .map_err(|error| Status::invalid(format!("the message cannot be read: {error}")))
-}
-
-/// Encodes a message with its prefix.
-pub(super) fn framed(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
-    bytes.put_u8(0);
-    // No message written here is near the limit of the length field.
-    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // The capacity was reserved.
-    let _ = message.encode(&mut bytes);
-    debug_assert_eq!(bytes.remaining(), PREFIX + length, "the length is true");
-    bytes.freeze()
 }
 
 /// A reply with one message.

@@ -1,19 +1,14 @@
 //! The gRPC front end: Envoy's rate limit service, health and reflection.
 //!
-//! `call.rs` dispatches by method, `message.rs` reads and writes frames, `status.rs` turns errors into replies.
-//! `rate_limit.rs` asks the gate, `question.rs` and `answer.rs` translate. The messages are in `proto/`. Why the
-//! framing is not tonic's: `docs/decisions/001-grpc-framing.md`.
+//! `call.rs` dispatches by method, `message.rs` reads messages, `status.rs` turns errors into replies, `rate_limit.rs`
+//! asks the gate. Frames and messages are bytes in `tidegate_codec::grpc`. Why the framing is not tonic's:
+//! `docs/decisions/001-grpc-framing.md`.
 
 mod access;
-mod answer;
 mod body;
 mod call;
 mod health;
 mod message;
-mod metadata;
-#[doc(hidden)]
-pub mod proto;
-mod question;
 mod rate_limit;
 mod reflection;
 mod schema;

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use hyper::body::Incoming;
-use tidegate::rules::FrontEnd;
+use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate_codec::grpc::proto::rate_limit::RateLimitRequest;
+use tidegate_codec::grpc::{self, RateLimitAnswer};
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
-use super::{access, answer as answers, message, question};
+use super::{access, message};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
 use crate::server::Server;
 
@@ -21,28 +24,70 @@ pub(super) async fn answer(
     access::may_check(server, parts)?;
     let needed = server.book.need_rules();
     needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
-    let asked = message::decode(message::only(body).await?)?;
-    let rules = server.gate.rules();
-    let parts = question::parts(&asked, rules.is_by_descriptors())?;
+    let message = message::only(body).await?;
+    if server.gate.is_immediate()
+        && let Some(reply) = answer_now(server, message.clone())?
+    {
+        return Ok(reply);
+    }
+    Box::pin(answer_over_network(server, message)).await
+}
 
+/// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
+/// not moved with the call.
+fn answer_now(server: &Server, message: Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
+    let asked: RateLimitRequest = grpc::decode(message)?;
+    let rules = server.gate.rules();
+    let parts = question(&asked, &rules)?;
+    let deciding = server
+        .gate
+        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
+    let Some(receipt) = deciding.now() else {
+        return Ok(None);
+    };
+    let answer = RateLimitAnswer {
+        asked: &asked,
+        rules: &rules,
+        parts: &parts,
+        decisions: receipt.decisions(),
+    };
+    Ok(Some(reply(server, &answer)))
+}
+
+async fn answer_over_network(
+    server: &Server,
+    message: Bytes,
+) -> Result<Response<GrpcBody>, Status> {
+    let asked: RateLimitRequest = grpc::decode(message)?;
+    let rules = server.gate.rules();
+    let parts = question(&asked, &rules)?;
+    let deciding = server
+        .gate
+        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
+    let receipt = deciding.wait().await;
+    let answer = RateLimitAnswer {
+        asked: &asked,
+        rules: &rules,
+        parts: &parts,
+        decisions: receipt.decisions(),
+    };
+    Ok(reply(server, &answer))
+}
+
+/// The parts of a call, whose conditions take a bounded number of steps.
+fn question<'m>(asked: &'m RateLimitRequest, rules: &RuleSet) -> Result<grpc::Parts<'m>, Status> {
+    let parts = grpc::parts(asked, rules.is_by_descriptors())?;
     if parts.len() > 1 {
-        let steps = condition_steps(&rules, parts.iter().map(|part| &part.attributes));
+        let steps = condition_steps(rules, parts.iter().map(|part| &part.attributes));
         if steps > MAX_CONDITION_STEPS {
             return Err(Status::invalid(format!(
                 "the conditions of the rules could take {steps} steps for these descriptors, more than {MAX_CONDITION_STEPS}; send fewer descriptors at a time"
             )));
         }
     }
+    Ok(parts)
+}
 
-    let deciding = server
-        .gate
-        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
-    let decisions = deciding.wait().await.into_decisions();
-    let answer = answers::RateLimitAnswer {
-        asked: &asked,
-        rules: &rules,
-        parts: &parts,
-        decisions: &decisions,
-    };
-    Ok(message::reply(&answer.message(server.headers)))
+fn reply(server: &Server, answer: &RateLimitAnswer<'_, '_>) -> Response<GrpcBody> {
+    message::with_body(GrpcBody::message(answer.framed(server.headers)))
 }

@@ -3,18 +3,19 @@
 use http::Response;
 use hyper::body::Incoming;
 use prost::Message as _;
+use tidegate_codec::grpc::decode;
+use tidegate_codec::grpc::proto::reflection::{
+    ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+    MessageRequest, MessageResponse, ServerReflectionRequest, ServerReflectionResponse,
+    ServiceResponse,
+};
 use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
 use super::message::Messages;
-use super::proto::reflection::{
-    ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
-    MessageRequest, MessageResponse, ServerReflectionRequest, ServerReflectionResponse,
-    ServiceResponse,
-};
-use super::status::Code;
-use super::{message, schema, stream};
+use super::status::{Code, Status};
+use super::{schema, stream};
 
 /// Answers a stream of requests.
 pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
@@ -28,7 +29,9 @@ pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
                 () = drain.begun() => return,
             };
             let asked = match question {
-                Ok(Some(question)) => message::decode::<ServerReflectionRequest>(question),
+                Ok(Some(question)) => {
+                    decode::<ServerReflectionRequest>(question).map_err(Status::from)
+                }
                 Ok(None) => return,
                 Err(status) => Err(status),
             };

@@ -64,12 +64,12 @@ mod tests {
     use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
     use prost_types::field_descriptor_proto::Type;
 
-    use super::super::proto::health::{HealthCheckRequest, HealthCheckResponse};
-    use super::super::proto::rate_limit::{
+    use super::*;
+    use tidegate_codec::grpc::proto::health::{HealthCheckRequest, HealthCheckResponse};
+    use tidegate_codec::grpc::proto::rate_limit::{
         CurrentLimit, DescriptorEntry, DescriptorStatus, HeaderValue, Quota, RateLimitDescriptor,
         RateLimitOverride, RateLimitRequest, RateLimitResponse, UInt64Value,
     };
-    use super::*;
 
     #[test]
     fn symbols_are_found_in_their_files() {

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use tidegate_codec::CodecError;
 
 use super::body::GrpcBody;
 
@@ -63,6 +64,16 @@ impl Status {
             trailers.insert(GRPC_MESSAGE, message);
         }
         trailers
+    }
+}
+
+impl From<CodecError> for Status {
+    fn from(error: CodecError) -> Self {
+        let code = match &error {
+            CodecError::Unsupported(_) => Code::Unimplemented,
+            _ => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use prost::Message;
+use tidegate_codec::grpc::framed;
 use tokio::sync::mpsc;
 
 use super::body::GrpcBody;
@@ -20,7 +21,7 @@ pub(super) struct Gone;
 
 impl Sender {
     pub(super) async fn send(&self, message: &impl Message) -> Result<(), Gone> {
-        let sent = self.0.send(Ok(message::framed(message))).await;
+        let sent = self.0.send(Ok(framed(message))).await;
         sent.map_err(|_| Gone)
     }
 

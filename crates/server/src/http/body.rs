@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidegate::document::Node;
+use tidegate_codec::json;
 
 use crate::problem::HttpProblem;
 
@@ -47,11 +48,7 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, HttpProbl
 
 /// Parses a body as a JSON object of a known form.
 pub(crate) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpProblem> {
-    if let Some(found) = other_than_object(body) {
-        let detail = format!("the body must be a JSON object, not {found}");
-        return Err(HttpProblem::bad_request(detail));
-    }
-    serde_json::from_slice(body).map_err(|error| not_json(&error, body))
+    Ok(json::parse(body)?)
 }
 
 /// Parses a part of a body, such as `checks[0]`, as a JSON object of a known form.
@@ -59,12 +56,7 @@ pub(super) fn parse_part<'b, T: Deserialize<'b>>(
     part: &'b RawValue,
     name: impl Fn() -> String,
 ) -> Result<T, HttpProblem> {
-    if let Some(found) = other_than_object(part.get().as_bytes()) {
-        let detail = format!("{} must be a JSON object, not {found}", name());
-        return Err(HttpProblem::bad_request(detail));
-    }
-    serde_json::from_str(part.get())
-        .map_err(|error| HttpProblem::bad_request(format!("{} is invalid: {error}", name())))
+    Ok(json::parse_part(part, name)?)
 }
 
 /// Reads the body of a call that needs none. If there is one, it must be an object.
@@ -76,33 +68,7 @@ pub(super) async fn read_unused(body: Incoming) -> Result<(), HttpProblem> {
     parse::<IgnoredAny>(&body).map(drop)
 }
 
-/// The JSON type of a value that is not an object. Derived deserializers would read an array by position.
-fn other_than_object(json: &[u8]) -> Option<&'static str> {
-    let found = match json.trim_ascii_start().first()? {
-        b'{' => return None,
-        b'[' => "an array",
-        b'"' => "a string",
-        b't' | b'f' => "a boolean",
-        b'n' => "null",
-        _ => "a number",
-    };
-    // Text that is not JSON gets an error of its own.
-    let is_json = serde_json::from_slice::<IgnoredAny>(json).is_ok();
-    is_json.then_some(found)
-}
-
 /// A body as a document, for rules.
 pub(crate) fn document(body: &[u8]) -> Result<Node, HttpProblem> {
     parse(body)
-}
-
-fn not_json(error: &serde_json::Error, body: &[u8]) -> HttpProblem {
-    if body.is_empty() {
-        return HttpProblem::bad_request("the body is empty; send a JSON object");
-    }
-    let detail = match error.classify() {
-        serde_json::error::Category::Data => format!("the body is invalid: {error}"),
-        _ => format!("the body is not valid JSON: {error}"),
-    };
-    HttpProblem::bad_request(detail)
 }

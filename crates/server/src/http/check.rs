@@ -30,7 +30,7 @@ pub(super) async fn check(
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
-    let question: CheckRequest<'_> = body::parse(&body)?;
+    let question = CheckRequest::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let decision = server.decide(&attributes, FrontEnd::Http).await;
     Ok(reply(server.headers, &decision))
@@ -74,7 +74,7 @@ pub(super) async fn batch(
         let part = || format!("checks[{index}]");
         let question: CheckRequest<'_> = body::parse_part(check, part)?;
         let attributes = question.attributes(server.trust_timestamps);
-        asked.push(attributes.map_err(|problem| problem.in_part(&part()))?);
+        asked.push(attributes.map_err(|error| HttpProblem::from(error).in_part(&part()))?);
     }
     let steps = condition_steps(&server.gate.rules(), &asked);
     if steps > MAX_CONDITION_STEPS {

@@ -5,7 +5,6 @@
 
 mod activity;
 mod activity_stream;
-mod answer;
 mod api_body;
 mod authorize;
 mod body;
@@ -16,13 +15,11 @@ mod counters;
 mod explain;
 mod feedback;
 mod history;
-mod number;
 mod openapi;
 mod original;
 mod overrides;
 mod probes;
 mod query;
-mod question;
 mod route;
 mod rules;
 mod status;
@@ -39,6 +36,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tidegate_codec::json::{answer, number, question};
 
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;

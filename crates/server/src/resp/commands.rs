@@ -1,7 +1,6 @@
 //! `COMMAND`, `INFO` and `HELLO`: what clients and tools ask about a server.
 
-use super::arguments::RespCommand;
-use super::replies::Replies;
+use tidegate_codec::resp::{Replies, RespCommand, RespVersion, quoted};
 
 /// A command, as `COMMAND` describes it.
 struct CommandInfo {
@@ -50,8 +49,8 @@ pub(super) const INFO: &str = concat!(
 /// The answer to `HELLO`.
 pub(super) fn hello(id: u64, replies: &mut Replies) {
     let version = match replies.protocol {
-        super::replies::RespVersion::Resp2 => 2,
-        super::replies::RespVersion::Resp3 => 3,
+        RespVersion::Resp2 => 2,
+        RespVersion::Resp3 => 3,
     };
     replies.map(7);
     replies.bulk(b"server");
@@ -150,7 +149,7 @@ fn document(known: &CommandInfo, replies: &mut Replies) {
 
 /// The error for an unknown command.
 pub(super) fn unknown(command: RespCommand<'_>) -> String {
-    let name = super::quoted(command.get(0));
+    let name = quoted(command.get(0));
     format!(
         "unknown command '{name}'; this is a rate limiter that speaks the Redis protocol: use CL.THROTTLE or TG.CHECK"
     )

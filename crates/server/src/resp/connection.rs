@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tidegate_codec::resp::{Arguments, Replies};
 use tidegate_listen::clock::now;
 use tidegate_listen::stall::{ConnectionPhase, ConnectionTimeouts, Linger, TimeoutAction};
 use tidegate_listen::{Drain, ListenSettings, Tls};
@@ -15,8 +16,6 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::arguments::Arguments;
-use super::replies::Replies;
 use super::session::{Next, Session};
 use crate::server::Server;
 
@@ -259,11 +258,17 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         if self.replies.len() == 0 {
             return Ok(());
         }
-        let sending = self.io.write_all(self.replies.bytes());
-        timeout(PATIENCE, sending)
-            .await
-            .map_err(|_| RespConnectionError::Slow)??;
-        self.io.flush().await?;
+        let mut sending = pin!(async {
+            self.io.write_all(self.replies.bytes()).await?;
+            self.io.flush().await
+        });
+        // Nearly always the socket takes all of it, and then no timer is needed.
+        match poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await {
+            Poll::Ready(sent) => sent?,
+            Poll::Pending => timeout(PATIENCE, sending)
+                .await
+                .map_err(|_| RespConnectionError::Slow)??,
+        }
         self.replies.clear(READ);
         self.session.tell();
         Ok(())

@@ -1,34 +1,26 @@
 //! The RESP front end: `CL.THROTTLE`, `TG.CHECK`, and the commands that Redis clients send to set up.
 //!
-//! `connection.rs` moves bytes, `arguments.rs` parses commands, `session.rs` authenticates and dispatches,
-//! `throttle.rs` and `check.rs` read and answer the two commands that decide, `replies.rs` writes. With the
-//! in-memory store a command is decided as it is parsed; with Redis, commands that arrived together are asked
-//! together and answered in order.
+//! `connection.rs` moves bytes, `session.rs` authenticates and dispatches, `questions.rs` asks the gate. Commands and
+//! replies are bytes in `tidegate_codec::resp`. With the in-memory store a command is decided as it is parsed; with
+//! Redis, commands that arrived together are asked together and answered in order.
 
-mod arguments;
-mod check;
 mod commands;
 mod connection;
-mod inline;
 mod questions;
-mod replies;
 mod session;
-mod throttle;
 
 use std::sync::Arc;
 
-use tidegate_listen::{Drain, ListenSettings, accept_all};
+use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, accept_all, hand_over};
 use tokio::net::TcpListener;
 
 use crate::server::Server;
-
-/// The error when the store cannot answer and the rule denies then.
-const UNDECIDED: &str = "the store cannot answer; try again in a second";
 
 /// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
+    threads: &Threads,
     settings: ListenSettings,
     drain: Drain,
 ) {
@@ -37,21 +29,14 @@ pub(crate) async fn serve(
         &settings,
         drain.clone(),
     ));
+    let runtimes = RoundRobin::new(threads.runtimes().cloned().collect());
     accept_all(listener, &settings, &drain, move |stream, peer| {
         let connections = Arc::clone(&connections);
-        async move {
+        hand_over(&runtimes.take(), stream, move |stream| async move {
             if let Err(error) = connections.serve(stream).await {
                 tracing::debug!(%peer, %error, "connection ended early");
             }
-        }
+        })
     })
     .await;
-}
-
-/// A client's bytes for a message: short, and one line.
-fn quoted(bytes: &[u8]) -> String {
-    const SHOWN: usize = 64;
-    let shown = &bytes[..bytes.len().min(SHOWN)];
-    let more = if bytes.len() > SHOWN { "..." } else { "" };
-    format!("{}{more}", shown.escape_ascii())
 }

@@ -6,11 +6,10 @@ use tidegate::gate::{Charged, Decision};
 use tidegate::rules::FrontEnd;
 use tidegate::store::{Charge, Scope};
 use tidegate::{Attributes, Limit};
+use tidegate_codec::CodecError;
+use tidegate_codec::resp::throttle::{self, ThrottleLimits};
+use tidegate_codec::resp::{Replies, RespCommand, check};
 
-use super::arguments::RespCommand;
-use super::check;
-use super::replies::Replies;
-use super::throttle::{self, ThrottleLimits};
 use crate::server::Server;
 use crate::telemetry::Throttled;
 
@@ -118,8 +117,8 @@ impl Questions {
         }
     }
 
-    fn refuse(&mut self, problem: &str, replies: &mut Replies) {
-        self.refuse_as("ERR", problem, replies);
+    fn refuse(&mut self, problem: &CodecError, replies: &mut Replies) {
+        self.refuse_as("ERR", &problem.to_string(), replies);
     }
 
     /// Writes an error in its turn, after the answers to earlier questions.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::rules::FrontEnd;
+use tidegate_codec::resp::{Replies, RespCommand, RespVersion, quoted};
 
-use super::arguments::RespCommand;
 use super::commands;
 use super::questions::Questions;
-use super::replies::{Replies, RespVersion};
 use crate::access::{AccessRefusal, PresentedToken};
 use crate::server::Server;
 
@@ -175,7 +174,7 @@ impl Session {
                 name = Some(command.get(place + 1));
                 place += 2;
             } else {
-                let option = super::quoted(command.get(place));
+                let option = quoted(command.get(place));
                 let problem = format!("Syntax error in HELLO option '{option}'");
                 return replies.error("ERR", &problem);
             }
@@ -239,7 +238,7 @@ fn is_question(command: RespCommand<'_>) -> bool {
 }
 
 fn wrong_number(command: RespCommand<'_>, replies: &mut Replies) {
-    let name = super::quoted(command.get(0)).to_ascii_lowercase();
+    let name = quoted(command.get(0)).to_ascii_lowercase();
     let problem = format!("wrong number of arguments for '{name}' command");
     replies.error("ERR", &problem);
 }

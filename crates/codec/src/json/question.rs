@@ -9,12 +9,13 @@ use serde_json::value::RawValue;
 use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
 use super::number::whole;
-use crate::problem::HttpProblem;
+use super::plain;
+use crate::CodecError;
 
 /// The body of `POST /v1/check`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
-pub(super) struct CheckRequest<'b> {
+pub struct CheckRequest<'b> {
     #[serde(borrow)]
     attributes: JsonAttributes<'b>,
     #[serde(default = "one", deserialize_with = "cost")]
@@ -26,19 +27,22 @@ pub(super) struct CheckRequest<'b> {
 /// The body of `POST /v1/check/batch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Batch<'b> {
+pub struct Batch<'b> {
+    /// The checks, each the body of a single one.
     #[serde(borrow)]
-    pub(super) checks: Vec<&'b RawValue>,
+    pub checks: Vec<&'b RawValue>,
 }
 
 /// The body of `POST /v1/reset`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
-pub(super) struct ResetRequest<'b> {
+pub struct ResetRequest<'b> {
+    /// Whose usage is cleared.
     #[serde(borrow)]
-    pub(super) attributes: JsonAttributes<'b>,
+    pub attributes: JsonAttributes<'b>,
+    /// Only the counters of this rule.
     #[serde(default, borrow)]
-    pub(super) rule: Option<Cow<'b, str>>,
+    pub rule: Option<Cow<'b, str>>,
 }
 
 fn one() -> u64 {
@@ -50,26 +54,42 @@ fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 impl<'b> CheckRequest<'b> {
+    /// Parses a body.
+    pub fn parse(body: &'b [u8]) -> Result<Self, CodecError> {
+        match plain::read(body) {
+            Some((attributes, cost)) => Ok(Self {
+                attributes: JsonAttributes(attributes),
+                cost,
+                timestamp: None,
+            }),
+            None => super::parse(body),
+        }
+    }
+
     /// The attributes of the request.
-    pub(super) fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, HttpProblem> {
-        let attributes = self.attributes.0.with_cost(self.cost);
+    pub fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
+        let mut attributes = self.attributes.0;
+        attributes.set_cost(self.cost);
         let Some(timestamp) = self.timestamp else {
             return Ok(attributes);
         };
         if !trust_timestamps {
-            return Err(HttpProblem::bad_request(
+            return Err(CodecError::invalid(
                 "`timestamp` needs a server that runs with --trust-timestamps; leave it out",
             ));
         }
         let at = read_timestamp(timestamp.get()).ok_or_else(|| {
-            HttpProblem::bad_request("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
+            CodecError::invalid("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
         })?;
         Ok(attributes.at(at))
     }
 }
 
 /// Attributes as a JSON object of strings.
-pub(super) struct JsonAttributes<'b>(pub(super) Attributes<'b>);
+pub struct JsonAttributes<'b>(
+    /// In their normal form.
+    pub Attributes<'b>,
+);
 
 impl<'de> Deserialize<'de> for JsonAttributes<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -137,7 +157,7 @@ impl<'de> Visitor<'de> for ValueOf<'_> {
 }
 
 /// Unix seconds, exact; fractions of a microsecond are cut off, whichever notation the number has.
-pub(super) fn read_timestamp(text: &str) -> Option<Timestamp> {
+pub fn read_timestamp(text: &str) -> Option<Timestamp> {
     let number: f64 = text.parse().ok()?;
     if number < 0.0 {
         return None;

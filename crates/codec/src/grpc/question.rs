@@ -15,7 +15,7 @@ use tidegate::{
 };
 
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
-use super::status::Status;
+use crate::CodecError;
 
 /// How much of a too long value is kept; a digest of the whole replaces the rest.
 const KEPT: usize = 1_024;
@@ -26,52 +26,57 @@ const LONGEST_FORM: usize = 5;
 /// How many descriptors one call may have.
 const MAX_DESCRIPTORS: usize = 256;
 
-pub(super) type Parts<'m> = SmallVec<[Part<'m>; 1]>;
+/// The parts of a call, usually one.
+pub type Parts<'m> = SmallVec<[Part<'m>; 1]>;
 
 /// The parts of a call. `as_written` keeps the entries unchanged, for descriptor rules; other rules use
 /// attributes by name.
-pub(super) fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, Status> {
+pub fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, CodecError> {
     if asked.domain.is_empty() {
         let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
-        return Err(Status::invalid(message));
+        return Err(CodecError::invalid(message));
     }
     if asked.descriptors.is_empty() {
         let message = "there are no descriptors; a call needs at least one";
-        return Err(Status::invalid(message));
+        return Err(CodecError::invalid(message));
     }
     if asked.descriptors.len() > MAX_DESCRIPTORS {
-        return Err(Status::invalid(format!(
+        return Err(CodecError::invalid(format!(
             "a call may have at most {MAX_DESCRIPTORS} descriptors, this has {}",
             asked.descriptors.len()
         )));
     }
     let mut parts = Parts::new();
     for (number, descriptor) in asked.descriptors.iter().enumerate() {
-        let part = part(asked, descriptor, as_written);
-        parts.push(
-            part.map_err(|problem| Status::invalid(format!("descriptors[{number}]: {problem}")))?,
-        );
+        // Filled where it stays: a part is large, and each move copies it.
+        parts.push(Part::new(Attributes::new()));
+        if let Some(part) = parts.last_mut()
+            && let Err(problem) = fill(part, asked, descriptor, as_written)
+        {
+            let problem = format!("descriptors[{number}]: {problem}");
+            return Err(CodecError::invalid(problem));
+        }
     }
     Ok(parts)
 }
 
-fn part<'m>(
+fn fill<'m>(
+    part: &mut Part<'m>,
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
     as_written: bool,
-) -> Result<Part<'m>, String> {
-    let attributes = if as_written {
-        Some(entries_as_written(asked, descriptor)?)
-    } else {
-        named_entries(asked, descriptor)?
-    };
-    let Some(attributes) = attributes else {
+) -> Result<(), String> {
+    let attributes = &mut part.attributes;
+    if as_written {
+        add_as_written(attributes, asked, descriptor)?;
+    } else if !add_named(attributes, asked, descriptor)? {
         // Its limits are unknown, so this descriptor is denied. An error would let the whole call pass.
-        return Ok(Part {
+        *part = Part {
             grant: Some(Grant::Blocked),
             ..Part::new(Attributes::new())
-        });
-    };
+        };
+        return Ok(());
+    }
     let of_call = u64::from(asked.hits_addend.max(1));
     let own = descriptor.hits_addend.map(|hits| hits.value);
     let cost = match own {
@@ -80,26 +85,24 @@ fn part<'m>(
         Some(own) => own,
         None => of_call,
     };
-    let grant = descriptor.limit.map(grant).transpose()?;
-    Ok(Part {
-        attributes: attributes.with_cost(cost),
-        grant,
-        is_spent: own.is_some() && cost > 0,
-    })
+    part.attributes.set_cost(cost);
+    part.grant = descriptor.limit.map(grant).transpose()?;
+    part.is_spent = own.is_some() && cost > 0;
+    Ok(())
 }
 
-/// The entries in their order, with any names.
-fn entries_as_written<'m>(
+/// Adds the entries in their order, with any names.
+fn add_as_written<'m>(
+    attributes: &mut Attributes<'m>,
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
-) -> Result<Attributes<'m>, String> {
+) -> Result<(), String> {
     if descriptor.entries.len() >= MAX_ATTRIBUTES {
         let count = descriptor.entries.len();
         return Err(format!(
             "there are {count} entries, give fewer than {MAX_ATTRIBUTES}"
         ));
     }
-    let mut attributes = Attributes::new();
     attributes.push("domain", &asked.domain);
     for entry in &descriptor.entries {
         if entry.key.len() > MAX_VALUE {
@@ -107,16 +110,16 @@ fn entries_as_written<'m>(
         }
         attributes.push(&entry.key, value(&entry.value).into_form());
     }
-    Ok(attributes)
+    Ok(())
 }
 
-/// The entries by key. A repeated key is numbered: `generic_key`, `generic_key.2`. `None` if a client sent a
-/// malformed `ip`, `path` or `host`.
-fn named_entries<'m>(
+/// Adds the entries by key. A repeated key is numbered: `generic_key`, `generic_key.2`. Whether all could be read:
+/// a client may send a malformed `ip`, `path` or `host`.
+fn add_named<'m>(
+    attributes: &mut Attributes<'m>,
     asked: &'m RateLimitRequest,
     descriptor: &'m RateLimitDescriptor,
-) -> Result<Option<Attributes<'m>>, String> {
-    let mut attributes = Attributes::new();
+) -> Result<bool, String> {
     let domain = attributes.insert("domain", &asked.domain);
     domain.map_err(|error| error.to_string())?;
     for (index, entry) in descriptor.entries.iter().enumerate() {
@@ -138,11 +141,11 @@ fn named_entries<'m>(
                 AttributeError::NotAnAddress { .. }
                 | AttributeError::Path(_)
                 | AttributeError::Host(_),
-            ) => return Ok(None),
+            ) => return Ok(false),
             Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(Some(attributes))
+    Ok(true)
 }
 
 /// Any value of a client as text: bytes that are not UTF-8 are escaped as [`AttributeValue`] does.

@@ -3,28 +3,48 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use smallvec::SmallVec;
 use tidegate::gate::Charged;
 use tidegate::{Limit, Micros};
 
 use super::arguments::RespCommand;
 use super::replies::Replies;
+use crate::CodecError;
 
 /// How many limits a connection caches: most clients use one or two.
 const REMEMBERED: usize = 4;
+/// The longest numbers whose bytes are cached, with what separates them.
+const LONGEST_WRITTEN: usize = 48;
 
 /// A parsed command.
 #[derive(Debug)]
-pub(super) struct Throttle<'a> {
-    pub(super) key: Cow<'a, str>,
-    pub(super) limit: &'a Limit,
-    pub(super) cost: u64,
+pub struct Throttle<'a> {
+    /// What is limited, as text.
+    pub key: Cow<'a, str>,
+    /// The limit that the command brings.
+    pub limit: &'a Limit,
+    /// The quantity, or 1.
+    pub cost: u64,
 }
 
 /// A cache of limits, by the numbers of earlier commands.
 #[derive(Debug, Default)]
-pub(super) struct ThrottleLimits {
-    known: [Option<(Numbers, Limit)>; REMEMBERED],
-    next: usize,
+pub struct ThrottleLimits {
+    known: SmallVec<[KnownLimit; REMEMBERED]>,
+    /// The one that was used last.
+    latest: usize,
+    /// The one to replace next.
+    oldest: usize,
+}
+
+/// A limit of an earlier command.
+#[derive(Debug)]
+struct KnownLimit {
+    /// The bytes of its numbers as they were first sent: the same bytes need not be parsed again. Empty if they were
+    /// a line, or long.
+    written: SmallVec<[u8; LONGEST_WRITTEN]>,
+    numbers: Numbers,
+    limit: Limit,
 }
 
 /// `max_burst`, `count` and `period`, as they were sent.
@@ -35,38 +55,47 @@ const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 /// Reads a command.
 #[inline]
-pub(super) fn read<'a>(
+pub fn read<'a>(
     command: RespCommand<'a>,
     limits: &'a mut ThrottleLimits,
-) -> Result<Throttle<'a>, String> {
+) -> Result<Throttle<'a>, CodecError> {
     if !(5..=6).contains(&command.len()) {
-        return Err(
+        return Err(CodecError::invalid(
             "CL.THROTTLE takes `key max_burst count period [quantity]`: the burst beyond the first \
-             request, and `count` requests per `period` seconds"
-                .to_owned(),
-        );
+             request, and `count` requests per `period` seconds",
+        ));
     }
-    let mut numbers = [0; 3];
-    for (place, number) in numbers.iter_mut().enumerate() {
-        *number = integer(command, place + 2)?;
-    }
+    let known = limits.find(command);
+    let numbers = match known {
+        Some(_) => Numbers::default(),
+        None => [
+            integer(command, 2)?,
+            integer(command, 3)?,
+            integer(command, 4)?,
+        ],
+    };
     let cost = if command.len() == 6 {
         let quantity = integer(command, 5)?;
-        u64::try_from(quantity)
-            .map_err(|_| format!("quantity must not be negative, and is {quantity}"))?
+        u64::try_from(quantity).map_err(|_| {
+            CodecError::invalid(format!("quantity must not be negative, and is {quantity}"))
+        })?
     } else {
         1
     };
+    let limit = match known {
+        Some(index) => limits.at(index)?,
+        None => limits.get(numbers, command.span(2, 4).unwrap_or_default())?,
+    };
     Ok(Throttle {
         key: key(command.get(1)),
-        limit: limits.get(numbers)?,
+        limit,
         cost,
     })
 }
 
 /// Writes the five numbers of an answer.
 #[inline]
-pub(super) fn write(charged: &Charged, replies: &mut Replies) {
+pub fn write(charged: &Charged, replies: &mut Replies) {
     if charged.is_failed() {
         replies.error("UNAVAILABLE", super::UNDECIDED);
         return;
@@ -76,12 +105,13 @@ pub(super) fn write(charged: &Charged, replies: &mut Replies) {
         tidegate::Retry::After(wait) => seconds(wait),
         tidegate::Retry::Now | tidegate::Retry::Never => -1,
     };
-    replies.array(5);
-    replies.integer(i64::from(!outcome.allowed));
-    replies.integer(whole(outcome.limit));
-    replies.integer(whole(outcome.remaining));
-    replies.integer(retry);
-    replies.integer(seconds(outcome.reset_at.since(outcome.at)));
+    replies.five_integers([
+        i64::from(!outcome.allowed),
+        whole(outcome.limit),
+        whole(outcome.remaining),
+        retry,
+        seconds(outcome.reset_at.since(outcome.at)),
+    ]);
 }
 
 /// Whole seconds, rounded up.
@@ -110,16 +140,16 @@ fn key(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 #[inline]
-fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, String> {
+fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, CodecError> {
     let given = command.get(place);
     parse(given).ok_or_else(|| no_integer(given, place))
 }
 
 #[cold]
-fn no_integer(given: &[u8], place: usize) -> String {
+fn no_integer(given: &[u8], place: usize) -> CodecError {
     let given = super::quoted(given);
     let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
-    format!("{name} must be a whole number, not `{given}`")
+    CodecError::invalid(format!("{name} must be a whole number, not `{given}`"))
 }
 
 /// A whole number as Redis reads one: digits, with an optional minus.
@@ -145,23 +175,45 @@ fn parse(text: &[u8]) -> Option<i64> {
 }
 
 impl ThrottleLimits {
-    /// The limit with these numbers.
-    fn get(&mut self, numbers: Numbers) -> Result<&Limit, String> {
-        let is_it = |known: &Option<(Numbers, Limit)>| {
-            known.as_ref().is_some_and(|(known, _)| *known == numbers)
+    /// The limit of an earlier command with the same bytes.
+    #[inline]
+    fn find(&mut self, command: RespCommand<'_>) -> Option<usize> {
+        let written = command.span(2, 4)?;
+        let is_it = |known: &KnownLimit| known.written[..] == *written;
+        if self.known.get(self.latest).is_some_and(is_it) {
+            return Some(self.latest);
+        }
+        self.latest = self.known.iter().position(is_it)?;
+        Some(self.latest)
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Result<&Limit, CodecError> {
+        let known = self.known.get(index).map(|known| &known.limit);
+        known.ok_or_else(|| CodecError::invalid("the limit cannot be used"))
+    }
+
+    /// The limit with these numbers, which were written so.
+    #[cold]
+    fn get(&mut self, numbers: Numbers, written: &[u8]) -> Result<&Limit, CodecError> {
+        let is_it = |known: &KnownLimit| known.numbers == numbers;
+        if let Some(index) = self.known.iter().position(is_it) {
+            return self.at(index);
+        }
+        let limit = limit(numbers).map_err(CodecError::Invalid)?;
+        let is_short = written.len() <= LONGEST_WRITTEN;
+        let known = KnownLimit {
+            written: SmallVec::from_slice(if is_short { written } else { &[] }),
+            numbers,
+            limit,
         };
-        let place = if let Some(place) = self.known.iter().position(is_it) {
-            place
-        } else {
-            let limit = limit(numbers)?;
-            let place = self.next;
-            self.next = (place + 1) % REMEMBERED;
-            self.known[place] = Some((numbers, limit));
-            place
-        };
-        // It was found or inserted above.
-        let known = self.known[place].as_ref().map(|(_, limit)| limit);
-        known.ok_or_else(|| "the limit cannot be used".to_owned())
+        let index = self.oldest;
+        self.oldest = (index + 1) % REMEMBERED;
+        match self.known.get_mut(index) {
+            Some(replaced) => *replaced = known,
+            None => self.known.push(known),
+        }
+        self.at(index)
     }
 }
 
@@ -219,9 +271,46 @@ mod tests {
         let mut limits = ThrottleLimits::default();
         for round in 0..3 {
             for count in 1..=9 {
-                let limit = limits.get([15, count, 60]).unwrap();
+                let written = format!("15 {count} 60");
+                let limit = limits.get([15, count, 60], written.as_bytes()).unwrap();
                 assert_eq!(limit.capacity(), 16, "{round}");
                 assert_eq!(limit.rate().count, count.unsigned_abs());
+            }
+        }
+    }
+
+    /// The capacity and the rate that a command asks for, by a cache that has seen others.
+    fn asked(limits: &mut ThrottleLimits, bytes: &[u8]) -> Result<(u64, u64), String> {
+        let mut arguments = super::super::Arguments::default();
+        arguments.read(bytes).unwrap().unwrap();
+        let asked = read(arguments.of(bytes), limits).map_err(|error| error.to_string())?;
+        Ok((asked.limit.capacity(), asked.limit.rate().count))
+    }
+
+    #[test]
+    fn a_limit_is_found_again_by_its_bytes_and_never_another() {
+        let array = |numbers: [&str; 3]| {
+            let [first, second, third] =
+                numbers.map(|text| format!("${}\r\n{text}\r\n", text.len()));
+            format!("*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\na\r\n{first}{second}{third}")
+        };
+        #[rustfmt::skip]
+        let table = [
+            (array(["15", "30", "60"]),               Ok((16, 30))),
+            (array(["1", "53", "60"]),                Ok((2, 53))),
+            (array(["15", "3", "060"]),               Ok((16, 3))),
+            ("CL.THROTTLE a 15 30 60\r\n".to_owned(), Ok((16, 30))),
+            ("CL.THROTTLE a 1 53 060\r\n".to_owned(), Ok((2, 53))),
+            (array(["015", "30", "60"]),              Ok((16, 30))),
+            (array(["0000000000000000000000000000000000000000000000015", "31", "60"]), Ok((16, 31))),
+            (array(["15", "30\r\n$2\r\n60", ""]),     Err("count must be a whole number, not `30\\r\\n$2\\r\\n60`".to_owned())),
+            (array(["15", "0", "60"]),                Err("count must not be 0".to_owned())),
+        ];
+        let mut limits = ThrottleLimits::default();
+        for round in 0..3 {
+            for (bytes, expected) in &table {
+                let found = asked(&mut limits, bytes.as_bytes());
+                assert_eq!(&found, expected, "{bytes} in round {round}");
             }
         }
     }

@@ -5,15 +5,15 @@ use tidegate::gate::Decision;
 
 use super::arguments::RespCommand;
 use super::replies::Replies;
+use crate::CodecError;
 
 /// Reads the attributes of the request. Borrows nothing: the buffer may be reused before the answer.
-pub(super) fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, String> {
+pub fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, CodecError> {
     let given = command.len().saturating_sub(1);
     if !given.is_multiple_of(2) {
-        return Err(
-            "TG.CHECK takes `attribute value ... [COST n]`: each attribute needs a value"
-                .to_owned(),
-        );
+        return Err(CodecError::invalid(
+            "TG.CHECK takes `attribute value ... [COST n]`: each attribute needs a value",
+        ));
     }
     let mut end = command.len();
     let mut cost = 1;
@@ -27,31 +27,33 @@ pub(super) fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, Stri
         let value = command.get(place + 1).to_vec();
         attributes
             .insert(text(command, place)?, value)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| CodecError::invalid(error.to_string()))?;
     }
     Ok(attributes)
 }
 
-fn text(command: RespCommand<'_>, place: usize) -> Result<String, String> {
+fn text(command: RespCommand<'_>, place: usize) -> Result<String, CodecError> {
     let bytes = command.get(place);
     String::from_utf8(bytes.to_vec()).map_err(|_| {
         let given = super::quoted(bytes);
-        format!("the name of an attribute must be UTF-8 text, not `{given}`")
+        CodecError::invalid(format!(
+            "the name of an attribute must be UTF-8 text, not `{given}`"
+        ))
     })
 }
 
-fn whole(bytes: &[u8]) -> Result<u64, String> {
+fn whole(bytes: &[u8]) -> Result<u64, CodecError> {
     let text = std::str::from_utf8(bytes).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| {
         let given = super::quoted(bytes);
-        format!("COST must be a whole number from 0, not `{given}`")
+        CodecError::invalid(format!("COST must be a whole number from 0, not `{given}`"))
     })
 }
 
 /// Writes a decision, with the field names of the JSON answer.
-pub(super) fn write(decision: &Decision, replies: &mut Replies) {
+pub fn write(decision: &Decision, replies: &mut Replies) {
     if decision.is_failed() {
         replies.error("UNAVAILABLE", super::UNDECIDED);
         return;

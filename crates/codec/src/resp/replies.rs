@@ -1,43 +1,52 @@
 //! Writes replies, in the protocol version of the client.
 
-use std::io::Write as _;
-
 /// The protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum RespVersion {
+pub enum RespVersion {
+    /// Without maps, booleans and numbers with decimals.
     #[default]
     Resp2,
+    /// With them.
     Resp3,
 }
 
 /// Replies that wait to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Replies {
+pub struct Replies {
     bytes: Vec<u8>,
-    pub(super) protocol: RespVersion,
+    /// The version that the client chose.
+    pub protocol: RespVersion,
 }
 
 impl Replies {
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The replies.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Whether no reply waits.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The length of the replies.
+    pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Drops sent bytes, and the memory of an unusually large batch.
-    pub(super) fn clear(&mut self, usual: usize) {
+    pub fn clear(&mut self, usual: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(usual);
     }
 
-    pub(super) fn simple(&mut self, text: &str) {
+    /// A short text.
+    pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
     }
 
     /// An error: an upper-case code for programs, and a message for people.
-    pub(super) fn error(&mut self, code: &str, message: &str) {
+    pub fn error(&mut self, code: &str, message: &str) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(code.as_bytes());
         self.bytes.push(b' ');
@@ -50,27 +59,31 @@ impl Replies {
         self.end();
     }
 
+    /// A whole number.
     #[inline]
-    pub(super) fn integer(&mut self, number: i64) {
+    pub fn integer(&mut self, number: i64) {
         self.bytes.push(b':');
         self.digits(number);
         self.end();
     }
 
-    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+    /// Any bytes.
+    pub fn bulk(&mut self, bytes: &[u8]) {
         self.count(b'$', bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.end();
     }
 
-    pub(super) fn null(&mut self) {
+    /// No value.
+    pub fn null(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
             RespVersion::Resp2 => b"$-1\r\n",
             RespVersion::Resp3 => b"_\r\n",
         });
     }
 
-    pub(super) fn boolean(&mut self, value: bool) {
+    /// A boolean: a number in RESP2.
+    pub fn boolean(&mut self, value: bool) {
         match self.protocol {
             RespVersion::Resp2 => self.integer(i64::from(value)),
             RespVersion::Resp3 => self.line(b'#', if value { "t" } else { "f" }),
@@ -78,9 +91,9 @@ impl Replies {
     }
 
     /// Seconds with up to six decimals: text in RESP2, which has only whole numbers.
-    pub(super) fn seconds(&mut self, micros: u64) {
+    pub fn seconds(&mut self, micros: u64) {
         let mut text = Vec::with_capacity(24);
-        crate::seconds::write_seconds(&mut text, micros);
+        crate::write_seconds(&mut text, micros);
         match self.protocol {
             RespVersion::Resp2 => self.bulk(&text),
             RespVersion::Resp3 => {
@@ -91,13 +104,46 @@ impl Replies {
         }
     }
 
+    /// An array of five whole numbers, in one step: what `CL.THROTTLE` answers.
+    #[inline]
+    pub(super) fn five_integers(&mut self, numbers: [i64; 5]) {
+        const START: &[u8; 4] = b"*5\r\n";
+        // The kind, a sign, 19 digits, and the end of the line.
+        const LONGEST: usize = 23;
+        let mut bytes = [0; START.len() + 5 * LONGEST];
+        // From the end, where the last digits are known first.
+        let mut at = bytes.len();
+        for number in numbers.into_iter().rev() {
+            at -= 2;
+            bytes[at..at + 2].copy_from_slice(b"\r\n");
+            let mut left = number.unsigned_abs();
+            loop {
+                at -= 1;
+                bytes[at] = b"0123456789"[usize::try_from(left % 10).unwrap_or(0)];
+                left /= 10;
+                if left == 0 {
+                    break;
+                }
+            }
+            if number < 0 {
+                at -= 1;
+                bytes[at] = b'-';
+            }
+            at -= 1;
+            bytes[at] = b':';
+        }
+        at -= START.len();
+        bytes[at..at + START.len()].copy_from_slice(START);
+        self.bytes.extend_from_slice(&bytes[at..]);
+    }
+
     /// The start of an array of `count` values.
-    pub(super) fn array(&mut self, count: usize) {
+    pub fn array(&mut self, count: usize) {
         self.count(b'*', count);
     }
 
     /// The start of a map of `count` pairs: in RESP2 an array of twice as many values.
-    pub(super) fn map(&mut self, count: usize) {
+    pub fn map(&mut self, count: usize) {
         match self.protocol {
             RespVersion::Resp2 => self.count(b'*', count * 2),
             RespVersion::Resp3 => self.count(b'%', count),
@@ -125,8 +171,11 @@ impl Replies {
                 let digits = [b'0' + small / 10, b'0' + small % 10];
                 self.bytes.extend_from_slice(&digits);
             }
-            // Writing to a vector does not fail.
-            _ => drop(write!(self.bytes, "{number}")),
+            _ => {
+                let mut digits = itoa::Buffer::new();
+                let digits = digits.format(number).as_bytes();
+                self.bytes.extend_from_slice(digits);
+            }
         }
     }
 
@@ -147,6 +196,22 @@ mod tests {
         };
         write(&mut replies);
         String::from_utf8(replies.bytes).unwrap()
+    }
+
+    #[test]
+    fn five_numbers_are_written_as_one_by_one() {
+        let edges = [0, 1, -1, 9, 10, 99, 100, 1_000_000, i64::MAX, i64::MIN];
+        for first in edges {
+            for second in edges {
+                let numbers = [first, second, first, second, second];
+                let together = written(RespVersion::Resp2, |r| r.five_integers(numbers));
+                let alone = written(RespVersion::Resp2, |r| {
+                    r.array(5);
+                    numbers.iter().for_each(|number| r.integer(*number));
+                });
+                assert_eq!(together, alone);
+            }
+        }
     }
 
     #[test]

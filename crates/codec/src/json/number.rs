@@ -5,13 +5,13 @@ use std::fmt;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use tidegate::printable::escaped;
 
-use crate::problem::HttpProblem;
+use crate::CodecError;
 
 /// The largest number that every JSON reader holds exactly.
 const MAX: u64 = (1 << 53) - 1;
 
 /// Reads the value of `name` as a whole number.
-pub(super) fn whole<'de, D: Deserializer<'de>>(
+pub fn whole<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &'static str,
 ) -> Result<u64, D::Error> {
@@ -19,13 +19,13 @@ pub(super) fn whole<'de, D: Deserializer<'de>>(
 }
 
 /// Reads the text of a parameter as a whole number.
-pub(super) fn parse_whole(name: &str, text: &str) -> Result<u64, HttpProblem> {
+pub fn parse_whole(name: &str, text: &str) -> Result<u64, CodecError> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| *number <= MAX);
     number.filter(|_| is_digits).ok_or_else(|| {
         let text: String = escaped(text).chars().take(64).collect();
         let detail = format!("`{name}` must be a whole number from 0 to {MAX}, not `{text}`");
-        HttpProblem::bad_request(detail)
+        CodecError::invalid(detail)
     })
 }
 
