@@ -107,33 +107,31 @@ impl Replies {
     /// An array of five whole numbers, in one step: what `CL.THROTTLE` answers.
     #[inline]
     pub(super) fn five_integers(&mut self, numbers: [i64; 5]) {
-        const START: &[u8; 4] = b"*5\r\n";
-        // The kind, a sign, 19 digits, and the end of the line.
+        // The kind, a sign, 19 digits, and the end of the line; before all, the head of the array.
         const LONGEST: usize = 23;
-        let mut bytes = [0; START.len() + 5 * LONGEST];
-        // From the end, where the last digits are known first.
+        const HEAD: [u8; 4] = *b"*5\r\n";
+        let mut bytes = [0; HEAD.len() + 5 * LONGEST];
+        // From the end, where the last digits are known first. Byte by byte: these are too few for a copy.
         let mut at = bytes.len();
-        for number in numbers.into_iter().rev() {
-            at -= 2;
-            bytes[at..at + 2].copy_from_slice(b"\r\n");
-            let mut left = number.unsigned_abs();
-            loop {
-                at -= 1;
-                bytes[at] = b"0123456789"[usize::try_from(left % 10).unwrap_or(0)];
-                left /= 10;
-                if left == 0 {
-                    break;
-                }
-            }
-            if number < 0 {
-                at -= 1;
-                bytes[at] = b'-';
-            }
+        let mut put = |byte| {
             at -= 1;
-            bytes[at] = b':';
+            bytes[at] = byte;
+        };
+        for number in numbers.into_iter().rev() {
+            put(b'\n');
+            put(b'\r');
+            let mut left = number.unsigned_abs();
+            while left > 9 {
+                put(digit(left % 10));
+                left /= 10;
+            }
+            put(digit(left));
+            if number < 0 {
+                put(b'-');
+            }
+            put(b':');
         }
-        at -= START.len();
-        bytes[at..at + START.len()].copy_from_slice(START);
+        HEAD.into_iter().rev().for_each(put);
         self.bytes.extend_from_slice(&bytes[at..]);
     }
 
@@ -183,6 +181,12 @@ impl Replies {
     fn end(&mut self) {
         self.bytes.extend_from_slice(b"\r\n");
     }
+}
+
+/// A number below ten, as text.
+#[inline]
+fn digit(number: u64) -> u8 {
+    b'0' + number.to_le_bytes()[0]
 }
 
 #[cfg(test)]

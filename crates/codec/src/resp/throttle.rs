@@ -115,28 +115,34 @@ pub fn write(charged: &Charged, replies: &mut Replies) {
 }
 
 /// Whole seconds, rounded up.
+#[inline]
 fn seconds(span: Micros) -> i64 {
     whole(span.get().div_ceil(Micros::SECOND.get()))
 }
 
+#[inline]
 fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A key as text. One that is not UTF-8 is written in hexadecimal, after a byte that no other key begins with.
+#[inline]
 fn key(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.starts_with('\0') => Cow::Borrowed(text),
-        _ => {
-            let mut text = String::with_capacity(1 + 2 * bytes.len());
-            text.push('\0');
-            for byte in bytes {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{byte:02x}");
-            }
-            Cow::Owned(text)
-        }
+        Ok(text) if bytes.first() != Some(&0) => Cow::Borrowed(text),
+        _ => Cow::Owned(hexadecimal(bytes)),
     }
+}
+
+#[cold]
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(1 + 2 * bytes.len());
+    text.push('\0');
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 #[inline]

@@ -33,7 +33,8 @@ pub(crate) async fn serve(
     accept_all(listener, &settings, &drain, move |stream, peer| {
         let connections = Arc::clone(&connections);
         hand_over(&runtimes.take(), stream, move |stream| async move {
-            if let Err(error) = connections.serve(stream).await {
+            // Boxed: it is large, and would be moved several times before it is first polled.
+            if let Err(error) = Box::pin(connections.serve(stream)).await {
                 tracing::debug!(%peer, %error, "connection ended early");
             }
         })
