@@ -68,7 +68,8 @@ impl HttpConnections {
             .keep_alive_interval(settings.ping_interval)
             .keep_alive_timeout(settings.ping_timeout)
             .max_header_list_size(u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(settings.max_streams);
+            .max_concurrent_streams(settings.max_streams)
+            .auto_date_header(settings.date);
         Self {
             tls: settings.tls.as_ref().map(crate::Tls::acceptor),
             settings,

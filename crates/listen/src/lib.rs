@@ -68,6 +68,8 @@ pub struct ListenSettings {
     pub strict: bool,
     /// The most concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
+    /// Whether answers over HTTP/2 have a `Date`. Clients of gRPC do not use it.
+    pub date: bool,
     /// How often an HTTP/2 peer is pinged.
     pub ping_interval: Duration,
     /// How long the peer may take to answer a ping.
@@ -95,6 +97,7 @@ impl Default for ListenSettings {
             half_close: true,
             strict: false,
             max_streams: 250,
+            date: true,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(10),
             last_call: Duration::from_millis(100),

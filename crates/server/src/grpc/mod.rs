@@ -43,6 +43,7 @@ pub(crate) async fn serve(
     let settings = ListenSettings {
         idle_timeout: IDLE,
         max_streams: MAX_STREAMS,
+        date: false,
         ..settings
     };
     let service = {
