@@ -211,7 +211,9 @@ mod tests {
                 let together = written(RespVersion::Resp2, |r| r.five_integers(numbers));
                 let alone = written(RespVersion::Resp2, |r| {
                     r.array(5);
-                    numbers.iter().for_each(|number| r.integer(*number));
+                    for number in numbers {
+                        r.integer(number);
+                    }
                 });
                 assert_eq!(together, alone);
             }

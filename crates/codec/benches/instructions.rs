@@ -1,0 +1,174 @@
+//! Instructions of each codec for the question that most clients send, and for its answer.
+//!
+//! Counted by callgrind, so that they do not depend on the load of the machine. Values are built before the count
+//! begins, and returned so that dropping them is not counted.
+
+#![expect(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a benchmark of input that is known, and functions of macros"
+)]
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use tidegate::gate::{Charged, Decisions, Part};
+use tidegate::headers::HeaderSettings;
+use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
+use tidegate::store::{Charge, Scope};
+use tidegate::{Attributes, Gate, MemoryStore};
+use tidegate_codec::grpc::proto::rate_limit::{
+    DescriptorEntry, RateLimitDescriptor, RateLimitRequest,
+};
+use tidegate_codec::grpc::{self, MessageBuffer, RateLimitAnswer};
+use tidegate_codec::json::answer;
+use tidegate_codec::json::question::CheckRequest;
+use tidegate_codec::resp::throttle::{self, ThrottleLimits};
+use tidegate_codec::resp::{Arguments, Replies};
+
+const RULES: &str = "rules: [{id: per-user, per: [user_id], limit: 1000000/second}]";
+const CHECK: &[u8] =
+    br#"{"attributes":{"user_id":"u17","path":"/v1/users","ip":"203.0.113.7","method":"GET"}}"#;
+const THROTTLE: &[u8] =
+    b"*5\r\n$11\r\nCL.THROTTLE\r\n$7\r\nuser:17\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n";
+
+fn gate() -> Gate<MemoryStore> {
+    Gate::new(MemoryStore::new(), RuleSet::from_yaml(RULES).unwrap())
+}
+
+/// A decision about the check, with room for its answer.
+fn http_decided() -> (Decisions, Vec<u8>) {
+    let gate = gate();
+    let attributes = CheckRequest::parse(CHECK).unwrap().attributes(false);
+    let attributes = attributes.unwrap();
+    let deciding = gate.decide_by(gate.rules(), FrontEnd::Http, &attributes);
+    let decisions = deciding.now().unwrap().into_decisions();
+    (decisions, Vec::with_capacity(512))
+}
+
+#[library_benchmark]
+#[bench::usual(CHECK)]
+fn http_decode(body: &[u8]) -> Attributes<'_> {
+    let request = CheckRequest::parse(black_box(body)).unwrap();
+    request.attributes(false).unwrap()
+}
+
+#[library_benchmark]
+#[bench::usual(http_decided())]
+fn http_encode((decisions, mut out): (Decisions, Vec<u8>)) -> (Decisions, Vec<u8>) {
+    for decision in decisions.iter() {
+        answer::write(&mut out, black_box(decision));
+    }
+    (decisions, out)
+}
+
+/// A connection that has parsed the same command before.
+fn resp_connection() -> (Arguments, ThrottleLimits) {
+    let (mut arguments, mut limits) = (Arguments::default(), ThrottleLimits::default());
+    arguments.read(THROTTLE).unwrap();
+    throttle::read(arguments.of(THROTTLE), &mut limits).unwrap();
+    (arguments, limits)
+}
+
+/// The outcome of the command, and replies with room for it.
+fn resp_charged() -> (Charged, Replies) {
+    let (arguments, mut limits) = resp_connection();
+    let asked = throttle::read(arguments.of(THROTTLE), &mut limits).unwrap();
+    let (gate, scope) = (gate(), Scope::new("cl.throttle"));
+    let charge = Charge {
+        scope: &scope,
+        limit: asked.limit,
+        key: &asked.key,
+        cost: asked.cost,
+    };
+    let charged = gate.charge(&charge, OnStoreFailure::Allow).now().unwrap();
+    let mut replies = Replies::default();
+    throttle::write(&charged, &mut replies);
+    replies.clear(1_024);
+    (charged, replies)
+}
+
+#[library_benchmark]
+#[bench::usual(resp_connection())]
+fn resp_decode(
+    (mut arguments, mut limits): (Arguments, ThrottleLimits),
+) -> (Arguments, ThrottleLimits) {
+    arguments.read(black_box(THROTTLE)).unwrap();
+    let asked = throttle::read(arguments.of(THROTTLE), &mut limits).unwrap();
+    black_box((&*asked.key, asked.cost));
+    (arguments, limits)
+}
+
+#[library_benchmark]
+#[bench::usual(resp_charged())]
+fn resp_encode((charged, mut replies): (Charged, Replies)) -> Replies {
+    throttle::write(black_box(&charged), &mut replies);
+    replies
+}
+
+fn call() -> RateLimitRequest {
+    let entry = |key: &str, value: &'static str| DescriptorEntry {
+        key: key.to_owned(),
+        value: Bytes::from_static(value.as_bytes()),
+    };
+    RateLimitRequest {
+        domain: "web".to_owned(),
+        descriptors: vec![RateLimitDescriptor {
+            entries: vec![entry("user_id", "u17"), entry("path", "/v1/users")],
+            ..RateLimitDescriptor::default()
+        }],
+        hits_addend: 0,
+    }
+}
+
+#[library_benchmark]
+#[bench::usual(grpc::framed(&call()))]
+fn grpc_decode(frame: Bytes) -> RateLimitRequest {
+    let mut arrived = MessageBuffer::default();
+    arrived.put(black_box(frame));
+    let asked = grpc::decode(arrived.take().unwrap().unwrap()).unwrap();
+    black_box(grpc::parts(&asked, false).unwrap());
+    asked
+}
+
+/// A call that was decided.
+struct DecidedCall {
+    gate: Gate<MemoryStore>,
+    asked: &'static RateLimitRequest,
+    parts: Vec<Part<'static>>,
+    decisions: Decisions,
+}
+
+fn grpc_decided() -> DecidedCall {
+    let (gate, asked) = (gate(), &*Box::leak(Box::new(call())));
+    let parts = grpc::parts(asked, false).unwrap().into_vec();
+    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
+    let decisions = deciding.now().unwrap().into_decisions();
+    DecidedCall {
+        gate,
+        asked,
+        parts,
+        decisions,
+    }
+}
+
+#[library_benchmark]
+#[bench::usual(grpc_decided())]
+fn grpc_encode(call: DecidedCall) -> (DecidedCall, Bytes) {
+    let rules = call.gate.rules();
+    let answer = RateLimitAnswer {
+        asked: call.asked,
+        rules: &rules,
+        parts: &call.parts,
+        decisions: &call.decisions,
+    };
+    let bytes = black_box(answer).framed(HeaderSettings::default());
+    (call, bytes)
+}
+
+library_benchmark_group!(
+    name = codecs;
+    benchmarks = http_decode, http_encode, resp_decode, resp_encode, grpc_decode, grpc_encode
+);
+main!(library_benchmark_groups = codecs);
