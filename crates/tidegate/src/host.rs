@@ -68,6 +68,16 @@ fn is_port(text: &str) -> bool {
 
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(fits);
-    name.split('.').all(is_label)
+    // In one pass: a label is not empty, so that no dot follows another, and none is at either end.
+    let mut is_in_label = false;
+    for byte in name.bytes() {
+        if byte == b'.' && is_in_label {
+            is_in_label = false;
+        } else if fits(byte) {
+            is_in_label = true;
+        } else {
+            return false;
+        }
+    }
+    is_in_label
 }

@@ -89,6 +89,13 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     let start = bytes.as_ptr().addr();
     let mut places: SmallVec<[(HeaderName, usize, usize); 16]> = SmallVec::new();
     for header in &*found.headers {
+        // Says what HTTP/1.1 does anyway, in most answers, and would be removed later.
+        if version == Version::HTTP_11
+            && header.name.eq_ignore_ascii_case("connection")
+            && header.value.eq_ignore_ascii_case(b"keep-alive")
+        {
+            continue;
+        }
         let name = HeaderName::from_bytes(header.name.as_bytes())
             .map_err(|_| Broken::Malformed("invalid header name"))?;
         let at = header.value.as_ptr().addr() - start;
@@ -247,6 +254,15 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nconnection: x, Close\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nConnection: Keep-Alive\r\n\r\n", true),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: keep-alive\r\nconnection: close\r\n\r\n",
+                false,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: keep-alive, close\r\n\r\n",
+                false,
+            ),
         ] {
             assert_eq!(keeps_alive(&parts(text)), stays, "{text:?}");
         }

@@ -266,6 +266,18 @@ impl Decision {
 
     /// The headers that report it to a client, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
+        let before = self.limits[..self.headline.unwrap_or(0)].iter();
+        let headline = before.filter(|limit| !limit.is_shadow).count();
+        let mut enforced = self.enforced();
+        // Most requests have one limit, and need no lists.
+        if let (Some(limit), None) = (enforced.next(), enforced.next()) {
+            let item = Item {
+                name: &limit.name(),
+                limit: limit.limit,
+                outcome: limit.outcome,
+            };
+            return settings.headers(&[item], headline);
+        }
         let enforced: SmallVec<[LimitOutcome<'_>; 2]> = self.enforced().collect();
         let names: SmallVec<[Cow<'_, str>; 2]> = enforced.iter().map(LimitOutcome::name).collect();
         let items: SmallVec<[Item<'_>; 2]> = enforced
@@ -277,8 +289,6 @@ impl Decision {
                 outcome: limit.outcome,
             })
             .collect();
-        let before = self.limits[..self.headline.unwrap_or(0)].iter();
-        let headline = before.filter(|limit| !limit.is_shadow).count();
         settings.headers(&items, headline)
     }
 
