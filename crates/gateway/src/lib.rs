@@ -189,10 +189,10 @@ where
             guard: guard.clone(),
             write_timeout,
         });
-        let service = tower::service_fn(move |request| {
+        let service = move |request, peer| {
             // Boxed, because it is moved several times before it is first polled.
-            Box::pin(screen::admit(Arc::clone(&ingress), request))
-        });
+            Box::pin(screen::admit(Arc::clone(&ingress), request, peer))
+        };
         (runtime.clone(), service)
     });
     let settings = ListenSettings {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,13 +30,14 @@ type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
 pub(crate) async fn admit<S, B>(
     ingress: Arc<Ingress<S>>,
     mut request: Request<Incoming>,
+    peer: Peer,
 ) -> Result<Response<GatewayBody<B>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body + Send + 'static,
 {
     let is_ready = (ingress.is_ready)().map_err(GatewayFailure::NotReady);
-    match is_ready.and_then(|()| screen(&ingress.gateway, &mut request)) {
+    match is_ready.and_then(|()| screen(&ingress.gateway, &mut request, peer)) {
         Ok(screened) => request.extensions_mut().insert(screened),
         Err(failure) => return Ok(failure.reply().map(Either::Right)),
     };
@@ -79,7 +80,11 @@ pub(crate) struct Screened {
     pub(crate) path: String,
 }
 
-fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<Screened, GatewayFailure> {
+fn screen<B>(
+    gateway: &Gateway,
+    request: &mut Request<B>,
+    Peer(peer): Peer,
+) -> Result<Screened, GatewayFailure> {
     if request.method() == Method::CONNECT {
         return Err(GatewayFailure::Connect);
     }
@@ -91,8 +96,7 @@ fn screen<B>(gateway: &Gateway, request: &mut Request<B>) -> Result<Screened, Ga
     settle_host(gateway, request)?;
     join_cookies(request.headers_mut());
     settle_path(gateway, request)?;
-    let peer = request.extensions_mut().remove::<Peer>();
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
+    let peer = peer.ip();
     let client = gateway.identity.client_address(peer, request.headers());
     let (mut route, mut path) = (Some(0), String::new());
     if !gateway.routes.are_one() {

@@ -31,7 +31,8 @@ pub fn ended_connections() -> u64 {
     ENDED.load(Ordering::Relaxed)
 }
 
-/// Serves connections until the drain begins and the open ones have ended.
+/// Serves connections until the drain begins and the open ones have ended. `service` answers each request, and
+/// gets the peer of its connection.
 ///
 /// No error ends it. When the drain begins, connections in the kernel's queue are still accepted and served, and
 /// then the port is closed. HTTP/1 connections end with their next answer or the
@@ -41,20 +42,26 @@ pub fn ended_connections() -> u64 {
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
-/// use tidegate_listen::{Drain, ListenSettings, serve};
+/// use tidegate_listen::{Drain, ListenSettings, Peer, serve};
+/// use tower::ServiceExt as _;
 ///
 /// let router = axum::Router::new();
+/// let service = move |request, _: Peer| router.clone().oneshot(request);
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 /// let drain = Drain::new();
-/// serve(listener, router, ListenSettings::default(), drain).await;
+/// serve(listener, service, ListenSettings::default(), drain).await;
 /// # Ok(())
 /// # }
 /// ```
-pub async fn serve<S, B>(listener: TcpListener, service: S, settings: ListenSettings, drain: Drain)
-where
-    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+pub async fn serve<S, F, B, E>(
+    listener: TcpListener,
+    service: S,
+    settings: ListenSettings,
+    drain: Drain,
+) where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -73,15 +80,15 @@ where
 }
 
 /// The same, but each connection gets its own runtime and service from `place`.
-pub async fn serve_on<S, B>(
+pub async fn serve_on<S, F, B, E>(
     listener: TcpListener,
     settings: ListenSettings,
     drain: Drain,
     place: impl Fn() -> (Handle, S),
 ) where
-    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

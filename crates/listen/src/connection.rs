@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::activity::Activity;
 use crate::clock::now;
 use crate::leaving::{BoxError, Leaving};
+use crate::resting::RestingConnection;
 use crate::service::ConnectionService;
 use crate::stall::{ConnectionTimeouts, TimeoutAction};
 use crate::wire::{HttpVersion, Opening, Wire, WireSettings};
@@ -80,23 +81,42 @@ impl HttpConnections {
     }
 
     /// Serves one connection to its end.
-    pub(crate) async fn serve<S, B>(
+    pub(crate) async fn serve<S, F, B, E>(
         &self,
         stream: TcpStream,
         peer: Peer,
         service: S,
     ) -> Result<(), ConnectionError>
     where
-        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError>,
+        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+        E: Into<BoxError>,
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let Some(acceptor) = &self.tls else {
-            return self.serve_wire(stream, None, peer, service).await;
-        };
+        match &self.tls {
+            None => self.serve_wire(stream, None, peer, service).await,
+            // Boxed, so that the tasks of other connections need no room for it.
+            Some(acceptor) => Box::pin(self.serve_tls(acceptor, stream, peer, service)).await,
+        }
+    }
+
+    async fn serve_tls<S, F, B, E>(
+        &self,
+        acceptor: &TlsAcceptor,
+        stream: TcpStream,
+        peer: Peer,
+        service: S,
+    ) -> Result<(), ConnectionError>
+    where
+        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+        E: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
         let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
         let mut stream = match handshake.await {
             Ok(stream) => stream.map_err(ConnectionError::Handshake)?,
@@ -111,7 +131,7 @@ impl HttpConnections {
         self.serve_wire(stream, version, peer, service).await
     }
 
-    async fn serve_wire<T, S, B>(
+    async fn serve_wire<T, S, F, B, E>(
         &self,
         mut io: T,
         version: Option<HttpVersion>,
@@ -120,9 +140,9 @@ impl HttpConnections {
     ) -> Result<(), ConnectionError>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError>,
+        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+        E: Into<BoxError>,
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<BoxError>,
@@ -141,8 +161,6 @@ impl HttpConnections {
             is_http2: version == HttpVersion::Http2,
             write_timeout: self.settings.idle_timeout,
         };
-        let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
-        let io = TokioIo::new(wire);
         let service = ConnectionService {
             service,
             peer,
@@ -151,7 +169,8 @@ impl HttpConnections {
         };
         match version {
             HttpVersion::Http1 => {
-                let connection = self.http1.serve_connection(io, service).with_upgrades();
+                let connection =
+                    RestingConnection::new(&self.http1, service, settings, io, opening);
                 self.drive(connection, version, &activity, timer).await?;
                 // An upgraded connection still counts as open.
                 if activity.is_tunnel() {
@@ -160,7 +179,10 @@ impl HttpConnections {
                 Ok(())
             }
             HttpVersion::Http2 => {
-                let connection = self.http2.serve_connection(io, service);
+                let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
+                let connection = self.http2.serve_connection(TokioIo::new(wire), service);
+                // Boxed, so that the tasks of HTTP/1 connections need no room for it.
+                let connection = Box::pin(connection);
                 self.drive(connection, version, &activity, timer).await
             }
         }
@@ -187,7 +209,7 @@ impl HttpConnections {
     /// Drives a connection until it ends, leaves because of the drain, or times out.
     async fn drive<C>(
         &self,
-        connection: C,
+        mut connection: C,
         version: HttpVersion,
         activity: &Activity,
         mut timer: Pin<&mut Sleep>,
@@ -195,11 +217,13 @@ impl HttpConnections {
     where
         C: Leaving,
     {
-        let mut connection = pin!(connection);
         let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
         let mut has_listened = false;
         let mut is_draining = false;
         let mut timeouts = ConnectionTimeouts::new(&self.settings);
+        if version == HttpVersion::Http1 {
+            timeouts = timeouts.resting_after(self.settings.rest_after);
+        }
 
         poll_fn(|cx| {
             // Once registered, this task is woken by the drain: checking at each turn would make all
@@ -215,8 +239,8 @@ impl HttpConnections {
                     activity.close_after_answer();
                 }
                 // Polled before it is asked to leave, so that a received request is begun.
-                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                    return Poll::Ready(ended.map_err(ConnectionError::Http));
+                if let Poll::Ready(ended) = connection.poll_serve(cx) {
+                    return Poll::Ready(ended);
                 }
                 let phase = activity.phase();
                 let verdict = if begins_to_drain {
@@ -234,14 +258,42 @@ impl HttpConnections {
                 };
                 match verdict {
                     TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
+                    TimeoutAction::Rest(wait) => {
+                        timer.set(sleep(wait));
+                        connection.rest();
+                    }
                     TimeoutAction::Leave(wait) => {
                         timer.set(sleep(wait));
-                        connection.as_mut().leave();
+                        connection.leave();
                     }
                     TimeoutAction::Cut => return Poll::Ready(Err(ConnectionError::SlowClient)),
                 }
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// What an idle connection needs for its task.
+    #[tokio::test]
+    async fn the_task_of_a_connection_is_small() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let connections = HttpConnections::new(ListenSettings::default(), Drain::new());
+        let service = |_: Request<Incoming>, _: Peer| async {
+            Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default()))
+        };
+        let serving = connections.serve(stream, Peer(address), service);
+        let size = size_of_val(&serving);
+        assert!(size < 2_048, "{size} bytes");
     }
 }

@@ -18,6 +18,7 @@ mod frames;
 mod framing;
 mod leaving;
 mod request_id;
+mod resting;
 mod service;
 pub mod stall;
 mod threads;
@@ -34,7 +35,7 @@ pub use threads::{RoundRobin, Threads};
 pub use timing::{Labels, Timing};
 pub use tls::{Tls, TlsError, server_config};
 
-/// The peer of a request's connection, in each request's extensions.
+/// The peer of a request's connection.
 ///
 /// An IPv4 client of a listener on `[::]` is an IPv4-mapped address here, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,6 +58,8 @@ pub struct ListenSettings {
     /// How long a connection is kept between requests. Also how long a client may read nothing of an answer before
     /// it counts as gone.
     pub idle_timeout: Duration,
+    /// How long an HTTP/1 connection is idle before it gives its buffers back.
+    pub rest_after: Duration,
     /// The largest head of a request, in bytes; more is 431. For HTTP/1 the minimum is 8 KiB, and a head has at
     /// most a hundred headers.
     pub max_head_bytes: usize,
@@ -93,6 +96,7 @@ impl Default for ListenSettings {
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            rest_after: Duration::from_secs(1),
             max_head_bytes: 16 * 1024,
             half_close: true,
             strict: false,

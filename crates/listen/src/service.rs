@@ -1,4 +1,4 @@
-//! The service of one connection: adds the peer and the id to each request, and records requests in progress.
+//! The service of one connection: adds the id to each request, passes on the peer, and records requests in progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +9,6 @@ use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
-use tower::ServiceExt;
-use tower::util::Oneshot;
 
 use crate::Peer;
 use crate::activity::{Activity, RequestGuard};
@@ -18,7 +16,7 @@ use crate::exchange::{Exchange, Exchanges, Observing};
 use crate::request_id::X_REQUEST_ID;
 
 /// A front end's service, for one connection.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ConnectionService<S> {
     pub(crate) service: S,
     pub(crate) peer: Peer,
@@ -26,22 +24,22 @@ pub(crate) struct ConnectionService<S> {
     pub(crate) exchanges: Option<Exchanges>,
 }
 
-impl<S, B> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
+impl<S, F, B, E> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
 where
-    S: tower::Service<Request<Incoming>, Response = Response<B>> + Clone,
+    S: Fn(Request<Incoming>, Peer) -> F,
+    F: Future<Output = Result<Response<B>, E>>,
 {
     type Response = Response<TrackedBody<B>>;
-    type Error = S::Error;
-    type Future = TrackedResponse<Oneshot<S, Request<Incoming>>>;
+    type Error = E;
+    type Future = TrackedResponse<F>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let exchanges = self.exchanges.as_ref();
         let exchange = exchanges.map(|exchanges| exchanges.begin(&mut request, self.peer));
-        request.extensions_mut().insert(self.peer);
         TrackedResponse {
             exchange,
             in_flight: Some(RequestGuard::begin(&self.activity)),
-            answer: self.service.clone().oneshot(request),
+            answer: (self.service)(request, self.peer),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::activity::Activity;
 use crate::clock::http_date;
 use crate::frames::Frames;
 use crate::framing::FramingReader;
+use crate::resting::{RestingPlace, SocketState};
 use crate::stall::{ConnectionPhase, Linger, Stall};
 
 /// The preface of an HTTP/2 client.
@@ -50,12 +51,25 @@ impl Opening {
         }
         Ok((opening, HttpVersion::Http2))
     }
+
+    /// Room for bytes that are read later.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.end..]
+    }
+
+    /// So many bytes were read.
+    pub(crate) fn add(&mut self, read: usize) {
+        self.end += read;
+    }
 }
 
 /// A socket, or TLS on one.
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
-    io: T,
+    /// None after it was left for the next wire.
+    io: Option<T>,
+    /// Where it is left, if the connection may rest.
+    resting_place: Option<RestingPlace<T>>,
     opening: Opening,
     activity: Arc<Activity>,
     /// Inspects HTTP/1 framing, if requests are forwarded to another server.
@@ -99,7 +113,8 @@ impl<T> Wire<T> {
         settings: WireSettings,
     ) -> Self {
         Self {
-            io,
+            io: Some(io),
+            resting_place: None,
             opening,
             activity,
             framing: settings.is_strict.then(FramingReader::new),
@@ -110,6 +125,34 @@ impl<T> Wire<T> {
             linger: Linger::default(),
             writes: Stall::new(settings.write_timeout),
         }
+    }
+
+    /// The same, for a connection that may rest: then its socket is left there instead of being shut down.
+    pub(crate) fn leaving_socket_in(mut self, resting_place: RestingPlace<T>) -> Self {
+        self.resting_place = Some(resting_place);
+        self
+    }
+
+    fn io(&mut self) -> io::Result<&mut T> {
+        self.io
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Leaves the socket for the next wire, if the connection is to rest.
+    fn leave_socket(&mut self) -> bool {
+        let Some(resting_place) = &self.resting_place else {
+            return false;
+        };
+        let mut socket = resting_place.lock();
+        if !matches!(*socket, SocketState::Expected) {
+            return false;
+        }
+        let Some(io) = self.io.take() else {
+            return false;
+        };
+        *socket = SocketState::Here(io);
+        true
     }
 
     /// How many of these bytes may be parsed.
@@ -155,7 +198,9 @@ impl<T> Wire<T> {
 
 impl<T> Drop for Wire<T> {
     fn drop(&mut self) {
-        self.activity.let_go();
+        if self.io.is_some() {
+            self.activity.let_go();
+        }
     }
 }
 
@@ -178,7 +223,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
             ).into_bytes());
         }
         while let Some(rest) = self.refusal.rest() {
-            let written = Pin::new(&mut self.io).poll_write(cx, rest);
+            let Some(io) = &mut self.io else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            let written = Pin::new(io).poll_write(cx, rest);
             match ready!(self.wrote(cx, written, false))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => self.refusal.written += count,
@@ -215,7 +263,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
             buffer.put_slice(&opening.bytes[opening.start..opening.start + count]);
             opening.start += count;
         } else {
-            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+            ready!(Pin::new(this.io()?).poll_read(cx, buffer))?;
         }
         let read = &buffer.filled()[before..];
         if read.is_empty() {
@@ -238,7 +286,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        let written = Pin::new(self.io()?).poll_write(cx, bytes);
         if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
             frames.sent(&bytes[..*count]);
         }
@@ -246,18 +294,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        let flushed = Pin::new(self.io()?).poll_flush(cx);
         self.wrote(cx, flushed, true)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.leave_socket() {
+            return Poll::Ready(Ok(()));
+        }
         if !this.has_shut_down {
-            ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+            ready!(Pin::new(this.io()?).poll_shutdown(cx))?;
             this.has_shut_down = true;
         }
         let is_expected = matches!(this.activity.phase(), ConnectionPhase::Head(_));
-        this.linger.poll(&mut this.io, cx, is_expected).map(Ok)
+        let Some(io) = &mut this.io else {
+            return Poll::Ready(Ok(()));
+        };
+        this.linger.poll(io, cx, is_expected).map(Ok)
     }
 
     fn poll_write_vectored(
@@ -273,9 +327,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
                 whole[end..end + slice.len()].copy_from_slice(slice);
                 end += slice.len();
             }
-            Pin::new(&mut self.io).poll_write(cx, &whole[..end])
+            Pin::new(self.io()?).poll_write(cx, &whole[..end])
         } else {
-            Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+            Pin::new(self.io()?).poll_write_vectored(cx, slices)
         };
         if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
             let mut left = *count;
@@ -289,7 +343,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.io.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 }
 

@@ -215,10 +215,10 @@ impl Service {
         };
         let answering = {
             let api = Arc::new(Api::new(Arc::clone(&server)));
-            let service = tower::service_fn(move |request| {
+            let service = move |request, peer| {
                 // Boxed: it is large, and an idle connection need not hold it.
-                Box::pin(crate::http::answer(Arc::clone(&api), request))
-            });
+                Box::pin(crate::http::answer(Arc::clone(&api), request, peer))
+            };
             let settings = listening(Some(server.exchanges(FrontEnd::Http)));
             serve(listeners.http, service, settings, drain.clone())
         };

@@ -29,7 +29,7 @@ async fn http2_client(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
 async fn grpc_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let answer = |request: Request<Incoming>| async move {
+    let answer = |request: Request<Incoming>, _| async move {
         assert_eq!(request.headers()["te"], "trailers");
         let sent = request.into_body().collect().await.unwrap().to_bytes();
         let mut trailers = HeaderMap::new();
@@ -40,7 +40,7 @@ async fn grpc_server() -> SocketAddr {
     };
     tokio::spawn(serve(
         listener,
-        tower::service_fn(answer),
+        answer,
         ListenSettings::default(),
         Drain::new(),
     ));

@@ -32,6 +32,8 @@ enum Purpose {
     Head(u64),
     /// To check again.
     Look,
+    /// To check again a connection that rests, or has rested.
+    Rested,
     /// The end of the last call.
     LastCall,
     /// The connection was asked to end.
@@ -43,6 +45,8 @@ enum Purpose {
 pub enum TimeoutAction {
     /// Continue, and set the timer to this.
     Wait(Duration),
+    /// Free what an idle connection does not need, and set the timer to this.
+    Rest(Duration),
     /// Ask it to end after its answers, and set the timer to this.
     Leave(Duration),
     /// Drop the connection.
@@ -55,6 +59,8 @@ pub struct ConnectionTimeouts {
     head: Duration,
     idle: Duration,
     last_call: Duration,
+    /// How long it is idle before it rests, if it does.
+    rest: Option<Duration>,
     purpose: Purpose,
     /// The number of requests begun when it became idle, and when that was.
     quiet: Option<(u64, Instant)>,
@@ -67,9 +73,24 @@ impl ConnectionTimeouts {
             head: settings.head_timeout,
             idle: settings.idle_timeout.max(SHORTEST),
             last_call: settings.last_call,
+            rest: None,
             purpose: Purpose::Head(0),
             quiet: None,
         }
+    }
+
+    /// The same, for a connection that rests when it was idle for this long.
+    #[must_use]
+    pub fn resting_after(self, rest: Duration) -> Self {
+        Self {
+            rest: Some(rest.max(SHORTEST)),
+            ..self
+        }
+    }
+
+    /// How long an unused connection is left alone before it is looked at.
+    fn until_look(&self) -> Duration {
+        self.rest.map_or(self.idle, |rest| rest.min(self.idle))
     }
 
     /// The connection is pending. Returns what to set the timer to, when a head has begun to arrive. The time is
@@ -89,10 +110,16 @@ impl ConnectionTimeouts {
             {
                 self.quiet = Some((number, now()));
                 // The timer for a head may be set for later than the end of an idle connection.
-                let is_late = matches!(self.purpose, Purpose::Head(_)) && self.head > self.idle;
+                let until_look = self.until_look();
+                let is_late = match self.purpose {
+                    Purpose::Head(_) => self.head > until_look,
+                    // After a rest the timer is set for the end of the idle time.
+                    Purpose::Rested => true,
+                    _ => false,
+                };
                 is_late.then(|| {
                     self.purpose = Purpose::Look;
-                    self.idle
+                    until_look
                 })
             }
             _ => None,
@@ -140,16 +167,27 @@ impl ConnectionTimeouts {
                     _ => now,
                 };
                 self.quiet = Some((number, since));
-                let left = self.idle.saturating_sub(now.duration_since(since));
+                let idle = now.duration_since(since);
+                let left = self.idle.saturating_sub(idle);
                 if left.is_zero() {
                     return self.leave();
                 }
-                self.purpose = Purpose::Look;
-                TimeoutAction::Wait(left.max(SHORTEST))
+                let left = left.max(SHORTEST);
+                match self.rest {
+                    Some(rest) if idle < rest => {
+                        self.purpose = Purpose::Look;
+                        TimeoutAction::Wait(left.min((rest - idle).max(SHORTEST)))
+                    }
+                    Some(_) if self.purpose != Purpose::Rested => {
+                        self.purpose = Purpose::Rested;
+                        TimeoutAction::Rest(left)
+                    }
+                    _ => TimeoutAction::Wait(left),
+                }
             }
             (_, ConnectionPhase::Busy(_) | ConnectionPhase::Fresh) => {
                 self.purpose = Purpose::Look;
-                TimeoutAction::Wait(self.idle)
+                TimeoutAction::Wait(self.until_look())
             }
         }
     }
@@ -256,6 +294,51 @@ mod tests {
         assert_eq!(
             timeouts.ended(ConnectionPhase::Idle(4), after(375)),
             TimeoutAction::Cut
+        );
+    }
+
+    #[test]
+    fn an_idle_connection_rests_once_and_again_after_its_next_request() {
+        let start = now();
+        let after = |millis| start + Duration::from_millis(millis);
+        let wait = |millis| TimeoutAction::Wait(Duration::from_millis(millis));
+        let rest = |millis| TimeoutAction::Rest(Duration::from_millis(millis));
+        let second = Duration::from_secs(1);
+        let mut timeouts = timeouts().resting_after(second);
+        assert_eq!(
+            timeouts.paused(ConnectionPhase::Idle(1), || start),
+            Some(second)
+        );
+        // Another request meanwhile does not set the timer.
+        assert_eq!(
+            timeouts.paused(ConnectionPhase::Idle(2), || after(400)),
+            None
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(2), after(1_000)),
+            wait(400)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(2), after(1_400)),
+            rest(74_000)
+        );
+        // It rests, and is used again.
+        assert_eq!(
+            timeouts.paused(ConnectionPhase::Idle(3), || after(5_000)),
+            Some(second)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(3), after(6_000)),
+            rest(74_000)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Idle(3), after(80_000)),
+            TimeoutAction::Leave(IDLE)
+        );
+        assert_eq!(
+            timeouts.ended(ConnectionPhase::Busy(4), after(90_000)),
+            TimeoutAction::Wait(IDLE),
+            "it was asked to leave"
         );
     }
 

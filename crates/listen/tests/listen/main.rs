@@ -5,6 +5,7 @@
 mod drain;
 mod floods;
 mod http;
+mod resting;
 mod server;
 mod slow_clients;
 mod tls;

@@ -10,6 +10,7 @@ use tidegate_testkit::{RawConnection, within};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -56,7 +57,11 @@ impl Server {
             .route("/large", get(|| async { "x".repeat(64 << 20) }))
             .route("/slow", get(slow))
             .route("/never", get(never));
-        let task = tokio::spawn(serve(listener, router, settings, drain.clone()));
+        let service = move |mut request: http::Request<hyper::body::Incoming>, peer: Peer| {
+            request.extensions_mut().insert(peer);
+            router.clone().oneshot(request)
+        };
+        let task = tokio::spawn(serve(listener, service, settings, drain.clone()));
         Self {
             address,
             drain,

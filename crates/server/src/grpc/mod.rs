@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, serve_on};
+use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, serve_on};
 use tokio::net::TcpListener;
 
 use crate::server::Server;
@@ -49,9 +49,7 @@ pub(crate) async fn serve(
     let service = {
         let drain = drain.clone();
         // Boxed, because it is moved several times before it is first polled.
-        tower::service_fn(move |request| {
-            Box::pin(answer(Arc::clone(&server), drain.clone(), request))
-        })
+        move |request, peer| Box::pin(answer(Arc::clone(&server), drain.clone(), request, peer))
     };
     let workers = threads
         .runtimes()
@@ -65,8 +63,12 @@ async fn answer(
     server: Arc<Server>,
     drain: Drain,
     request: Request<Incoming>,
+    peer: Peer,
 ) -> Result<Response<GrpcBody>, Infallible> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if server.access.wants_tokens() {
+        parts.extensions.insert(peer);
+    }
     let reply = match call::dispatch(&server, &drain, &parts, body).await {
         Ok(reply) => reply,
         Err(status) => status.reply(),

@@ -1,5 +1,8 @@
 //! Reads the body of a call, bounded in size and time.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,20 +25,37 @@ pub(crate) const LARGE: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads the whole body, `most` bytes at the most.
-pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, HttpProblem> {
-    let too_large = || {
-        let detail = format!("the body may have at most {most} bytes");
-        HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-    };
+pub(crate) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, HttpProblem> {
     if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
+        return Err(too_large(most));
     }
-    match tokio::time::timeout(PATIENCE, Limited::new(body, most).collect()).await {
+    // A short body arrives with its head, and needs no timer.
+    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await;
+    let first = match first {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        Poll::Ready(Some(Err(error))) => return Err(unreadable(&error)),
+        Poll::Ready(None) => return Ok(Bytes::new()),
+        Poll::Pending => Bytes::new(),
+    };
+    let Some(left) = most.checked_sub(first.len()) else {
+        return Err(too_large(most));
+    };
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let rest = Box::pin(read_rest(body, left, most)).await?;
+    if first.is_empty() {
+        return Ok(rest);
+    }
+    Ok([first, rest].concat().into())
+}
+
+/// Reads the rest of a body: `left` of at most `most` bytes, in a bounded time.
+async fn read_rest(body: Incoming, left: usize, most: usize) -> Result<Bytes, HttpProblem> {
+    match tokio::time::timeout(PATIENCE, Limited::new(body, left).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(HttpProblem::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(most)),
+        Ok(Err(error)) => Err(unreadable(&*error)),
         Err(_) => {
             let detail = format!(
                 "the body did not arrive within {} seconds",
@@ -44,6 +64,15 @@ pub(crate) async fn read(body: Incoming, most: usize) -> Result<Bytes, HttpProbl
             Err(HttpProblem::new(StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
+}
+
+fn too_large(most: usize) -> HttpProblem {
+    let detail = format!("the body may have at most {most} bytes");
+    HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+}
+
+fn unreadable(error: &(dyn std::error::Error + 'static)) -> HttpProblem {
+    HttpProblem::bad_request(format!("the body could not be read: {error}"))
 }
 
 /// Parses a body as a JSON object of a known form.

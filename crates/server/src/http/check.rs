@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate::Attributes;
@@ -21,6 +21,8 @@ use crate::server::Server;
 const MAX_BATCH: usize = 1_000;
 /// After how many checks of a batch the task yields.
 const YIELD_EVERY: usize = 16;
+/// Room for the headers of a reply, with those that are added later: the map need not grow.
+const MOST_HEADERS: usize = 9;
 
 pub(super) async fn check(
     server: &Server,
@@ -30,7 +32,28 @@ pub(super) async fn check(
     server.access.may_check(parts)?;
     super::need_rules(server)?;
     let body = body::read(body, body::SMALL).await?;
-    let question = CheckRequest::parse(&body)?;
+    match check_now(server, &body)? {
+        Some(reply) => Ok(reply),
+        None => Box::pin(check_over_network(server, &body)).await,
+    }
+}
+
+/// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
+/// not moved with the request.
+fn check_now(server: &Server, body: &[u8]) -> Result<Option<ApiReply>, HttpProblem> {
+    if !server.gate.is_immediate() {
+        return Ok(None);
+    }
+    let question = CheckRequest::parse(body)?;
+    let attributes = question.attributes(server.trust_timestamps)?;
+    let rules = server.gate.rules();
+    let deciding = server.gate.decide_by(rules, FrontEnd::Http, &attributes);
+    let receipt = deciding.now();
+    Ok(receipt.map(|receipt| reply(server.headers, receipt.decision())))
+}
+
+async fn check_over_network(server: &Server, body: &[u8]) -> Result<ApiReply, HttpProblem> {
+    let question = CheckRequest::parse(body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let decision = server.decide(&attributes, FrontEnd::Http).await;
     Ok(reply(server.headers, &decision))
@@ -48,6 +71,7 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
         StatusCode::OK
     };
     let headers = reply.headers_mut();
+    *headers = HeaderMap::with_capacity(MOST_HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     tidegate_tower::insert_headers(headers, decision, settings);
     reply

@@ -37,6 +37,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate_codec::json::{answer, number, question};
+use tidegate_listen::Peer;
 
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
@@ -65,8 +66,13 @@ impl Api {
 pub(crate) async fn answer(
     api: Arc<Api>,
     request: Request<Incoming>,
+    peer: Peer,
 ) -> Result<Response<ApiBody>, Infallible> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    // A check asks for its peer only where tokens are wanted, and the extensions are two allocations.
+    if parts.uri.path() != route::CHECK || api.server.access.wants_tokens() {
+        parts.extensions.insert(peer);
+    }
     // The only reply that is not whole.
     if parts.uri.path() == route::ACTIVITY_STREAM {
         return Ok(stream(&api, &parts));

@@ -46,13 +46,16 @@ pub(crate) enum ApiCall<'p> {
     RuleKeys(&'p str),
 }
 
+/// The path of the call that is made for each request of a client.
+pub(super) const CHECK: &str = "/v1/check";
+
 /// The path of the one call whose reply does not end.
 pub(super) const ACTIVITY_STREAM: &str = "/v1/activity/stream";
 
 /// The call that a method and a path name.
 pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
     let (allowed, call) = match path {
-        "/v1/check" => ("POST", post(method, ApiCall::Check)),
+        CHECK => ("POST", post(method, ApiCall::Check)),
         "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
         "/v1/explain" => ("POST", post(method, ApiCall::Explain)),
         // Any method: a proxy uses its client's, or its own.

@@ -169,7 +169,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                 ConnectionEvent::DrainBegun => timer.set(sleep(listener.last_call)),
                 ConnectionEvent::TimedOut if is_draining => return self.end().await,
                 ConnectionEvent::TimedOut => match timeouts.ended(self.phase(), now()) {
-                    TimeoutAction::Wait(wait) => timer.set(sleep(wait)),
+                    TimeoutAction::Wait(wait) | TimeoutAction::Rest(wait) => timer.set(sleep(wait)),
                     TimeoutAction::Leave(_) | TimeoutAction::Cut => {
                         return Err(RespConnectionError::Slow);
                     }
