@@ -23,12 +23,17 @@ use crate::{Drain, ListenSettings, Peer};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The number of closed connections of this process.
-static ENDED: AtomicU64 = AtomicU64::new(0);
+/// How often a connection of this process has freed its memory.
+static FREED: AtomicU64 = AtomicU64::new(0);
 
-/// The number of closed connections of this process, over all listeners.
-pub fn ended_connections() -> u64 {
-    ENDED.load(Ordering::Relaxed)
+/// How often connections of this process have freed their memory, over all listeners: at their end, and when they
+/// were idle for [`rest_after`](ListenSettings::rest_after).
+pub fn freed_connections() -> u64 {
+    FREED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn note_freed() {
+    FREED.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Serves connections until the drain begins and the open ones have ended. `service` answers each request, and
@@ -279,7 +284,7 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 fn note_end(ended: Result<(), JoinError>) {
-    ENDED.fetch_add(1, Ordering::Relaxed);
+    note_freed();
     note_panic(ended);
 }
 

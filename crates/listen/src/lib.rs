@@ -26,7 +26,7 @@ mod timing;
 mod tls;
 mod wire;
 
-pub use accept::{accept_all, ended_connections, hand_over, serve, serve_on};
+pub use accept::{accept_all, freed_connections, hand_over, serve, serve_on};
 pub use budget::ConnectionBudget;
 pub use drain::Drain;
 pub use exchange::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};

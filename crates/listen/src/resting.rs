@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::Peer;
+use crate::accept::note_freed;
 use crate::connection::ConnectionError;
 use crate::leaving::{BoxError, Leaving};
 use crate::service::ConnectionService;
@@ -117,6 +118,7 @@ where
                     return Poll::Ready(ended.map_err(ConnectionError::Http));
                 }
                 self.serving = None;
+                note_freed();
             }
             let Some(mut io) = self.take_socket() else {
                 return Poll::Ready(Ok(()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Clock as _, Store as _, SystemClock};
-use tidegate_listen::{Tls, ended_connections};
+use tidegate_listen::{Tls, freed_connections};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin_token;
@@ -167,12 +167,12 @@ fn reload(server: &Server, may_go: bool) -> bool {
 pub(crate) async fn return_memory() {
     let mut times = tokio::time::interval(RETURN_EVERY);
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut before, mut rounds) = (ended_connections(), 0);
+    let (mut before, mut rounds) = (freed_connections(), 0);
     loop {
         times.tick().await;
-        let ended = ended_connections();
-        if ended != before {
-            (before, rounds) = (ended, RETURN_ROUNDS);
+        let freed = freed_connections();
+        if freed != before {
+            (before, rounds) = (freed, RETURN_ROUNDS);
         }
         if rounds > 0 {
             rounds -= 1;

@@ -41,7 +41,7 @@ pub(crate) fn screen(
     rules: &RuleSet,
 ) -> Result<(), RequestError> {
     let has_underscore = |name: &str| name.as_bytes().contains(&b'_');
-    let reads_underscore = || read_names(settings, rules).any(has_underscore);
+    let reads_underscore = || chosen_names(settings, rules).any(has_underscore);
     // Most requests have no such name, and most rules neither.
     if !headers.keys().any(|name| has_underscore(name.as_str())) && !reads_underscore() {
         return Ok(());
@@ -77,11 +77,16 @@ fn is_twin(name: &str, settings: &Settings, rules: &RuleSet) -> bool {
 
 /// The names of headers that have a meaning here, in lower case.
 fn read_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator<Item = &'s str> {
+    let always = FRAMING.into_iter().chain([REAL_IP]);
+    chosen_names(settings, rules).chain(always)
+}
+
+/// Those that rules and the program read.
+fn chosen_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator<Item = &'s str> {
     let by_rules = rules.header_attributes().iter();
     let by_rules = by_rules.filter_map(|name| name.strip_prefix(HEADER));
     let by_program = settings.read_headers.iter().map(HeaderName::as_str);
-    let always = FRAMING.into_iter().chain([REAL_IP]);
-    by_rules.chain(by_program).chain(always)
+    by_rules.chain(by_program)
 }
 
 /// Whether a name begins with another, where `_` and `-` are the same.

@@ -45,8 +45,13 @@ enum Resolution {
 /// # Ok::<(), tidegate::path::PathError>(())
 /// ```
 pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, PathError> {
-    let path = path.split('?').next().unwrap_or_default();
-    let (whole, path) = (path, path.split('#').next().unwrap_or_default());
+    // Almost every path has neither.
+    let (whole, path) = if path.bytes().any(|byte| matches!(byte, b'?' | b'#')) {
+        let whole = path.split('?').next().unwrap_or_default();
+        (whole, whole.split('#').next().unwrap_or_default())
+    } else {
+        (path, path)
+    };
     let has_fragment = whole.len() > path.len();
     if let Some(normal) = already_normal(path, slashes)
         && (slashes == EncodedSlashes::Keep || !normal.contains('\\'))
