@@ -1,5 +1,8 @@
 //! Which key a request has.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
@@ -11,6 +14,7 @@ use crate::error::LoadRunError;
 pub struct KeySpread {
     keys: u64,
     exponent: Option<f64>,
+    is_in_order: bool,
 }
 
 impl KeySpread {
@@ -24,6 +28,7 @@ impl KeySpread {
         Ok(Self {
             keys,
             exponent: None,
+            is_in_order: false,
         })
     }
 
@@ -39,6 +44,14 @@ impl KeySpread {
         })
     }
 
+    /// One key after the other, and again from the first: so many requests are as many different keys.
+    pub fn in_order(keys: u64) -> Result<Self, LoadRunError> {
+        Ok(Self {
+            is_in_order: true,
+            ..Self::uniform(keys)?
+        })
+    }
+
     /// How many keys there are.
     pub fn keys(&self) -> u64 {
         self.keys
@@ -49,16 +62,41 @@ impl KeySpread {
         self.exponent
     }
 
+    /// Whether keys come one after the other.
+    pub fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// Where the streams of one run draw their keys from.
+    pub(crate) fn source(self) -> KeySource {
+        KeySource {
+            spread: self,
+            next: Arc::default(),
+        }
+    }
+}
+
+/// The keys of one run. Its streams share what comes next if keys come in order.
+pub(crate) struct KeySource {
+    spread: KeySpread,
+    next: Arc<AtomicU64>,
+}
+
+impl KeySource {
     /// Draws keys; another stream for each seed.
     pub(crate) fn stream(&self, seed: u64) -> KeyStream {
+        let KeySpread {
+            keys,
+            exponent,
+            is_in_order,
+        } = self.spread;
         // `zipf` has validated the exponent; a number of keys above 2^53 is rounded.
         #[expect(clippy::cast_precision_loss, reason = "keys are drawn, not counted")]
-        let zipf = self
-            .exponent
-            .and_then(|exponent| Zipf::new(self.keys as f64, exponent).ok());
+        let zipf = exponent.and_then(|exponent| Zipf::new(keys as f64, exponent).ok());
         KeyStream {
-            keys: self.keys,
+            keys,
             zipf,
+            in_order: is_in_order.then(|| Arc::clone(&self.next)),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
@@ -68,11 +106,15 @@ impl KeySpread {
 pub(crate) struct KeyStream {
     keys: u64,
     zipf: Option<Zipf<f64>>,
+    in_order: Option<Arc<AtomicU64>>,
     random: Xoshiro256PlusPlus,
 }
 
 impl KeyStream {
     pub(crate) fn next(&mut self) -> u64 {
+        if let Some(next) = &self.in_order {
+            return next.fetch_add(1, Ordering::Relaxed) % self.keys;
+        }
         match &self.zipf {
             None => self.random.random_range(0..self.keys),
             Some(zipf) => {
@@ -95,7 +137,7 @@ mod tests {
 
     fn counts(spread: KeySpread) -> Vec<u64> {
         let mut counts = vec![0; 10];
-        let mut stream = spread.stream(7);
+        let mut stream = spread.source().stream(7);
         for _ in 0..100_000 {
             counts[usize::try_from(stream.next()).unwrap()] += 1;
         }
@@ -122,7 +164,7 @@ mod tests {
     fn a_seed_gives_the_same_keys_again_and_another_one_others() {
         let spread = KeySpread::zipf(1_000, 1.1).unwrap();
         let draw = |seed| {
-            let mut stream = spread.stream(seed);
+            let mut stream = spread.source().stream(seed);
             (0..100).map(|_| stream.next()).collect::<Vec<u64>>()
         };
         assert_eq!(draw(1), draw(1));
@@ -130,8 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn keys_in_order_come_once_before_any_comes_again() {
+        let source = KeySpread::in_order(4).unwrap().source();
+        let mut streams = [source.stream(1), source.stream(2)];
+        let drawn: Vec<u64> = (0..6).map(|turn| streams[turn % 2].next()).collect();
+        assert_eq!(drawn, [0, 1, 2, 3, 0, 1]);
+    }
+
+    #[test]
     fn keys_that_cannot_be_drawn_are_refused() {
         assert!(KeySpread::uniform(0).is_err());
+        assert!(KeySpread::in_order(0).is_err());
         assert!(KeySpread::zipf(0, 1.0).is_err());
         for exponent in [0.0, -1.0, f64::NAN, f64::INFINITY, 11.0] {
             assert!(KeySpread::zipf(10, exponent).is_err(), "{exponent}");

@@ -19,7 +19,7 @@ pub use connect::Endpoint;
 pub use error::LoadRunError;
 pub use keys::KeySpread;
 pub use plan::{LoadEnd, LoadPlan};
-pub use protocol::{GrpcTarget, HttpTarget, LoadCommand, RespTarget, Target};
+pub use protocol::{GrpcTarget, HttpTarget, LoadCommand, MessageField, RespTarget, Target};
 pub use report::{LatencyBucket, LatencyReport, LoadReport};
 pub use run::{LoadProgress, run};
 pub use template::KeyTemplate;

@@ -25,6 +25,8 @@ pub struct LoadReport {
     pub keys: u64,
     /// The exponent of Zipf's law; null if each key was as likely as any other.
     pub zipf: Option<f64>,
+    /// Whether keys came one after the other.
+    pub in_order: bool,
     /// How long requests were counted.
     pub seconds: f64,
     /// Requests that were sent and counted.
@@ -101,6 +103,7 @@ impl LoadReport {
             rate: plan.rate,
             keys: plan.keys.keys(),
             zipf: plan.keys.exponent(),
+            in_order: plan.keys.is_in_order(),
             seconds,
             requests: record.requests(),
             per_second,

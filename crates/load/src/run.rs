@@ -107,7 +107,7 @@ async fn probe(plan: &LoadPlan, target: &Target) -> Result<(), LoadRunError> {
         sent.await
             .map_err(|_| LoadRunError::TimedOut(timeout.as_secs()))?
     }
-    let key = plan.keys.stream(plan.seed).next();
+    let key = plan.keys.source().stream(plan.seed).next();
     match target {
         Target::Http(target) => send(target.lane(), key, plan.timeout).await,
         Target::Resp(target) => send(target.lane(), key, plan.timeout).await,
@@ -122,12 +122,13 @@ async fn probe(plan: &LoadPlan, target: &Target) -> Result<(), LoadRunError> {
 
 fn spawn(plan: &LoadPlan, target: &Target, shared: &Arc<SharedLoad>) -> JoinSet<()> {
     let mut lanes = JoinSet::new();
+    let source = plan.keys.source();
     let mut index = 0;
     let mut part = || {
         index += 1;
         LanePart {
             shared: Arc::clone(shared),
-            keys: plan.keys.stream(plan.seed.wrapping_add(index)),
+            keys: source.stream(plan.seed.wrapping_add(index)),
             record: usize::try_from(index).unwrap_or(0) % RECORDS,
         }
     };

@@ -74,6 +74,10 @@ struct LoadArgs {
     )]
     zipf: Option<f64>,
 
+    /// Let keys come one after the other, so that N requests are N different keys: to fill a server
+    #[arg(long, conflicts_with = "zipf", global = true)]
+    in_order: bool,
+
     /// How long load is sent before it is measured
     #[arg(long, value_name = "TIME", default_value = "1s", global = true)]
     warm_up: Micros,
@@ -91,6 +95,7 @@ impl LoadArgs {
     fn plan(&self) -> anyhow::Result<LoadPlan> {
         let keys = match self.zipf {
             Some(exponent) => KeySpread::zipf(self.keys, exponent)?,
+            None if self.in_order => KeySpread::in_order(self.keys)?,
             None => KeySpread::uniform(self.keys)?,
         };
         let mut plan = LoadPlan::new(keys);

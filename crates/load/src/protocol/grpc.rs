@@ -1,4 +1,5 @@
-//! `ShouldRateLimit` of Envoy's rate limit service, over HTTP/2 connections that several requests share.
+//! Unary calls of gRPC over HTTP/2 connections that several requests share: `ShouldRateLimit` of Envoy's rate limit
+//! service, or any other method.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::sync::Mutex;
 
+use super::fields::{MessageField, write_fields};
 use super::{Lane, LoadAnswer};
 use crate::connect::Endpoint;
 use crate::error::LoadRunError;
@@ -21,8 +23,10 @@ const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLim
 const FRAME_HEAD: usize = 5;
 const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
+/// The status of a method that is limited.
+const RESOURCE_EXHAUSTED: &str = "8";
 
-/// A call with one descriptor.
+/// A call, made again and again with another key in it.
 #[derive(Clone)]
 pub struct GrpcTarget {
     inner: Arc<GrpcCall>,
@@ -31,9 +35,18 @@ pub struct GrpcTarget {
 struct GrpcCall {
     endpoint: Endpoint,
     uri: Uri,
-    domain: String,
-    entries: Vec<(String, KeyTemplate)>,
+    message: GrpcMessage,
     headers: HeaderMap,
+}
+
+enum GrpcMessage {
+    /// A request of `ShouldRateLimit` with one descriptor.
+    Descriptor {
+        domain: String,
+        entries: Vec<(String, KeyTemplate)>,
+    },
+    /// A request of another method.
+    Fields(Vec<MessageField>),
 }
 
 impl GrpcTarget {
@@ -44,8 +57,40 @@ impl GrpcTarget {
         entries: &[(String, String)],
         token: Option<&str>,
     ) -> Result<Self, LoadRunError> {
+        let entries = entries
+            .iter()
+            .map(|(name, value)| (name.clone(), KeyTemplate::new(value)));
+        let message = GrpcMessage::Descriptor {
+            domain: domain.to_owned(),
+            entries: entries.collect(),
+        };
+        Self::build(endpoint, METHOD, message, token)
+    }
+
+    /// Calls of any method, `/package.Service/Method`, with a message of these fields. The status
+    /// `RESOURCE_EXHAUSTED` is a denial.
+    pub fn of_method(
+        endpoint: Endpoint,
+        method: &str,
+        fields: Vec<MessageField>,
+        token: Option<&str>,
+    ) -> Result<Self, LoadRunError> {
+        if !method.starts_with('/') || method.matches('/').count() != 2 {
+            return Err(LoadRunError::Invalid(format!(
+                "`{method}` is not a method; write it as /package.Service/Method"
+            )));
+        }
+        Self::build(endpoint, method, GrpcMessage::Fields(fields), token)
+    }
+
+    fn build(
+        endpoint: Endpoint,
+        method: &str,
+        message: GrpcMessage,
+        token: Option<&str>,
+    ) -> Result<Self, LoadRunError> {
         let authority = endpoint.authority();
-        let uri = format!("{}://{authority}{METHOD}", endpoint.scheme());
+        let uri = format!("{}://{authority}{method}", endpoint.scheme());
         let uri = uri.parse::<Uri>().map_err(|error| LoadRunError::Address {
             address: authority,
             reason: error.to_string(),
@@ -61,15 +106,11 @@ impl GrpcTarget {
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
-        let entries = entries
-            .iter()
-            .map(|(name, value)| (name.clone(), KeyTemplate::new(value)));
         Ok(Self {
             inner: Arc::new(GrpcCall {
                 endpoint: endpoint.with_protocol(b"h2"),
                 uri,
-                domain: domain.to_owned(),
-                entries: entries.collect(),
+                message,
                 headers,
             }),
         })
@@ -90,31 +131,42 @@ impl fmt::Display for GrpcTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "gRPC ShouldRateLimit at {}",
+            "gRPC {} at {}",
+            self.inner.uri.path().rsplit('/').next().unwrap_or_default(),
             self.inner.endpoint.authority()
         )
     }
 }
 
 impl GrpcCall {
-    fn build(&self, key: u64) -> Request<Full<Bytes>> {
-        let entry = |(name, value): &(String, KeyTemplate)| LoadEntry {
-            key: name.clone(),
-            value: value.fill(key),
-        };
-        let message = LoadRequest {
-            domain: self.domain.clone(),
-            descriptors: vec![LoadDescriptor {
-                entries: self.entries.iter().map(entry).collect(),
-            }],
-        };
-        let length = message.encoded_len();
-        let mut frame = BytesMut::with_capacity(FRAME_HEAD + length);
+    fn frame(&self, key: u64) -> Request<Full<Bytes>> {
+        let mut frame = BytesMut::new();
         frame.put_u8(0);
-        // A descriptor is far below 4 GiB.
-        frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-        // The buffer has the room.
-        let _ = message.encode(&mut frame);
+        match &self.message {
+            GrpcMessage::Descriptor { domain, entries } => {
+                let entry = |(name, value): &(String, KeyTemplate)| LoadEntry {
+                    key: name.clone(),
+                    value: value.fill(key),
+                };
+                let message = LoadRequest {
+                    domain: domain.clone(),
+                    descriptors: vec![LoadDescriptor {
+                        entries: entries.iter().map(entry).collect(),
+                    }],
+                };
+                let length = message.encoded_len();
+                frame.reserve(FRAME_HEAD + length);
+                // A descriptor is far below 4 GiB.
+                frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+                // The buffer has the room.
+                let _ = message.encode(&mut frame);
+            }
+            GrpcMessage::Fields(fields) => {
+                let message = write_fields(fields, key);
+                frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+                frame.extend_from_slice(&message);
+            }
+        }
         let mut request = Request::new(Full::from(frame.freeze()));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = self.uri.clone();
@@ -150,7 +202,7 @@ impl Lane for GrpcLane {
         mut answered: impl FnMut(LoadAnswer) + Send,
     ) -> Result<(), LoadRunError> {
         for key in keys {
-            let request = self.call.build(*key);
+            let request = self.call.frame(*key);
             let response = self.sender().await?.send_request(request).await?;
             let (head, body) = response.into_parts();
             let body = body.collect().await?;
@@ -160,10 +212,11 @@ impl Lane for GrpcLane {
                 .get("grpc-status")
                 .or_else(|| trailers.get("grpc-status"));
             let status = status.map_or("none", |status| status.to_str().unwrap_or("none"));
-            answered(if status == "0" {
-                read(&body.to_bytes())
-            } else {
-                LoadAnswer::Other(format!("gRPC status {status}"))
+            answered(match (status, &self.call.message) {
+                ("0", GrpcMessage::Descriptor { .. }) => read(&body.to_bytes()),
+                ("0", GrpcMessage::Fields(_)) => LoadAnswer::Allowed,
+                (RESOURCE_EXHAUSTED, GrpcMessage::Fields(_)) => LoadAnswer::Denied,
+                _ => LoadAnswer::Other(format!("gRPC status {status}")),
             });
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! What is sent, and where: one file for each protocol.
 
+mod fields;
 mod grpc;
 mod http;
 mod resp;
 
+pub use fields::MessageField;
 pub use grpc::GrpcTarget;
 pub use http::HttpTarget;
 pub use resp::{LoadCommand, RespTarget};
@@ -18,7 +20,7 @@ use crate::error::LoadRunError;
 pub enum Target {
     /// Requests over HTTP/1.1.
     Http(HttpTarget),
-    /// `ShouldRateLimit` over HTTP/2.
+    /// Unary calls of gRPC over HTTP/2.
     Grpc(GrpcTarget),
     /// Commands of the Redis protocol.
     Resp(RespTarget),

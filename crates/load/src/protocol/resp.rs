@@ -1,6 +1,6 @@
 //! Commands of the Redis protocol, several of them sent together.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,8 +25,8 @@ struct RespCall {
     endpoint: Endpoint,
     token: Option<String>,
     words: Vec<KeyTemplate>,
-    /// The first number of a reply that allows.
-    allowed_number: i64,
+    /// The first number of a reply that allows; nothing if every reply does that is no error.
+    allowed_number: Option<i64>,
 }
 
 /// Which command is sent.
@@ -46,6 +46,8 @@ pub enum LoadCommand {
     },
     /// `TG.CHECK`, which is decided by the rules: names and values, in which `{key}` is replaced.
     Check(Vec<(String, String)>),
+    /// Any command: its words, in which `{key}` is replaced. Every reply allows that is no error.
+    Any(Vec<String>),
 }
 
 impl RespTarget {
@@ -65,7 +67,7 @@ impl RespTarget {
                 for number in [max_burst, count, period] {
                     word(&number.to_string());
                 }
-                0
+                Some(0)
             }
             LoadCommand::Check(attributes) => {
                 word("TG.CHECK");
@@ -73,7 +75,13 @@ impl RespTarget {
                     word(name);
                     word(value);
                 }
-                1
+                Some(1)
+            }
+            LoadCommand::Any(texts) => {
+                for text in texts {
+                    word(text);
+                }
+                None
             }
         };
         Self {
@@ -91,6 +99,7 @@ impl RespTarget {
             call: Arc::clone(&self.inner),
             connection: None,
             text: String::new(),
+            word: String::new(),
             received: Vec::new(),
         }
     }
@@ -109,6 +118,8 @@ struct RespLane {
     connection: Option<LoadConnection>,
     /// Commands that are about to be sent.
     text: String,
+    /// One word of them.
+    word: String,
     /// What was received and not yet read.
     received: Vec<u8>,
 }
@@ -143,8 +154,12 @@ impl Lane for RespLane {
         text.clear();
         let call = Arc::clone(&self.call);
         for key in keys {
-            let words: Vec<String> = call.words.iter().map(|word| word.fill(*key)).collect();
-            write_command(words.iter().map(String::as_str), &mut text);
+            write_head(call.words.len(), &mut text);
+            for template in &call.words {
+                self.word.clear();
+                template.write(*key, &mut self.word);
+                write_word(&self.word, &mut text);
+            }
         }
         self.connection().await?.write_all(text.as_bytes()).await?;
         self.text = text;
@@ -152,11 +167,16 @@ impl Lane for RespLane {
             let mut received = std::mem::take(&mut self.received);
             let reply = reply(self.connection().await?, &mut received).await;
             self.received = received;
-            answered(match reply? {
-                RespReply::Number(number) if number == call.allowed_number => LoadAnswer::Allowed,
-                RespReply::Number(_) => LoadAnswer::Denied,
-                RespReply::Text => LoadAnswer::Other("a reply without a number".to_owned()),
-                RespReply::Error(error) => LoadAnswer::Other(error),
+            answered(match (reply?, call.allowed_number) {
+                (RespReply::Error(error), _) => LoadAnswer::Other(error),
+                (_, None) => LoadAnswer::Allowed,
+                (RespReply::Number(number), Some(allowed)) if number == allowed => {
+                    LoadAnswer::Allowed
+                }
+                (RespReply::Number(_), Some(_)) => LoadAnswer::Denied,
+                (RespReply::Text, Some(_)) => {
+                    LoadAnswer::Other("a reply without a number".to_owned())
+                }
             });
         }
         Ok(())
@@ -168,11 +188,18 @@ impl Lane for RespLane {
 }
 
 fn write_command<'w>(words: impl ExactSizeIterator<Item = &'w str>, text: &mut String) {
-    use std::fmt::Write as _;
-    let _ = write!(text, "*{}\r\n", words.len());
+    write_head(words.len(), text);
     for word in words {
-        let _ = write!(text, "${}\r\n{word}\r\n", word.len());
+        write_word(word, text);
     }
+}
+
+fn write_head(words: usize, text: &mut String) {
+    let _ = write!(text, "*{words}\r\n");
+}
+
+fn write_word(word: &str, text: &mut String) {
+    let _ = write!(text, "${}\r\n{word}\r\n", word.len());
 }
 
 /// What a reply says.

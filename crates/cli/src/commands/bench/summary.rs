@@ -77,6 +77,7 @@ fn setting(report: &LoadReport) -> String {
     };
     let keys = match report.zipf {
         Some(exponent) => format!("Zipf {exponent}"),
+        None if report.in_order => "in order".to_owned(),
         None => "uniform".to_owned(),
     };
     format!(

@@ -8,7 +8,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Map, Value, json};
-use tidegate_load::{Endpoint, GrpcTarget, HttpTarget, LoadCommand, RespTarget, Target};
+use tidegate_load::{
+    Endpoint, GrpcTarget, HttpTarget, LoadCommand, MessageField, RespTarget, Target,
+};
 use ureq::http::{Method, Uri};
 
 use crate::arguments::ServerArgs;
@@ -22,9 +24,9 @@ const DEFAULT_ATTRIBUTE: (&str, &str) = ("user_id", "user_{key}");
 pub(super) enum BenchTarget {
     /// Ask `POST /v1/check` of the server
     Http(HttpBench),
-    /// Ask `ShouldRateLimit`, as Envoy does
+    /// Ask `ShouldRateLimit`, as Envoy does, or call any other method
     Grpc(GrpcBench),
-    /// Send `CL.THROTTLE`, or `TG.CHECK` if attributes are given
+    /// Send `CL.THROTTLE`, `TG.CHECK` if attributes are given, or any other command
     Resp(RespBench),
     /// Send requests to any URL, such as one behind the gateway
     Url(UrlBench),
@@ -50,6 +52,18 @@ pub(super) struct GrpcBench {
     /// An entry of the descriptor; `{key}` in it is the number of the key. Default: `user_id=user_{key}`
     #[arg(long = "attr", short, value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
+
+    /// Call this method instead, such as one behind the middleware
+    #[arg(
+        long,
+        value_name = "/PACKAGE.SERVICE/METHOD",
+        conflicts_with_all = ["attributes", "domain"]
+    )]
+    method: Option<String>,
+
+    /// A field of the message of `--method`: NUMBER=TEXT, in which `{key}` is replaced, or NUMBER:=INTEGER
+    #[arg(long = "field", value_name = "FIELD", requires = "method")]
+    fields: Vec<MessageField>,
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +85,10 @@ pub(super) struct RespBench {
         conflicts_with = "attributes"
     )]
     limit: Vec<u64>,
+
+    /// Send this command instead, such as `INCR k{key}`; its words are separated by spaces
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["attributes", "limit"])]
+    command: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -117,8 +135,12 @@ impl BenchTarget {
             }
             Self::Grpc(bench) => {
                 let endpoint = Endpoint::of_address(&bench.address)?;
-                let entries = or_default(&bench.attributes);
-                Target::Grpc(GrpcTarget::new(endpoint, &bench.domain, &entries, token)?)
+                Target::Grpc(if let Some(method) = &bench.method {
+                    GrpcTarget::of_method(endpoint, method, bench.fields.clone(), token)?
+                } else {
+                    let entries = or_default(&bench.attributes);
+                    GrpcTarget::new(endpoint, &bench.domain, &entries, token)?
+                })
             }
             Self::Resp(bench) => {
                 let endpoint = Endpoint::of_address(&bench.address)?;
@@ -130,6 +152,13 @@ impl BenchTarget {
 
 impl RespBench {
     fn command(&self) -> anyhow::Result<LoadCommand> {
+        if let Some(command) = &self.command {
+            let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+            if words.is_empty() {
+                bail!("the command is empty; write its words with spaces, such as `INCR k{{key}}`");
+            }
+            return Ok(LoadCommand::Any(words));
+        }
         if !self.attributes.is_empty() {
             return Ok(LoadCommand::Check(self.attributes.clone()));
         }

@@ -1,0 +1,1 @@
+"""The groups of the scoreboard: each has a function `measure` that returns rows."""

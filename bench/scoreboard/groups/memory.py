@@ -1,0 +1,74 @@
+"""Memory of a key that is live: servers over RESP as a user sees them, libraries in a process of their own."""
+
+from .. import load, rounds, servers
+from ..process import shown
+from ..settings import MAX_KEYS
+from ..worker import Worker
+
+# A limit under which no key becomes idle while others are added.
+LIMIT = ["100", "10", "86400"]
+# The default is room for ten million keys, of which some would be evicted before the last comes.
+MORE_KEYS = {"TIDEGATE_MAX_KEYS": "20000000"}
+SERVERS = [
+    ("tidegate, server", "tidegate", lambda: servers.tidegate("resp", variables=MORE_KEYS), ["--limit", *LIMIT]),
+    ("Redis, a number with an expiry", "peer", servers.redis, ["--command", "SET u{key} 1 EX 86400"]),
+    ("throttlecrab-server", "peer", lambda: servers.throttlecrab("redis"), ["--command", "THROTTLE u{key} " + " ".join(LIMIT)]),
+]
+LIBRARIES = [("tidegate", "tidegate"), ("governor", "peer"), ("throttlecrab", "peer"), ("limitador", "peer"), ("bare", "ceiling")]
+
+
+def bytes_per_key(process, start, keys):
+    return {
+        "bytes": (process.memory() - start) / keys,
+        "growing_bytes": (process.memory("VmHWM") - start) / keys,
+        "start_bytes": start,
+    }
+
+
+def server_row(name, role, start, arguments, keys):
+    def begin():
+        def turn():
+            server = start()
+            try:
+                before = server.process.memory()
+                sent = ["resp", "--address", server.addresses["resp"], *arguments]
+                sent += ["--connections", "50", "--in-flight", "16", "--in-order", "--keys", str(keys)]
+                load.send(sent, requests=keys)
+                row.command, row.load = shown(server.process.command), load.text(sent)
+                return bytes_per_key(server.process, before, keys)
+            finally:
+                server.stop()
+
+        return rounds.Started(turn, lambda: None)
+
+    row = rounds.Row(name, begin, role, f"{keys:,} keys", keys)
+    return row
+
+
+def library_row(name, role, keys):
+    def begin():
+        def turn():
+            worker = Worker(name, keys, 1)
+            try:
+                before = worker.process.memory()
+                worker.fill(0, keys)
+                row.command, row.load = worker.command, f"fill 0 {keys}"
+                return bytes_per_key(worker.process, before, keys)
+            finally:
+                worker.stop()
+
+        return rounds.Started(turn, lambda: None)
+
+    title = "bare map of numbers with locks" if name == "bare" else f"{name}, in process"
+    row = rounds.Row(title, begin, role, f"{keys:,} keys", keys)
+    return row
+
+
+def measure(_, only):
+    measured = []
+    for keys in (MAX_KEYS // 10, MAX_KEYS):
+        rows = [server_row(*entry, keys) for entry in SERVERS]
+        rows += [library_row(*entry, keys) for entry in LIBRARIES]
+        # Once each: memory does not vary from turn to turn.
+        measured += rounds.run("memory", [row for row in rows if only in row.contender], rounds=1, warm=False)
+    return measured

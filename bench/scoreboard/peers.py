@@ -1,0 +1,60 @@
+"""The programs of other projects: installed where the registries have them, skipped with a reason where not."""
+
+import functools
+import os
+import shutil
+import subprocess
+
+from .process import Skipped
+from .settings import BENCH, PEERS
+
+THROTTLECRAB = "0.4.40"
+LIMITS = "5.8.0"
+
+
+def _run(what, *command):
+    print(f"installing {what}: {' '.join(map(str, command))}", flush=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Skipped(f"{what} cannot be installed: {error}") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Skipped(f"{what} cannot be installed: {last[:200]}")
+
+
+@functools.cache
+def throttlecrab_server():
+    program = PEERS / "bin/throttlecrab-server"
+    if not program.exists():
+        cargo = ["cargo", "install", "throttlecrab-server", "--version", THROTTLECRAB, "--locked", "--quiet"]
+        _run("throttlecrab-server", *cargo, "--root", PEERS, "--target-dir", BENCH / "target/peers")
+    return str(program)
+
+
+@functools.cache
+def python_limits():
+    """The Python of an environment that has `limits`."""
+    python = PEERS / "venv/bin/python"
+    if not python.exists():
+        _run("a Python environment", "python3", "-m", "venv", PEERS / "venv")
+    if subprocess.run([python, "-c", "import limits"], capture_output=True, check=False).returncode:
+        _run("limits", python, "-m", "pip", "install", "--quiet", f"limits=={LIMITS}")
+    return str(python)
+
+
+@functools.cache
+def program(name, package=None):
+    """A program of the distribution."""
+    path = os.environ["PATH"] + ":/usr/sbin"
+    found = shutil.which(name, path=path)
+    if found:
+        return found
+    if not shutil.which("apt-get"):
+        raise Skipped(f"{name} is missing, and there is no apt-get to install it")
+    sudo = [] if os.getuid() == 0 else ["sudo", "-n"]
+    _run(name, *sudo, "apt-get", "install", "-y", "-qq", package or name)
+    found = shutil.which(name, path=path)
+    if not found:
+        raise Skipped(f"{name} is missing after its installation")
+    return found

@@ -1,0 +1,89 @@
+"""The results of each group, kept as JSON in bench/results."""
+
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+
+from . import peers
+from .process import Skipped
+from .settings import BENCH, RESULTS, ROUNDS, SECONDS, tidegate
+
+
+def save(group, rows, command):
+    RESULTS.mkdir(exist_ok=True)
+    result = {
+        "group": group,
+        "command": command,
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": machine(),
+        "versions": versions(),
+        "rounds": ROUNDS,
+        "seconds": SECONDS,
+        "rows": [rounded(row) for row in rows],
+    }
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    (RESULTS / f"{group}.json").write_text(text + "\n")
+
+
+def rounded(value):
+    """Figures with five digits, which are more than are known."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else value
+
+
+def load_all():
+    found = {}
+    for file in sorted(RESULTS.glob("*.json")):
+        found[file.stem] = json.loads(file.read_text())
+    return found
+
+
+def machine():
+    with open("/proc/cpuinfo") as info:
+        models = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+    with open("/proc/meminfo") as info:
+        kib = int(info.readline().split()[1])
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(kib / 1024 / 1024),
+        "kernel": platform.release(),
+    }
+
+
+def first_line(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return None
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0] if lines else None
+
+
+def number_in(text):
+    found = re.search(r"\d+\.\d+(\.\d+)?", text or "")
+    return found[0] if found else None
+
+
+def versions():
+    found = {"tidegate": number_in(first_line(tidegate(), "--version")), "rustc": number_in(first_line("rustc", "--version"))}
+    for name, package, flag in (("redis-server", None, "--version"), ("nginx", "nginx-light", "-v"), ("haproxy", None, "-v")):
+        try:
+            found[name] = number_in(first_line(peers.program(name, package), flag))
+        except Skipped:
+            pass
+    found["throttlecrab-server"] = peers.THROTTLECRAB
+    found["limits (Python)"] = peers.LIMITS
+    packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (BENCH / "Cargo.lock").read_text())
+    for name in ("governor", "throttlecrab", "limitador", "axum", "hyper", "tonic"):
+        found[name] = next((version for package, version in packages if package == name), None)
+    commit = first_line("git", "-C", str(BENCH), "rev-parse", "--short", "HEAD")
+    if commit and re.fullmatch("[0-9a-f]+", commit):
+        found["commit"] = commit
+    return {name: version for name, version in found.items() if version}

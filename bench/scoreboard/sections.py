@@ -1,0 +1,114 @@
+"""The page as data: its sections, their groups, and the columns of their tables."""
+
+from .figures import digits, duration, middle, rate, spread
+
+
+def busy(row):
+    share = middle(row, "busy")
+    return "–" if share is None else f"{share:.0%}"
+
+
+def column(name, text=duration):
+    return lambda row: text(middle(row, name))
+
+
+def count(value):
+    return "–" if value is None else f"{value:,.0f}"
+
+
+SPEED = [
+    ("CPU per decision", lambda row: spread(row, "cpu_us")),
+    ("decisions/s", column("per_second", rate)),
+    ("p50", column("p50_us")),
+    ("p99", column("p99_us")),
+]
+SERVER = [*SPEED, ("busy", busy)]
+MEMORY = [
+    ("bytes per key", lambda row: spread(row, "bytes", count)),
+    ("while growing, at most", column("growing_bytes", count)),
+    ("process at start", lambda row: f"{middle(row, 'start_bytes') / 2**20:.1f} MiB"),
+]
+IDLE = [("bytes per idle connection", lambda row: spread(row, "bytes", count))]
+INSTANCES = [
+    ("CPU of Tidegate per decision", lambda row: spread(row, "cpu_us")),
+    ("CPU of Redis per decision", lambda row: spread(row, "redis_us")),
+    ("decisions/s", column("per_second", rate)),
+    ("p50", column("p50_us")),
+    ("p99", column("p99_us")),
+]
+
+
+class Group:
+    """One file of results: its tables and its chart."""
+
+    def __init__(self, name, alt, **more):
+        self.name, self.alt = name, alt
+        self.title = self.text = self.chart_case = ""
+        self.figure, self.unit, self.columns = "cpu_us", "CPU time of the server per decision; less is better", SERVER
+        self.is_growth, self.series, self.names = False, [("*", "cpu_us")], {}
+        self.x_label, self.y_label = "", "CPU time per decision, µs"
+        self.short = alt
+        self.__dict__.update(more)
+
+
+class Section:
+    def __init__(self, title, text, *groups):
+        self.title, self.text, self.groups = title, text, groups
+
+
+def growth(name, alt, x_label, **more):
+    return Group(name, alt, is_growth=True, x_label=x_label, columns=more.pop("columns", SPEED), **more)
+
+
+SECTIONS = [
+    Section(
+        "In process",
+        "The call that each project's README shows, with one limit that allows everything; formatting the key is counted for all. The ceiling is a map of a number for each key in 64 parts with a lock each, "
+        "Rust's standard map and hash: it decides nothing. With two threads both cores work, and wall time is that of the slower one. One check in 64 is timed for p50 and p99.",
+        Group("library", "CPU time of a check in process", short="in process", columns=SPEED,
+              unit="CPU time per check; less is better", chart_case="1,000,000 keys, 1 thread"),
+    ),
+    Section(
+        "HTTP",
+        "`POST /v1/check` with four attributes and one rule that matches, 64 connections with one request in flight each, 10,000 keys. throttlecrab-server is sent its own `POST /throttle`.",
+        Group("http", "HTTP, CPU time of a check", short="HTTP"),
+    ),
+    Section(
+        "gRPC",
+        "`ShouldRateLimit` with one descriptor, 4 connections with 16 calls in flight on each. throttlecrab-server has a protocol of its own, with a smaller message. The ceiling is tonic with a service that sends the message back.",
+        Group("grpc", "gRPC, CPU time of a call", short="gRPC"),
+    ),
+    Section(
+        "RESP",
+        "The Redis protocol, 50 connections with 16 commands pipelined on each, 10,000 keys. `INCR` of Redis counts and decides nothing.",
+        Group("resp", "RESP, CPU time of a command", short="RESP"),
+    ),
+    Section(
+        "Gateway",
+        "A small GET through a reverse proxy with one limit for each address, 64 connections. nginx and HAProxy have one worker; connections to the server behind are kept. That server and the load share the other core.",
+        Group("gateway", "Gateway, CPU time of a request", short="gateway", unit="CPU time of the proxy per request; less is better"),
+        Group("idle", "Gateway, memory of an idle connection", title="Memory of an idle connection", short="idle connection of the gateway",
+              text="2,000 HTTP/1.1 connections without TLS, one request on each: growth of resident memory, divided by their number.",
+              figure="bytes", unit="bytes per connection; less is better", columns=IDLE),
+    ),
+    Section(
+        "Memory of a key",
+        "Resident memory less that at the start, divided by the number of keys, all of them live: after all keys were added, and the most that was seen until then. Servers are filled over RESP. "
+        "Redis stores a number with an expiry under each key, as `INCR` and `EXPIRE` leave it. The ceiling has no state of a limit.",
+        Group("memory", "Memory of a key", short="memory", figure="bytes", unit="bytes per key; less is better", columns=MEMORY, chart_case="10,000,000 keys"),
+    ),
+    Section(
+        "How the cost grows",
+        "Keys, rules and limits: `Gate::decide` of the library in process, one thread. Vertical lines are the least and the most of all rounds.",
+        growth("keys", "Cost of a decision against keys", "keys", title="With keys", text="One rule, keys drawn uniformly: most of the growth is the memory that no longer fits into the caches."),
+        growth("rules", "Cost of a decision against rules", "rules", title="With rules", text="One of the rules matches; the others have another path each."),
+        growth("limits", "Cost of a decision against limits of a request", "limits that apply to a request", title="With limits of a request", text="All of them are charged, or none."),
+        growth("connections", "Cost of a decision against connections", "open connections", title="With connections",
+               text="`POST /v1/check` over HTTP. The cost of connecting is left out: it is the difference of a short and a longer load, divided by that of their requests."),
+        growth("instances", "Cost of a decision against instances on one Redis", "instances on one Redis", title="With instances on one Redis",
+               text="`POST /v1/check` over HTTP, 64 requests in flight in all, 100 keys. The servers and Redis share one core, so that throughput is that of one core for all.", columns=INSTANCES,
+               series=[("exact", "cpu_us"), ("exact", "redis_us"), ("leased", "cpu_us"), ("leased", "redis_us")],
+               names={("exact", "cpu_us"): "Tidegate, exact", ("exact", "redis_us"): "Redis, exact",
+                      ("leased", "cpu_us"): "Tidegate, leased", ("leased", "redis_us"): "Redis, leased"}),
+    ),
+]
