@@ -95,7 +95,7 @@ def site(results):
     for words, own, redis in plans:
         cores = SITE / per_second(own)
         masters = f"{math.ceil(SITE / per_second(redis)):,}" if redis else "none"
-        key = rate(per_second(redis)) if redis else rate(per_second(own))
+        key = rate(per_second(redis)) if redis else rate(per_second(own, NODE_CORES))
         lines.append(f"| {words} | {math.ceil(cores):,} | {math.ceil(cores / NODE_CORES):,} | {masters} | {key} |")
     lines.append("")
     return lines + weakest(plans) + [""]
@@ -114,7 +114,7 @@ def weakest(plans):
         "",
     ]
     if own > redis:
-        lines.append(f"Most cores are those of Tidegate, which need nothing from each other: {digits(own / redis)} of them for one of Redis. ")
+        lines.append(f"Most cores are those of Tidegate, which need nothing from each other: {digits(own / redis)} of them for one of Redis.")
     lines.append(
         f"**The weakest link is the master of the busiest key**: a key is on one master, which decides {rate(per_second(redis))} times a second, "
         f"and neither more masters nor more servers change that. A rule with `per: []`, or a client beyond that rate, needs `sync: leased`"

@@ -33,7 +33,7 @@ def label(x, y, words, anchor="start", kind=""):
 
 def bars(title, unit, rows):
     """A bar for each row of (name, value, role, text), the best first as given."""
-    left, width, height = 270, 760, 60 + 30 * len(rows)
+    left, width, height = 310, 800, 60 + 30 * len(rows)
     longest = max((value for _, value, _, _ in rows), default=1) or 1
     parts = [label(16, 24, title, kind="title"), label(16, 44, unit, kind="small")]
     for index, (name, value, role, words) in enumerate(rows):
@@ -90,7 +90,7 @@ def lines(title, x_label, y_label, series):
         for x, least, middle, most in line:
             parts.append(f'<line x1="{at_x(x):.1f}" x2="{at_x(x):.1f}" y1="{at_y(least):.1f}" y2="{at_y(most):.1f}" class="{kind}"/>')
             parts.append(f'<circle cx="{at_x(x):.1f}" cy="{at_y(middle):.1f}" r="3.5" class="{kind}"/>')
-        at = left + index * 220
+        at = left + index * 165
         parts.append(f'<rect x="{at}" y="38" width="14" height="4" class="{kind}"/>')
         parts.append(label(at + 20, 45, name, kind="small"))
     return document(width, height, title, parts)

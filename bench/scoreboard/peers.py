@@ -27,6 +27,8 @@ def _run(what, *command):
 def throttlecrab_server():
     program = PEERS / "bin/throttlecrab-server"
     if not program.exists():
+        # Its build needs the compiler of protobuf.
+        find_program("protoc", "protobuf-compiler")
         cargo = ["cargo", "install", "throttlecrab-server", "--version", THROTTLECRAB, "--locked", "--quiet"]
         _run("throttlecrab-server", *cargo, "--root", PEERS, "--target-dir", BENCH / "target/peers")
     return str(program)
@@ -44,7 +46,7 @@ def python_limits():
 
 
 @functools.cache
-def program(name, package=None):
+def find_program(name, package=None):
     """A program of the distribution."""
     path = os.environ["PATH"] + ":/usr/sbin"
     found = shutil.which(name, path=path)

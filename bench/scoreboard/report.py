@@ -88,15 +88,16 @@ def behind(found):
         for group in section.groups:
             rows = found.get(group.name, {}).get("rows", [])
             for case in cases(rows):
-                ours = reference(case)
-                for row in case if ours else []:
-                    times = ratio(ours, row, group.figure) if row["role"] == "peer" else None
+                of = references(case)
+                for row in case:
+                    ours = of(row) if row["role"] == "peer" else None
+                    times = ratio(ours, row, group.figure) if ours else None
                     if times and times > 1 and not is_even(times):
                         where = f", {row['case']}" if row["case"] else ""
                         lines.append(f"- {group.short}{where}: {times:.2f} times {row['contender']}")
     if not lines:
         return ["**Where Tidegate is behind**: in no row that was measured.", ""]
-    return [f"**Where Tidegate is behind** ({len(lines)} rows):", "", *lines, ""]
+    return [f"**Where Tidegate is behind** ({len(lines)} row{'s' if len(lines) > 1 else ''}):", "", *lines, ""]
 
 
 def cases(rows):
@@ -105,10 +106,6 @@ def cases(rows):
     for row in rows:
         found.setdefault(row["case"], []).append(row)
     return list(found.values())
-
-
-def reference(rows):
-    return next((row for row in rows if row["role"] == "tidegate" and row["turns"]), None)
 
 
 def references(rows):

@@ -75,7 +75,7 @@ def versions():
     found = {"tidegate": number_in(first_line(tidegate(), "--version")), "rustc": number_in(first_line("rustc", "--version"))}
     for name, package, flag in (("redis-server", None, "--version"), ("nginx", "nginx-light", "-v"), ("haproxy", None, "-v")):
         try:
-            found[name] = number_in(first_line(peers.program(name, package), flag))
+            found[name] = number_in(first_line(peers.find_program(name, package), flag))
         except Skipped:
             pass
     found["throttlecrab-server"] = peers.THROTTLECRAB

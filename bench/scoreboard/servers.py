@@ -84,7 +84,7 @@ def throttlecrab(front):
 
 def redis(core=SERVER_CORE):
     here, port = folder(), free_port()
-    command = [peers.program("redis-server"), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", here]
+    command = [peers.find_program("redis-server"), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", here]
     process = Process(command, core)
     process.wait_for(port)
     return Server(process, {"resp": f"127.0.0.1:{port}"}, here)
@@ -113,7 +113,7 @@ http {{
   }}
 }}
 """)
-    return on_port([peers.program("nginx", "nginx-light"), "-p", here, "-c", here / "nginx.conf"], port, "gateway", here)
+    return on_port([peers.find_program("nginx", "nginx-light"), "-p", here, "-c", here / "nginx.conf"], port, "gateway", here)
 
 
 def haproxy(behind):
@@ -140,4 +140,4 @@ frontend front
 backend behind
   server s1 {behind}
 """)
-    return on_port([peers.program("haproxy"), "-db", "-f", here / "haproxy.cfg"], port, "gateway", here)
+    return on_port([peers.find_program("haproxy"), "-db", "-f", here / "haproxy.cfg"], port, "gateway", here)

@@ -106,6 +106,36 @@ fn a_throttle_brings_its_own_limit() {
 }
 
 #[test]
+fn keys_in_order_are_each_asked_as_often() {
+    let (folder, server) = serve();
+    let http = format!("http://{}", server.address);
+    let line = ["http", "--server", &http, "--keys", "10", "--in-order"];
+    let report = bench(&folder, &[&line[..], &["--requests", "40"]].concat());
+    // Each of 10 keys is asked 4 times and has 3; the first request took one of the first key.
+    assert_eq!(counts(&report), [40, 29, 11], "{report}");
+    assert_eq!(report["in_order"], true, "{report}");
+}
+
+#[test]
+fn any_command_and_any_method_can_be_sent() {
+    let (folder, server) = serve();
+    let resp = server.resp.unwrap().to_string();
+    let grpc = server.grpc.unwrap().to_string();
+    let small = ["--requests", "20", "--connections", "2"];
+    let command = ["resp", "--address", &resp, "--command", "PING p{key}"];
+    let method = ["grpc", "--address", &grpc, "--method"];
+    let health = ["/grpc.health.v1.Health/Check", "--field", "1="];
+    for line in [
+        [&command[..], &small].concat(),
+        [&method[..], &health, &small].concat(),
+    ] {
+        let report = bench(&folder, &line);
+        assert_eq!(counts(&report), [20, 20, 0], "{report}");
+        assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    }
+}
+
+#[test]
 fn an_open_loop_sends_at_its_rate_to_any_url() {
     let (folder, server) = serve();
     let url = format!("http://{}/healthz?key={{key}}", server.address);
@@ -153,6 +183,13 @@ fn what_cannot_be_sent_is_refused_with_the_reason() {
             "HTTP/1.1 has one request in flight",
         ),
         ("bench http --keys 0", "at least one key"),
+        ("bench http --zipf 1 --in-order", "cannot be used with"),
+        ("bench resp --command=", "the command is empty"),
+        ("bench grpc --method Check", "write it as /package.Service"),
+        (
+            "bench grpc --method /a.B/C --field x",
+            "NUMBER=TEXT or NUMBER:=INTEGER",
+        ),
         ("bench http --zipf -1", "the exponent `-1`"),
         ("bench http -a a=1 -a a=2", "`a` is given twice"),
         ("bench http --connections 0", "from 1 to 100000"),
