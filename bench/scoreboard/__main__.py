@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from . import report, results
+from . import bounds, report, results
 from .groups import growth, idle, library, memory, protocols
 from .settings import BENCH, ROOT, ROUNDS, SECONDS
 from .process import stop_all
@@ -81,6 +81,9 @@ def main():
             rows = GROUPS[name][0](name, given.only)
         finally:
             stop_all()
+        for title, most, times in bounds.judge(name, rows):
+            print(f"{title}: {times:.2f} times, at most {most:g}" + ("" if times <= most else ": NOT MET"))
+            code = code if times <= most else 1
         if not given.only:
             results.save(name, rows, f"./scripts/bench {name}")
         print(f"== {name}: {time.monotonic() - started:.0f} s", flush=True)

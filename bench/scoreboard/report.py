@@ -1,7 +1,7 @@
 """Writes docs/performance.md and its charts from the results. Nothing in them is written by hand."""
 
-from . import capacity, chart, results
-from .figures import duration, is_even, middle, ratio, spread, values, verdict
+from . import bounds, capacity, chart, results
+from .figures import duration, is_even, middle, ratio, values, verdict
 from .sections import SECTIONS
 from .settings import ROOT
 
@@ -49,7 +49,7 @@ def build(found):
                 files[IMAGES / f"{name}.svg"] = svg
                 lines += [f"![{group.alt}](images/performance/{name}.svg)", ""]
             lines += tables(group, result)
-    lines += [""] + capacity.section(found)
+    lines += bounds.section(found) + [""] + capacity.section(found)
     files[PAGE] = "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
     return files
 

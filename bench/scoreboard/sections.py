@@ -1,6 +1,6 @@
 """The page as data: its sections, their groups, and the columns of their tables."""
 
-from .figures import digits, duration, middle, rate, spread
+from .figures import duration, middle, rate, spread
 
 
 def busy(row):

@@ -88,8 +88,9 @@ def measure_gateway(_, only):
             for name, role, start in GATEWAYS
             if only in name
         ]
-        measured = rounds.run("gateway", rows)
-        ceiling = row("no gateway: the server itself", "ceiling", lambda: servers.bare("hyper"), get("http"), 64)
-        return measured + ([] if only else rounds.run("gateway", [ceiling]))
+        direct = "bare hyper, without a gateway"
+        if only in direct:
+            rows.append(row(direct, "ceiling", lambda: servers.bare("hyper"), get("http"), 64))
+        return rounds.run("gateway", rows)
     finally:
         upstream.stop()
