@@ -75,7 +75,7 @@ SECTIONS = [
     ),
     Section(
         "gRPC",
-        "`ShouldRateLimit` with one descriptor, 4 connections with 16 calls in flight on each. throttlecrab-server has a protocol of its own, with a smaller message. The ceiling is tonic with a service that sends the message back.",
+        "`ShouldRateLimit` with one descriptor, 4 connections with 16 calls in flight on each. throttlecrab-server has a protocol of its own, with a smaller message. The ceiling is tonic with a service that reads the message and answers with one of the same size.",
         Group("grpc", "gRPC, CPU time of a call", short="gRPC"),
     ),
     Section(

@@ -122,7 +122,7 @@ def haproxy(behind):
     (here / "haproxy.cfg").write_text(f"""
 global
   nbthread 1
-  maxconn 12000
+  maxconn 9000
 defaults
   mode http
   timeout connect 5s

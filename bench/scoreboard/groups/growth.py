@@ -17,6 +17,10 @@ SHARED_RULES = "rules:\n  - {{id: per-user, per: [user_id], missing: deny, limit
 SHARED_KEYS = 100
 
 
+def counted(count, name):
+    return f"{count:,} {name}" + ("" if count == 1 else "s")
+
+
 def gate_row(rules, limits, keys, x, case):
     """The gate in process, as `Gate::decide` of the library."""
     seeds = itertools.count(1)
@@ -37,17 +41,17 @@ def gate_row(rules, limits, keys, x, case):
 
 def keys(_, only):
     counts = [10**power for power in range(8) if 10**power <= MAX_KEYS]
-    return rounds.run("keys", [gate_row(1, 1, count, count, f"{count:,} keys") for count in counts])
+    return rounds.run("keys", [gate_row(1, 1, count, count, counted(count, "key")) for count in counts])
 
 
 def rules(_, only):
     counts = (1, 10, 100, 1_000, 10_000)
-    return rounds.run("rules", [gate_row(count, 1, 10_000, count, f"{count:,} rules") for count in counts])
+    return rounds.run("rules", [gate_row(count, 1, 10_000, count, counted(count, "rule")) for count in counts])
 
 
 def limits(_, only):
     counts = (1, 2, 3, 5, 7, 10)
-    return rounds.run("limits", [gate_row(count, count, 10_000, count, f"{count} limits") for count in counts])
+    return rounds.run("limits", [gate_row(count, count, 10_000, count, counted(count, "limit")) for count in counts])
 
 
 def connection_row(count):
@@ -76,7 +80,7 @@ def connection_row(count):
 
         return rounds.Started(turn, server.stop, shown(server.process.command), load.text(sent))
 
-    return rounds.Row("tidegate, POST /v1/check", begin, "tidegate", f"{count:,} connections", count)
+    return rounds.Row("tidegate, POST /v1/check", begin, "tidegate", counted(count, "connection"), count)
 
 
 def connections(_, only):
@@ -129,7 +133,7 @@ def instance_row(count, sync):
         command = shown(shared.servers[0].process.command)
         return rounds.Started(shared.turn, shared.stop, command, load.text(shared.loads[0]))
 
-    case = f"{count} instance{'s' if count > 1 else ''}, {sync}"
+    case = f"{counted(count, 'instance')}, {sync}"
     return rounds.Row(f"tidegate, sync: {sync}", begin, "tidegate", case, count)
 
 

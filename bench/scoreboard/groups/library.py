@@ -18,7 +18,7 @@ SPREADS = [(1, "uniform", "1 key"), (10_000, "uniform", "10,000 keys"), (1_000_0
            (1_000_000, "zipf", "1,000,000 keys, Zipf")]
 # Checks that take about this many seconds in a turn.
 TURN = 0.2 * min(SECONDS, 1.0)
-PER_SECOND = {"limits": 150_000, "limitador": 800_000, "throttlecrab": 4_000_000}
+PER_SECOND = {"limits": 150_000, "limitador": 250_000, "throttlecrab": 4_000_000}
 MOST = 8_000_000
 
 

@@ -5,7 +5,7 @@
 mod json;
 mod resp;
 mod small;
-mod tonic_echo;
+mod tonic_answer;
 
 fn main() {
     let kind = std::env::args().nth(1).unwrap_or_default();
@@ -17,7 +17,7 @@ fn main() {
         match kind.as_str() {
             "axum" => json::serve().await,
             "hyper" => small::serve().await,
-            "tonic" => tonic_echo::serve().await,
+            "tonic" => tonic_answer::serve().await,
             "resp" => resp::serve().await,
             _ => panic!("unknown server `{kind}`: give axum, hyper, tonic or resp"),
         }

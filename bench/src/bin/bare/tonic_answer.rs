@@ -1,4 +1,4 @@
-//! tonic with a service that sends the message of `ShouldRateLimit` back.
+//! tonic with a service that reads the message of `ShouldRateLimit`, and allows it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -35,26 +35,69 @@ struct Entry {
     value: String,
 }
 
-/// Sends back what it gets.
-#[derive(Clone)]
-struct Echo;
+/// An answer with one status, of the size of Tidegate's.
+#[derive(Clone, PartialEq, Message)]
+struct Answer {
+    #[prost(int32, tag = "1")]
+    overall_code: i32,
+    #[prost(message, repeated, tag = "2")]
+    statuses: Vec<LimitStatus>,
+}
 
-impl NamedService for Echo {
+#[derive(Clone, PartialEq, Message)]
+struct LimitStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(message, optional, tag = "2")]
+    current_limit: Option<CurrentLimit>,
+    #[prost(uint32, tag = "3")]
+    limit_remaining: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CurrentLimit {
+    #[prost(uint32, tag = "1")]
+    requests_per_unit: u32,
+    #[prost(int32, tag = "2")]
+    unit: i32,
+    #[prost(string, tag = "3")]
+    name: String,
+}
+
+/// Allows what it gets.
+#[derive(Clone)]
+struct Allow;
+
+impl NamedService for Allow {
     const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
 }
 
-impl UnaryService<Question> for Echo {
-    type Response = Question;
-    type Future = std::future::Ready<Result<Response<Question>, Status>>;
+impl UnaryService<Question> for Allow {
+    type Response = Answer;
+    type Future = std::future::Ready<Result<Response<Answer>, Status>>;
 
     fn call(&mut self, request: Request<Question>) -> Self::Future {
-        std::future::ready(Ok(Response::new(request.into_inner())))
+        let question = request.into_inner();
+        let limit = CurrentLimit {
+            requests_per_unit: 1_000_000,
+            unit: 1,
+            name: "per-user".to_owned(),
+        };
+        let statuses = question.descriptors.iter().map(|_| LimitStatus {
+            code: 1,
+            current_limit: Some(limit.clone()),
+            limit_remaining: 999_999,
+        });
+        std::future::ready(Ok(Response::new(Answer {
+            overall_code: 1,
+            statuses: statuses.collect(),
+        })))
     }
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-impl Service<http::Request<Body>> for Echo {
+impl Service<http::Request<Body>> for Allow {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Answering;
@@ -65,9 +108,9 @@ impl Service<http::Request<Body>> for Echo {
 
     fn call(&mut self, request: http::Request<Body>) -> Answering {
         Box::pin(async move {
-            let codec = ProstCodec::<Question, Question>::default();
+            let codec = ProstCodec::<Answer, Question>::default();
             let mut grpc = tonic::server::Grpc::new(codec);
-            Ok(grpc.unary(Echo, request).await)
+            Ok(grpc.unary(Allow, request).await)
         })
     }
 }
@@ -78,7 +121,7 @@ pub async fn serve() {
     let address = incoming.local_addr().expect("its address");
     println!("listening grpc={address}");
     tonic::transport::Server::builder()
-        .add_service(Echo)
+        .add_service(Allow)
         .serve_with_incoming(incoming)
         .await
         .expect("served");
