@@ -66,8 +66,8 @@ def stores(results):
         return lines + ["Not measured: `./scripts/bench instances`.", ""]
     count = next(iter(found.values()))[0]
     lines += [
-        f"Redis decides on one core. The CPU times are those with {count} servers on one Redis, 64 requests in flight in all. What a leased decision costs Redis depends on how many "
-        "requests of a key fall into one lease; here 100 keys were equally busy. A Cluster carries as much as its masters together if keys are spread evenly.",
+        f"Redis decides on one core. The CPU times are those with {count} servers on one Redis, 64 requests in flight on each. What a leased decision costs Redis depends on how many "
+        "requests of a key fall into one lease, a tenth of a second; here all were for one hot key. For keys of few requests a second, reckon with the figures of `exact`. A Cluster carries as much as its masters together if keys are spread evenly.",
         "",
     ]
     lines += ["| | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
@@ -85,7 +85,7 @@ def site(results):
     http = figure(results, "http", "tidegate", "cpu_us")
     if http:
         plans.append(("counters in memory: each client always at the same server", http, None))
-    for sync, words in (("exact", "shared, `sync: exact`"), ("leased", "shared, `sync: leased`")):
+    for sync, words in (("exact", "shared, `sync: exact`"), ("leased", "shared, `sync: leased`, hot keys")):
         costs = shared(results, sync)
         if costs:
             plans.append((words, costs[1], costs[2]))
@@ -118,6 +118,6 @@ def weakest(plans):
     lines.append(
         f"**The weakest link is the master of the busiest key**: a key is on one master, which decides {rate(per_second(redis))} times a second, "
         f"and neither more masters nor more servers change that. A rule with `per: []`, or a client beyond that rate, needs `sync: leased`"
-        + (f", where one master carries {rate(per_second(leased[2]))} decisions a second for all of its keys." if leased else ".")
+        + (f", where one master carries {rate(per_second(leased[2]))} decisions a second of hot keys." if leased else ".")
     )
     return lines

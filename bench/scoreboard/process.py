@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -139,6 +140,7 @@ def shown(command):
     words = []
     for word in map(str, command):
         word = word.replace(str(PEERS) + "/bin/", "").replace(str(ROOT) + "/", "")
+        word = re.sub(r"/\S*/tidegate-bench-[^/]+", "DIR", word)
         if word.endswith("/tidegate"):
             word = "tidegate"
         words.append(f"'{word}'" if set(word) & set(" {}\"$*") else word)

@@ -181,9 +181,12 @@ def charts(group, result):
             lines = [(name, sorted(points)) for name, points in series.items()]
             yield group.name, chart.lines(group.alt, group.x_label, group.y_label, lines)
         return
-    if group.chart_case:
-        rows = [row for row in rows if row["case"] == group.chart_case] or rows[: len(rows)]
+    case = group.chart_case
+    if case and rows:
+        # A shorter run has other cases.
+        case = case if any(row["case"] == case for row in rows) else rows[-1]["case"]
+        rows = [row for row in rows if row["case"] == case]
     text = duration if group.figure == "cpu_us" else lambda value: f"{value:,.0f} bytes"
     drawn = [(row["contender"], middle(row, group.figure), row["role"], text(middle(row, group.figure))) for row in rows if values(row, group.figure)]
-    title = group.alt + (f", {group.chart_case}" if group.chart_case else "")
+    title = group.alt + (f", {case}" if case else "")
     yield group.name, chart.bars(title, group.unit, drawn)

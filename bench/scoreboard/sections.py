@@ -106,7 +106,7 @@ SECTIONS = [
         growth("connections", "Cost of a decision against connections", "open connections", title="With connections",
                text="`POST /v1/check` over HTTP. The cost of connecting is left out: it is the difference of a short and a longer load, divided by that of their requests."),
         growth("instances", "Cost of a decision against instances on one Redis", "instances on one Redis", title="With instances on one Redis",
-               text="`POST /v1/check` over HTTP, 64 requests in flight in all, 100 keys. The servers and Redis share one core, so that throughput is that of one core for all.", columns=INSTANCES,
+               text="`POST /v1/check` over HTTP, 64 connections to each instance, one hot key for all, which is what `sync: leased` is for: with many keys of few requests each, a lease is used up by a request or two and saves nothing. The servers and Redis share one core, so that throughput is that of one core for all.", columns=INSTANCES,
                series=[("exact", "cpu_us"), ("exact", "redis_us"), ("leased", "cpu_us"), ("leased", "redis_us")],
                names={("exact", "cpu_us"): "Tidegate, exact", ("exact", "redis_us"): "Redis, exact",
                       ("leased", "cpu_us"): "Tidegate, leased", ("leased", "redis_us"): "Redis, leased"}),
