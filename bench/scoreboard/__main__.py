@@ -79,6 +79,10 @@ def main():
         print(f"\n== {name}: {GROUPS[name][1]} ({ROUNDS} rounds, {SECONDS:g} s a turn)", flush=True)
         try:
             rows = GROUPS[name][0](name, given.only)
+        except Exception as error:  # The other groups can still be measured.
+            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
+            code = 1
+            continue
         finally:
             stop_all()
         for title, most, times in bounds.judge(name, rows):

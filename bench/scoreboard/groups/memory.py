@@ -1,7 +1,7 @@
 """Memory of a key that is live: servers over RESP as a user sees them, libraries in a process of their own."""
 
 from .. import load, rounds, servers
-from ..process import shown
+from ..process import Skipped, shown
 from ..settings import MAX_KEYS
 from ..worker import Worker
 
@@ -45,15 +45,31 @@ def server_row(name, role, start, arguments, keys):
     return row
 
 
+# Bytes per key of the libraries so far, to know whether more keys fit.
+_known = {}
+
+
+def require_memory(name, keys):
+    needed = _known.get(name, 0) * keys
+    with open("/proc/meminfo") as info:
+        available = next(int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable"))
+    if needed > available * 0.7:
+        raise Skipped(f"needs about {needed / 2**30:.0f} GiB, and {available / 2**30:.0f} GiB are available")
+
+
 def library_row(name, role, keys):
     def begin():
+        require_memory(name, keys)
+
         def turn():
             worker = Worker(name, keys, 1)
             try:
                 before = worker.process.memory()
                 worker.fill(0, keys)
                 row.command, row.load = worker.command, f"fill 0 {keys}"
-                return bytes_per_key(worker.process, before, keys)
+                measured = bytes_per_key(worker.process, before, keys)
+                _known[name] = measured["bytes"]
+                return measured
             finally:
                 worker.stop()
 
