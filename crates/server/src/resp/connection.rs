@@ -255,7 +255,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
 
     /// Sends the replies, in one write.
     async fn send(&mut self) -> Result<(), RespConnectionError> {
-        if self.replies.len() == 0 {
+        if self.replies.is_empty() {
             return Ok(());
         }
         let mut sending = pin!(async {

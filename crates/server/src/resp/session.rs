@@ -65,7 +65,7 @@ impl Session {
             self.questions.throttle(command, &self.server, replies);
             return Next::Command;
         }
-        if command.len() == 0 {
+        if command.is_empty() {
             return Next::Command;
         }
         self.answer_other(command, replies)
