@@ -17,10 +17,20 @@ use crate::time::Timestamp;
 pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
+
+    /// Whether this is the [`SystemClock`]. A store then reads it directly, which is cheaper than a call through
+    /// this trait. No other clock has a reason to say so.
+    fn is_system(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn is_system(&self) -> bool {
+        (**self).is_system()
     }
 }

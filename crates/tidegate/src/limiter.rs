@@ -215,7 +215,8 @@ impl Limiter {
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
         if let Some(charge) = self.inner.only_charge(key, cost) {
-            return LimiterDecision::of_one(self.inner.store.charge_one(&charge));
+            let store = &self.inner.store;
+            return store.charge_one_into(&charge, LimiterDecision::of_one);
         }
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = self.inner.request(&charges);

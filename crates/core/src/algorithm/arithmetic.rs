@@ -56,14 +56,24 @@ impl Divisor {
     /// `(a * b + c)` over this, rounded up; beyond `u64` it becomes `u64::MAX`.
     #[inline]
     pub fn mul_add_div_ceil(self, a: u64, b: u64, c: u64) -> u64 {
-        let (whole, rest) = match a.checked_mul(b).and_then(|product| product.checked_add(c)) {
-            Some(sum) => self.div_rem(sum),
-            None => self.wide_div_rem(u128::from(a) * u128::from(b) + u128::from(c)),
+        let Some(sum) = a.checked_mul(b).and_then(|product| product.checked_add(c)) else {
+            return self.wide_div_ceil(u128::from(a) * u128::from(b) + u128::from(c));
         };
+        // The estimate is right, or too small by one.
+        let estimate = high_half(sum, self.reciprocal);
+        let rest = sum - estimate * self.divisor;
+        estimate + u64::from(rest > 0) + u64::from(rest > self.divisor)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wide_div_ceil(self, dividend: u128) -> u64 {
+        let (whole, rest) = self.wide_div_rem(dividend);
         whole.saturating_add(u64::from(rest > 0))
     }
 
     #[cold]
+    #[inline(never)]
     fn wide_div_rem(self, dividend: u128) -> (u64, u64) {
         let divisor = u128::from(self.divisor);
         let whole = u64::try_from(dividend / divisor).unwrap_or(u64::MAX);

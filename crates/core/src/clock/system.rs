@@ -35,48 +35,57 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         let ticks = tick_counter().raw();
-        let mut reading = READING.get();
-        let mut counted = ticks.wrapping_sub(reading.ticks);
-        if counted >= reading.trusted_ticks {
-            reading = reading.renewed();
-            counted = 0;
-        }
-        // The thread's latest answer is the floor, whatever the truth says.
-        reading.latest = reading.latest.max(reading.after(counted));
-        READING.set(reading);
-        Timestamp::from_micros(reading.latest / 1_000)
+        READING.with(|reading| {
+            let counted = ticks.wrapping_sub(reading.ticks.get());
+            let nanos = if counted < reading.trusted_ticks.get() {
+                // Within what is trusted there are millions of ticks: the product fits.
+                reading.nanos.get() + ((counted * reading.rate.get()) >> 32)
+            } else {
+                reading.renew()
+            };
+            // The thread's latest answer is the floor, whatever the truth says.
+            let latest = nanos.max(reading.latest.get());
+            reading.latest.set(latest);
+            Timestamp::from_micros(latest / 1_000)
+        })
+    }
+
+    #[inline]
+    fn is_system(&self) -> bool {
+        true
     }
 }
 
-/// What a thread last read from the system, and the tick counter at that time.
-#[derive(Clone, Copy)]
+/// What a thread last read from the system, and the tick counter at that time. One cell for each number: a
+/// decision writes only the latest answer.
 struct ClockReading {
-    ticks: u64,
-    nanos: u64,
+    ticks: Cell<u64>,
+    nanos: Cell<u64>,
     /// Nanoseconds for each tick from then on, in parts of 2^32.
-    rate: u64,
+    rate: Cell<u64>,
     /// How many ticks may be counted from then on: none before the truth was asked for once.
-    trusted_ticks: u64,
+    trusted_ticks: Cell<u64>,
     /// The latest answer given on this thread.
-    latest: u64,
+    latest: Cell<u64>,
 }
 
 thread_local! {
-    static READING: Cell<ClockReading> =
-        const { Cell::new(ClockReading { ticks: 0, nanos: 0, rate: 0, trusted_ticks: 0, latest: 0 }) };
+    static READING: ClockReading = const {
+        ClockReading {
+            ticks: Cell::new(0),
+            nanos: Cell::new(0),
+            rate: Cell::new(0),
+            trusted_ticks: Cell::new(0),
+            latest: Cell::new(0),
+        }
+    };
 }
 
 impl ClockReading {
-    /// The time `counted` ticks later, in nanoseconds.
-    #[inline]
-    fn after(self, counted: u64) -> u64 {
-        // Within what is trusted there are millions of ticks: the product fits.
-        self.nanos + ((counted * self.rate) >> 32)
-    }
-
-    /// A new reading of the truth.
+    /// Reads the truth. Returns it in nanoseconds.
     #[cold]
-    fn renewed(self) -> Self {
+    #[inline(never)]
+    fn renew(&self) -> u64 {
         let counter = tick_counter();
         let nanos_per_2_to_20 = counter.delta_as_nanos(0, 1 << 20).max(1);
         let mut trusted_ticks = 0;
@@ -91,17 +100,15 @@ impl ClockReading {
             }
         }
         let (nanos, pace) = truth;
-        let rate = pace.after(0, nanos_per_2_to_20 << 12);
-        Self {
-            ticks,
-            nanos,
-            rate,
-            trusted_ticks,
-            latest: self.latest,
-        }
+        self.ticks.set(ticks);
+        self.nanos.set(nanos);
+        self.rate.set(pace.after(0, nanos_per_2_to_20 << 12));
+        self.trusted_ticks.set(trusted_ticks);
+        nanos
     }
 }
 
+#[inline]
 fn tick_counter() -> &'static quanta::Clock {
     static TICKS: OnceLock<quanta::Clock> = OnceLock::new();
     TICKS.get_or_init(quanta::Clock::new)

@@ -58,18 +58,20 @@ pub(super) trait InlineForm {
 macro_rules! stepped {
     ($form:expr, $step:expr, $state:expr, $cost:expr, $now:expr) => {{
         let (form, state, cost, now) = ($form, $state, $cost, $now);
+        // One body for all of the calls below.
+        let decide = |state, cost| form.decide(state, cost, now);
         match $step {
-            StateStep::Charge => form.decide(state, cost, now),
+            StateStep::Charge => decide(state, cost),
             StateStep::Settle => {
                 let next = form.settle(state, cost, now);
-                let (asked, _) = form.decide(state, cost, now);
-                let room = form.decide(state, 0, now).0.remaining;
+                let (asked, _) = decide(state, cost);
+                let room = decide(state, 0).0.remaining;
                 let settled = asked.settled(cost, room);
-                (settled.with_remaining_of(form.decide(next, 0, now).0), next)
+                (settled.with_remaining_of(decide(next, 0).0), next)
             }
             StateStep::GiveBack(charged_at) => {
                 let next = form.give_back(state, cost, charged_at, now);
-                (form.decide(next, 0, now).0, next)
+                (decide(next, 0).0, next)
             }
         }
     }};
@@ -80,7 +82,6 @@ macro_rules! inline_form {
         impl InlineForm for $form {
             type State = $state;
 
-            #[inline]
             fn step(
                 &self,
                 step: StateStep,
@@ -100,7 +101,6 @@ inline_form!(SlidingCounter, CounterState);
 impl InlineForm for Bucket {
     type State = BucketState;
 
-    #[inline]
     fn step(
         &self,
         step: StateStep,

@@ -35,6 +35,9 @@ use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
 use crate::time::Timestamp;
 use forms::{StateStep, Task};
 use keys::KeyHasher;
+use lock::Guard;
+use slot::KeyHash;
+use stripe::Stripe;
 use stripes::Stripes;
 
 /// How many keys a store holds by default: ten million, in about 450 MB.
@@ -124,10 +127,45 @@ impl MemoryStore {
     /// Charges one limit without waiting, at the store's own time and without a permit.
     #[inline]
     pub fn charge_one(&self, charge: &Charge<'_>) -> Outcome {
-        self.apply(StateStep::Charge, charge, None, None)
+        self.charge_one_into(charge, |outcome| outcome)
     }
 
+    /// The same, and makes something of the outcome. For answers that contain it: an outcome that is returned
+    /// first is written twice, and the second time has to wait for the first.
     #[inline]
+    pub fn charge_one_into<T>(&self, charge: &Charge<'_>, make: impl Fn(Outcome) -> T) -> T {
+        // The clock is read first, so that it and the lock do not wait for each other.
+        let now = self.stripes.time(None);
+        let hash = self.hasher.hash(charge);
+        let (mut stripe, now) = self.stripes.lock(hash, None, now);
+        if let Some(outcome) = stripe.admit(hash, charge.limit, charge.cost, now) {
+            self.stripes.finish(stripe);
+            return make(outcome);
+        }
+        make(self.charge_locked(stripe, hash, charge, now))
+    }
+
+    /// A charge for which its stripe is locked. Apart from those that are admitted in few steps.
+    #[inline(never)]
+    fn charge_locked(
+        &self,
+        mut stripe: Guard<'_, Stripe>,
+        hash: KeyHash,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Outcome {
+        let task = Task {
+            hash,
+            limit: charge.limit,
+            cost: charge.cost,
+            now,
+            permit: None,
+        };
+        let outcome = stripe.apply(StateStep::Charge, &task, self.stripes.shared());
+        self.stripes.finish(stripe);
+        outcome
+    }
+
     fn apply(
         &self,
         step: StateStep,
@@ -135,7 +173,6 @@ impl MemoryStore {
         at: Option<Timestamp>,
         permit: Option<PermitId>,
     ) -> Outcome {
-        // The clock is read first, so that it and the lock do not wait for each other.
         let now = self.stripes.time(at);
         let hash = self.hasher.hash(charge);
         let (mut stripe, now) = self.stripes.lock(hash, at, now);
@@ -154,8 +191,11 @@ impl MemoryStore {
     /// Charges every limit of the request or none: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
-            let outcome = self.apply(StateStep::Charge, charge, request.at, request.permit);
-            return SmallVec::from_slice(&[outcome]);
+            let one = |outcome| SmallVec::from_slice(&[outcome]);
+            if request.at.is_none() && request.permit.is_none() {
+                return self.charge_one_into(charge, one);
+            }
+            return one(self.apply(StateStep::Charge, charge, request.at, request.permit));
         }
         let mut tasks = self.merged(request);
         let mut stripes = self.stripes.lock_all(&mut tasks, request.at);

@@ -172,7 +172,7 @@ fn encode_life(life: Micros) -> u64 {
         return life;
     }
     let shift = life.ilog2() - 5;
-    let rounded = life.div_ceil(1 << shift); // 32 to 64
+    let rounded = (life + (1 << shift) - 1) >> shift; // 32 to 64
     u64::from(shift) * 32 + rounded
 }
 

@@ -1,56 +1,125 @@
-//! An open table of slots: linear probing, growing by an eighth at a time, so that between 71 and
-//! 80 of 100 places are in use once it is past its first few hundred keys.
+//! An open table of slots: linear probing, growing by about an eighth at a time, so that between 71 and
+//! 80 of 100 places are in use once it is past its first thousand places.
+//!
+//! A large table consists of chunks of one size, and grows in place by more of them. So growing frees next to
+//! nothing: tables that grow at the same time, as those of all stripes do, leave no holes in the allocator that
+//! are too small for their next sizes.
 //!
 //! Knows hashes and places; what a slot's words mean is the stripe's affair.
 
+use smallvec::SmallVec;
+
 use super::slot::{KeyHash, Slot};
 
-/// Up to this many places a table doubles; above, it grows by an eighth.
-const DOUBLES_TO: usize = 256;
+/// How many places are in a chunk: 4 KiB.
+const CHUNK: usize = 128;
+/// So many chunks are found without another look into memory.
+const NEAR_CHUNKS: usize = 16;
+/// Up to this many places a table doubles.
+const DOUBLES_TO: usize = 64;
+/// By how many places a table of less than a chunk grows above that.
+const PART_OF_CHUNK: usize = 16;
 const SMALLEST: usize = 8;
 
-/// The slots of one stripe.
+/// The slots of one stripe. In this order, so that all but the chunks is in a stripe's first cache line. No table
+/// ever has as many places as its numbers can hold.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Table {
-    slots: Box<[Slot]>,
-    len: usize,
+    len: u32,
+    /// Where the next sweep goes on.
+    hand: u32,
+    slots: TableSlots,
+}
+
+#[derive(Debug)]
+enum TableSlots {
+    /// Fewer than a chunk.
+    Few(Box<[Slot]>),
+    Chunks(SmallVec<[Box<Chunk>; NEAR_CHUNKS]>),
+}
+
+type Chunk = [Slot; CHUNK];
+
+impl Default for TableSlots {
+    fn default() -> Self {
+        Self::Few(Box::default())
+    }
+}
+
+impl TableSlots {
+    /// So many empty ones: less than a chunk, or whole chunks.
+    fn empty(places: usize) -> Self {
+        if places < CHUNK {
+            return Self::Few(vec![Slot::EMPTY; places].into());
+        }
+        let chunks = std::iter::repeat_with(|| Box::new([Slot::EMPTY; CHUNK]));
+        Self::Chunks(chunks.take(places / CHUNK).collect())
+    }
 }
 
 impl Table {
     /// How many places there are, empty ones among them.
+    #[inline]
     pub(super) fn places(&self) -> usize {
-        self.slots.len()
+        match &self.slots {
+            TableSlots::Few(slots) => slots.len(),
+            TableSlots::Chunks(chunks) => chunks.len() * CHUNK,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Where the next sweep goes on.
+    pub(super) fn hand(&self) -> usize {
+        self.hand as usize
+    }
+
+    /// The next sweep goes on at `place`.
+    pub(super) fn set_hand(&mut self, place: usize) {
+        self.hand = u32::try_from(place).unwrap_or(0);
     }
 
     /// The slot at `place`, empty or not.
     pub(super) fn get(&self, place: usize) -> Slot {
-        self.slots[place]
+        match &self.slots {
+            TableSlots::Few(slots) => slots[place],
+            TableSlots::Chunks(chunks) => chunks[place / CHUNK][place % CHUNK],
+        }
     }
 
     pub(super) fn get_mut(&mut self, place: usize) -> &mut Slot {
-        &mut self.slots[place]
+        match &mut self.slots {
+            TableSlots::Few(slots) => &mut slots[place],
+            TableSlots::Chunks(chunks) => &mut chunks[place / CHUNK][place % CHUNK],
+        }
+    }
+
+    fn take(&mut self, place: usize) -> Slot {
+        std::mem::replace(self.get_mut(place), Slot::EMPTY)
     }
 
     /// Where `hash` is, if it is there.
-    #[inline]
     pub(super) fn find(&self, hash: KeyHash) -> Option<usize> {
-        let places = self.slots.len();
-        if places == 0 {
-            return None;
+        match &self.slots {
+            TableSlots::Few(slots) => find_among_few(slots, hash),
+            TableSlots::Chunks(chunks) => {
+                let (chunk, within) = find_in_chunks(chunks, hash)?;
+                Some(chunk * CHUNK + within)
+            }
         }
-        let mut place = home_among(hash.home, places);
-        // There is always an empty place: a table is never full.
-        loop {
-            let slot = &self.slots[place];
-            if slot.holds(hash) {
-                return Some(place);
-            }
-            if slot.is_empty() {
-                return None;
-            }
-            place += 1;
-            if place == places {
-                place = 0;
+    }
+
+    /// The slot of `hash`, if it is there.
+    #[inline]
+    pub(super) fn find_mut(&mut self, hash: KeyHash) -> Option<&mut Slot> {
+        match &mut self.slots {
+            TableSlots::Few(slots) => slots.get_mut(find_among_few(slots, hash)?),
+            TableSlots::Chunks(chunks) => {
+                let (chunk, within) = find_in_chunks(chunks, hash)?;
+                chunks.get_mut(chunk)?.get_mut(within)
             }
         }
     }
@@ -67,12 +136,12 @@ impl Table {
         most: usize,
         mut visit: impl FnMut(&Slot),
     ) -> Option<u64> {
-        let places = self.slots.len();
+        let places = self.places();
         if places == 0 {
             return None;
         }
         let first = home_among(from, places);
-        let is_empty = |place: &usize| self.slots[*place].is_empty();
+        let is_empty = |place: &usize| self.get(*place).is_empty();
         // A part ends at an empty place: no slot before it has its home after it, or the reverse.
         let last = first.saturating_add(most.max(1)).min(places);
         let gap = if last < places {
@@ -83,27 +152,25 @@ impl Table {
         };
         let end = gap.map_or(places, |gap| gap + 1);
         let next = (end < places).then(|| first_home(end, places));
-        let is_in_part = |slot: &&Slot| {
+        let is_in_part = |slot: &Slot| {
             !slot.is_empty() && slot.home() >= from && next.is_none_or(|next| slot.home() < next)
         };
-        self.slots[first..end]
-            .iter()
-            .filter(is_in_part)
-            .for_each(&mut visit);
+        let part = (first..end).map(|place| self.get(place));
+        part.filter(is_in_part).for_each(|slot| visit(&slot));
         if next.is_none() {
             // A run that reaches the end of the table goes on at its beginning.
-            let rest = self.slots[..first].iter();
+            let rest = (0..first).map(|place| self.get(place));
             rest.take_while(|slot| !slot.is_empty())
                 .filter(is_in_part)
-                .for_each(visit);
+                .for_each(|slot| visit(&slot));
         }
         next
     }
 
     /// Adds a slot whose hash is not there yet.
     pub(super) fn insert(&mut self, slot: Slot) {
-        if (self.len + 1) * 5 > self.slots.len() * 4 {
-            self.resize(next_size(self.slots.len()));
+        if (self.len() + 1) * 5 > self.places() * 4 {
+            self.grow();
         }
         self.place(slot);
         self.len += 1;
@@ -111,7 +178,7 @@ impl Table {
 
     /// Empties the place, and closes the gap in every run of slots that went through it.
     pub(super) fn remove(&mut self, place: usize) {
-        let places = self.slots.len();
+        let places = self.places();
         let distance = |from: usize, to: usize| {
             if to >= from {
                 to - from
@@ -123,49 +190,140 @@ impl Table {
         let mut next = place;
         loop {
             next = if next + 1 == places { 0 } else { next + 1 };
-            let slot = self.slots[next];
+            let slot = self.get(next);
             if slot.is_empty() {
                 break;
             }
             // A slot may move back to the gap unless it would pass its home.
             if distance(home_among(slot.home(), places), next) >= distance(gap, next) {
-                self.slots[gap] = slot;
+                *self.get_mut(gap) = slot;
                 gap = next;
             }
         }
-        self.slots[gap] = Slot::EMPTY;
+        *self.get_mut(gap) = Slot::EMPTY;
         self.len -= 1;
     }
 
     /// Gives memory back when most places are empty.
     pub(super) fn shrink(&mut self) {
         if self.len == 0 {
-            self.slots = Box::default();
-        } else if self.len * 3 < self.slots.len() && self.slots.len() > SMALLEST {
+            *self = Self::default();
+        } else if self.len() * 3 < self.places() && self.places() > SMALLEST {
             let mut fitting = SMALLEST;
-            while self.len * 5 > fitting * 3 {
+            while self.len() * 5 > fitting * 3 {
                 fitting = next_size(fitting);
             }
             self.resize(fitting);
         }
     }
 
+    /// Moves all slots to a table of another size.
     fn resize(&mut self, places: usize) {
-        let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; places].into());
-        for slot in old {
+        let old = std::mem::replace(&mut self.slots, TableSlots::empty(places));
+        let slots = match &old {
+            TableSlots::Few(slots) => &slots[..],
+            TableSlots::Chunks(_) => &[],
+        };
+        let chunks = match &old {
+            TableSlots::Few(_) => &[][..],
+            TableSlots::Chunks(chunks) => chunks,
+        };
+        let all = slots
+            .iter()
+            .chain(chunks.iter().flat_map(|chunk| &chunk[..]));
+        all.filter(|slot| !slot.is_empty())
+            .for_each(|slot| self.place(*slot));
+    }
+
+    /// Makes room for more slots.
+    fn grow(&mut self) {
+        let old = self.places();
+        let places = next_size(old);
+        let TableSlots::Chunks(chunks) = &mut self.slots else {
+            return self.resize(places);
+        };
+        let TableSlots::Chunks(new) = TableSlots::empty(places - old) else {
+            return self.resize(places);
+        };
+        *chunks = [std::mem::take(chunks), new]
+            .into_iter()
+            .flatten()
+            .collect();
+        // First all slots to the end, then each from there to its home among so many places. It is never behind
+        // the slot, unless slots at the end do not fit there and belong to the beginning.
+        let mut packed = places;
+        for from in (0..old).rev() {
+            let slot = self.take(from);
             if !slot.is_empty() {
-                self.place(slot);
+                packed -= 1;
+                *self.get_mut(packed) = slot;
             }
         }
+        let mut behind = Vec::new();
+        for from in packed..places {
+            let slot = self.take(from);
+            let mut place = home_among(slot.home(), places);
+            while place < from && !self.get(place).is_empty() {
+                place += 1;
+            }
+            if place <= from {
+                *self.get_mut(place) = slot;
+            } else {
+                behind.push(slot);
+            }
+        }
+        behind.into_iter().for_each(|slot| self.place(slot));
     }
 
     fn place(&mut self, slot: Slot) {
-        let places = self.slots.len();
+        let places = self.places();
         let mut place = home_among(slot.home(), places);
-        while !self.slots[place].is_empty() {
+        while !self.get(place).is_empty() {
             place = if place + 1 == places { 0 } else { place + 1 };
         }
-        self.slots[place] = slot;
+        *self.get_mut(place) = slot;
+    }
+}
+
+/// Where `hash` is, if it is there. There is always an empty place: a table is never full.
+#[inline]
+fn find_among_few(slots: &[Slot], hash: KeyHash) -> Option<usize> {
+    let mut place = home_among(hash.home, slots.len());
+    loop {
+        let slot = slots.get(place)?;
+        if slot.holds(hash) {
+            return Some(place);
+        }
+        if slot.is_empty() {
+            return None;
+        }
+        place += 1;
+        if place == slots.len() {
+            place = 0;
+        }
+    }
+}
+
+/// The chunk in which `hash` is, and its place there. There is always an empty place: a table is never full.
+#[inline]
+fn find_in_chunks(chunks: &[Box<Chunk>], hash: KeyHash) -> Option<(usize, usize)> {
+    let home = home_among(hash.home, chunks.len() * CHUNK);
+    let (mut chunk, mut within) = (home / CHUNK, home % CHUNK);
+    loop {
+        for slot in &chunks.get(chunk)?[within..] {
+            if slot.holds(hash) {
+                return Some((chunk, within));
+            }
+            if slot.is_empty() {
+                return None;
+            }
+            within += 1;
+        }
+        within = 0;
+        chunk += 1;
+        if chunk == chunks.len() {
+            chunk = 0;
+        }
     }
 }
 
@@ -173,7 +331,9 @@ fn next_size(places: usize) -> usize {
     match places {
         0 => SMALLEST,
         1..DOUBLES_TO => places * 2,
-        _ => places + places / 8,
+        DOUBLES_TO..CHUNK => places + (places / 8 / PART_OF_CHUNK).max(1) * PART_OF_CHUNK,
+        // By an eighth, in chunks.
+        _ => places + (places / 8 / CHUNK).max(1) * CHUNK,
     }
 }
 
@@ -226,7 +386,7 @@ mod tests {
                     _ => {}
                 }
             }
-            prop_assert_eq!(table.len, set.len());
+            prop_assert_eq!(table.len(), set.len());
             for key in 0..400 {
                 prop_assert_eq!(table.find(hash(key)).is_some(), set.contains(&key));
             }
@@ -315,6 +475,6 @@ mod tests {
             table.remove(table.find(hash(key)).unwrap());
             table.shrink();
         }
-        assert_eq!((table.len, table.places()), (0, 0));
+        assert_eq!((table.len(), table.places()), (0, 0));
     }
 }
