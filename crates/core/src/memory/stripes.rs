@@ -316,7 +316,7 @@ mod tests {
 
     #[cfg(target_pointer_width = "64")]
     #[test]
-    fn a_stripe_fits_into_two_pairs_of_cache_lines() {
-        assert_eq!(size_of::<Aligned<Lock<Stripe>>>(), 256);
+    fn a_stripe_fits_into_a_pair_of_cache_lines() {
+        assert_eq!(size_of::<Aligned<Lock<Stripe>>>(), 128);
     }
 }

@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 
 use super::slot::{KeyHash, Slot};
 
-/// How many places are in a chunk: 4 KiB.
-const CHUNK: usize = 128;
+/// How many places are in a chunk: 7 KiB, a size of which allocators waste little.
+const CHUNK: usize = 224;
 /// So many chunks are found without another look into memory.
-const NEAR_CHUNKS: usize = 16;
+const NEAR_CHUNKS: usize = 8;
 /// Up to this many places a table doubles.
 const DOUBLES_TO: usize = 64;
 /// By how many places a table of less than a chunk grows above that.

@@ -1,0 +1,6 @@
+//! Budgets: how many instructions a decision may take. The benchmarks are in `benches`, one file for each area;
+//! `budgets.json` has what each may take. `./scripts/budgets` counts and compares, `./scripts/budgets --record`
+//! writes the file anew.
+//!
+//! A new benchmark is a function in one of the files, or a new file with a `[[bench]]` section in `Cargo.toml`. It repeats
+//! what it measures, so that entering and leaving it does not count. Its input is the same in every run.
