@@ -55,7 +55,7 @@ fn gate_with(rules: usize) -> (Gate<MemoryStore>, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_seconds(1_800_000_000));
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let rules = RuleSet::from_yaml(&text).expect("rules that are sound");
-    let gate = Gate::new(store, rules);
+    let gate = Gate::with_clock(store, rules, clock.clone());
     decide_once(&gate);
     (gate, clock)
 }

@@ -36,6 +36,9 @@ pub struct HostError {
 /// # Ok::<(), tidegate::host::HostError>(())
 /// ```
 pub fn normalise(host: &str) -> Result<Cow<'_, str>, HostError> {
+    if is_normal_name(host) {
+        return Ok(Cow::Borrowed(host));
+    }
     let error = || HostError {
         host: shortened(host),
     };
@@ -60,6 +63,19 @@ pub fn normalise(host: &str) -> Result<Cow<'_, str>, HostError> {
         return Ok(Cow::Owned(name.to_ascii_lowercase()));
     }
     Ok(Cow::Borrowed(name))
+}
+
+/// Whether it is a name in normal form already, as in nearly all requests. Looks at each byte once.
+fn is_normal_name(host: &str) -> bool {
+    let mut is_label_empty = true;
+    for byte in host.bytes() {
+        is_label_empty = match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => false,
+            b'.' if !is_label_empty => true,
+            _ => return false,
+        };
+    }
+    !is_label_empty
 }
 
 fn is_port(text: &str) -> bool {
