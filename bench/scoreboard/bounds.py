@@ -5,10 +5,10 @@ from .figures import ratio
 # Group, the row that is bounded, the row that it is compared with, and how many times as much CPU time it may take.
 # A row is found by the start of its contender, or by its position on the axis of a chart.
 BOUNDS = [
-    ("http", "tidegate", "bare axum", 1.25),
-    ("grpc", "tidegate", "bare tonic", 1.25),
+    ("http", "tidegate", "bare axum", 1.15),
+    ("grpc", "tidegate", "bare tonic", 1.15),
     ("resp", "tidegate", "Redis", 1.0),
-    ("gateway", "tidegate", "nginx", 1.5),
+    ("gateway", "tidegate", "nginx", 1.4),
     ("rules", 1_000, 10, 2.0),
 ]
 

@@ -28,7 +28,10 @@ MEMORY = [
     ("while growing, at most", column("growing_bytes", count)),
     ("process at start", lambda row: f"{middle(row, 'start_bytes') / 2**20:.1f} MiB"),
 ]
-IDLE = [("bytes per idle connection", lambda row: spread(row, "bytes", count))]
+IDLE = [
+    ("bytes per idle connection", lambda row: spread(row, "bytes", count)),
+    ("right after the request", lambda row: spread(row, "used_bytes", count)),
+]
 INSTANCES = [
     ("CPU of Tidegate per decision", lambda row: spread(row, "cpu_us")),
     ("CPU of Redis per decision", lambda row: spread(row, "redis_us")),
@@ -88,7 +91,7 @@ SECTIONS = [
         "A small GET through a reverse proxy with one limit for each address, 64 connections. nginx and HAProxy have one worker; connections to the server behind are kept. That server and the load share the other core.",
         Group("gateway", "Gateway, CPU time of a request", short="gateway", unit="CPU time of the proxy per request; less is better"),
         Group("idle", "Gateway, memory of an idle connection", title="Memory of an idle connection", short="idle connection of the gateway",
-              text="2,000 HTTP/1.1 connections without TLS, one request on each: growth of resident memory, divided by their number.",
+              text="2,000 HTTP/1.1 connections without TLS, one request on each: growth of resident memory after five seconds, divided by their number. Tidegate frees the buffers of a connection that was idle for a second, so the memory right after the requests is shown too.",
               figure="bytes", unit="bytes per connection; less is better", columns=IDLE),
     ),
     Section(
