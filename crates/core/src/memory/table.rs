@@ -272,7 +272,9 @@ impl Table {
                 behind.push(slot);
             }
         }
-        behind.into_iter().for_each(|slot| self.place(slot));
+        for slot in behind {
+            self.place(slot);
+        }
     }
 
     fn place(&mut self, slot: Slot) {
