@@ -1,5 +1,5 @@
 //! An open table of slots: linear probing, growing by about an eighth at a time, so that between 71 and
-//! 80 of 100 places are in use once it is past its first thousand places.
+//! 80 of 100 places are in use once it has more than eight chunks.
 //!
 //! A large table consists of chunks of one size, and grows in place by more of them. So growing frees next to
 //! nothing: tables that grow at the same time, as those of all stripes do, leave no holes in the allocator that
