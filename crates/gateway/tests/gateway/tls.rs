@@ -10,9 +10,10 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tidegate_listen::{Drain, ListenSettings, Tls, serve};
+use tidegate_listen::{Drain, ListenSettings, Peer, Tls, serve};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
+use tower::ServiceExt as _;
 
 use tidegate_testkit::within;
 use tidegate_testkit_server::TestFolder;
@@ -56,7 +57,8 @@ async fn tls_server(folder: &Path) -> SocketAddr {
         tls: Some(tls),
         ..ListenSettings::default()
     };
-    tokio::spawn(serve(listener, router, settings, Drain::new()));
+    let service = move |request, _: Peer| router.clone().oneshot(request);
+    tokio::spawn(serve(listener, service, settings, Drain::new()));
     address
 }
 

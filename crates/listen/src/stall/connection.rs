@@ -176,7 +176,7 @@ impl ConnectionTimeouts {
                 match self.rest {
                     Some(rest) if idle < rest => {
                         self.purpose = Purpose::Look;
-                        TimeoutAction::Wait(left.min((rest - idle).max(SHORTEST)))
+                        TimeoutAction::Wait(left.min(rest.saturating_sub(idle).max(SHORTEST)))
                     }
                     Some(_) if self.purpose != Purpose::Rested => {
                         self.purpose = Purpose::Rested;
