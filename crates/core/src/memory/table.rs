@@ -36,10 +36,10 @@ pub(super) struct Table {
 enum TableSlots {
     /// Fewer than a chunk.
     Few(Box<[Slot]>),
-    Chunks(SmallVec<[Box<Chunk>; NEAR_CHUNKS]>),
+    Chunks(SmallVec<[Box<SlotChunk>; NEAR_CHUNKS]>),
 }
 
-type Chunk = [Slot; CHUNK];
+type SlotChunk = [Slot; CHUNK];
 
 impl Default for TableSlots {
     fn default() -> Self {
@@ -308,7 +308,7 @@ fn find_among_few(slots: &[Slot], hash: KeyHash) -> Option<usize> {
 
 /// The chunk in which `hash` is, and its place there. There is always an empty place: a table is never full.
 #[inline]
-fn find_in_chunks(chunks: &[Box<Chunk>], hash: KeyHash) -> Option<(usize, usize)> {
+fn find_in_chunks(chunks: &[Box<SlotChunk>], hash: KeyHash) -> Option<(usize, usize)> {
     let home = home_among(hash.home, chunks.len() * CHUNK);
     let (mut chunk, mut within) = (home / CHUNK, home % CHUNK);
     loop {
