@@ -44,6 +44,7 @@ def raise_files(count):
 def idle_turn(server):
     # The first connections make what later ones share.
     first = open_connections(server.port("gateway"), 100)
+    time.sleep(IDLE_FOR)
     before = server.process.memory()
     opened = open_connections(server.port("gateway"), CONNECTIONS)
     used = server.process.memory() - before

@@ -1,5 +1,7 @@
 """Memory of a key that is live: servers over RESP as a user sees them, libraries in a process of their own."""
 
+import time
+
 from .. import load, rounds, servers
 from ..process import Skipped, shown
 from ..settings import MAX_KEYS
@@ -14,6 +16,8 @@ SERVERS = [
     ("Redis, a number with an expiry", "peer", servers.redis, ["--command", "SET u{key} 1 EX 86400"]),
     ("throttlecrab-server", "peer", lambda: servers.throttlecrab("redis"), ["--command", "THROTTLE u{key} " + " ".join(LIMIT)]),
 ]
+# How long a server may take to be filled, in seconds.
+LONGEST_FILL = 180
 LIBRARIES = [("tidegate", "tidegate"), ("governor", "peer"), ("throttlecrab", "peer"), ("limitador", "peer"), ("bare", "ceiling")]
 
 
@@ -25,15 +29,24 @@ def bytes_per_key(process, start, keys):
     }
 
 
+# Seconds that a server needed for a key so far, to know whether more keys take too long.
+_fill_seconds = {}
+
+
 def server_row(name, role, start, arguments, keys):
     def begin():
+        needed = _fill_seconds.get(name, 0) * keys
+        if needed > LONGEST_FILL:
+            raise Skipped(f"it would take about {needed / 60:.0f} minutes to fill")
+
         def turn():
             server = start()
             try:
-                before = server.process.memory()
+                before, begun = server.process.memory(), time.monotonic()
                 sent = ["resp", "--address", server.addresses["resp"], *arguments]
                 sent += ["--connections", "50", "--in-flight", "16", "--in-order", "--keys", str(keys)]
                 load.send(sent, requests=keys)
+                _fill_seconds[name] = (time.monotonic() - begun) / keys
                 row.command, row.load = shown(server.process.command), load.text(sent)
                 return bytes_per_key(server.process, before, keys)
             finally:
