@@ -33,7 +33,7 @@ def section(results):
     lines = ["## Capacity planning", ""]
     lines += [
         f"Computed from the CPU times above: a core that is {BUSY:.0%} busy decides `{BUSY} / CPU time per decision` times a second. "
-        "The servers are assumed to use further cores as they use one, since each core has its own runtime and its own connections; "
+        "The servers are assumed to use further cores as they use one, since connections are spread over the cores and share nothing but the store; "
         "the figures were measured on one. Measure your own with [`tidegate bench`](reference/cli.md#bench) and put them in the place of these.",
         "",
     ]
