@@ -162,7 +162,7 @@ fn reload(server: &Server, may_go: bool) -> bool {
     false
 }
 
-/// Returns memory of closed connections to the system. The allocator does so only on a large allocation or
+/// Returns memory of closed and resting connections to the system. The allocator does so only on a large allocation or
 /// when a thread ends; an idle server does neither, so this ends a thread.
 pub(crate) async fn return_memory() {
     let mut times = tokio::time::interval(RETURN_EVERY);
