@@ -11,15 +11,14 @@ use smallvec::SmallVec;
 
 use super::slot::{KeyHash, Slot};
 
-/// How many places are in a chunk: 7 KiB, a size of which allocators waste little.
-const CHUNK: usize = 224;
+/// How many places are in a chunk: 8 KiB less one place. Allocators hand out sizes in classes, and some need up to 31
+/// bytes more for the alignment of slots: with one more place, a chunk would fall into the next class.
+const CHUNK: usize = 255;
 /// So many chunks are found without another look into memory.
 const NEAR_CHUNKS: usize = 8;
 /// Up to this many places a table doubles.
-const DOUBLES_TO: usize = 64;
-/// By how many places a table of less than a chunk grows above that.
-const PART_OF_CHUNK: usize = 16;
-const SMALLEST: usize = 8;
+const DOUBLES_TO: usize = 63;
+const SMALLEST: usize = 7;
 
 /// The slots of one stripe. In this order, so that all but the chunks is in a stripe's first cache line. No table
 /// ever has as many places as its numbers can hold.
@@ -329,11 +328,13 @@ fn find_in_chunks(chunks: &[Box<SlotChunk>], hash: KeyHash) -> Option<(usize, us
     }
 }
 
+/// The size of a table that has grown from `places`. Less than a chunk: one place less than a size class of
+/// allocators, of which there are four for each doubling.
 fn next_size(places: usize) -> usize {
     match places {
         0 => SMALLEST,
-        1..DOUBLES_TO => places * 2,
-        DOUBLES_TO..CHUNK => places + (places / 8 / PART_OF_CHUNK).max(1) * PART_OF_CHUNK,
+        1..DOUBLES_TO => places * 2 + 1,
+        DOUBLES_TO..CHUNK => places + (1 << (places + 1).ilog2()) / 4,
         // By an eighth, in chunks.
         _ => places + (places / 8 / CHUNK).max(1) * CHUNK,
     }
@@ -368,6 +369,16 @@ mod tests {
             home: key.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0xfff0_0000_0000_0000,
             rest: key << 16,
         }
+    }
+
+    #[test]
+    fn sizes_are_one_place_less_than_size_classes_and_then_whole_chunks() {
+        let sizes = std::iter::successors(Some(0), |places| Some(next_size(*places)));
+        let sizes: Vec<usize> = sizes.take(15).collect();
+        let small = [0, 7, 15, 31, 63, 79, 95, 111, 127, 159, 191, 223];
+        assert_eq!(sizes, [&small[..], &[CHUNK, 2 * CHUNK, 3 * CHUNK]].concat());
+        assert_eq!(size_of::<SlotChunk>() + align_of::<Slot>(), 8_192);
+        assert_eq!(next_size(24 * CHUNK), 27 * CHUNK);
     }
 
     proptest! {
