@@ -9,7 +9,7 @@ use std::task::Poll;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::activity::Activity;
 use crate::clock::now;
+use crate::inline::{InlineConnection, InlineExecutor};
 use crate::leaving::{BoxError, Leaving};
 use crate::resting::RestingConnection;
 use crate::service::ConnectionService;
@@ -51,7 +52,6 @@ pub(crate) struct HttpConnections {
     drain: Drain,
     tls: Option<TlsAcceptor>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
 }
 
 impl HttpConnections {
@@ -63,7 +63,17 @@ impl HttpConnections {
             .header_read_timeout(None)
             .max_buf_size(settings.max_head_bytes.max(MIN_HEAD_BYTES))
             .half_close(settings.half_close);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        Self {
+            tls: settings.tls.as_ref().map(crate::Tls::acceptor),
+            settings,
+            drain,
+            http1,
+        }
+    }
+
+    fn http2(&self, executor: InlineExecutor) -> http2::Builder<InlineExecutor> {
+        let settings = &self.settings;
+        let mut http2 = http2::Builder::new(executor);
         http2
             .timer(TokioTimer::new())
             .keep_alive_interval(settings.ping_interval)
@@ -71,13 +81,7 @@ impl HttpConnections {
             .max_header_list_size(u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(settings.max_streams)
             .auto_date_header(settings.date);
-        Self {
-            tls: settings.tls.as_ref().map(crate::Tls::acceptor),
-            settings,
-            drain,
-            http1,
-            http2,
-        }
+        http2
     }
 
     /// Serves one connection to its end.
@@ -180,9 +184,8 @@ impl HttpConnections {
             }
             HttpVersion::Http2 => {
                 let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
-                let connection = self.http2.serve_connection(TokioIo::new(wire), service);
-                // Boxed, so that the tasks of HTTP/1 connections need no room for it.
-                let connection = Box::pin(connection);
+                let settings = |executor| self.http2(executor);
+                let connection = InlineConnection::new(settings, TokioIo::new(wire), service);
                 self.drive(connection, version, &activity, timer).await
             }
         }

@@ -16,6 +16,7 @@ mod drain;
 mod exchange;
 mod frames;
 mod framing;
+mod inline;
 mod leaving;
 mod request_id;
 mod resting;

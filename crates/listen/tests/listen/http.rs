@@ -101,6 +101,22 @@ async fn http2_is_spoken_to_a_client_that_begins_with_it() {
 }
 
 #[tokio::test]
+async fn an_http2_request_that_waits_does_not_hold_up_others_of_its_connection() {
+    let server = Server::start(ListenSettings::default()).await;
+    let mut client = http2_client(server.connect().await.stream).await;
+    let slow = tokio::spawn(client.send_request(request("/slow")));
+    within(server.has_begun.notified()).await;
+    for _ in 0..3 {
+        let response = within(client.send_request(request("/"))).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    server.release.notify_one();
+    let response = within(slow).await.unwrap().unwrap();
+    let body = within(response.into_body().collect()).await.unwrap();
+    assert_eq!(body.to_bytes(), "slow");
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_large_is_431_even_while_more_of_it_is_sent() {
     let server = Server::start(ListenSettings::default()).await;
     let mut client = server.connect().await;

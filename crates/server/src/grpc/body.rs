@@ -81,11 +81,11 @@ impl Body for GrpcBody {
         matches!(self.state, GrpcBodyState::End)
     }
 
+    /// Unknown for messages: an exact one would become a `Content-Length`, which clients of gRPC do not use.
     fn size_hint(&self) -> SizeHint {
         match &self.state {
-            GrpcBodyState::Message(message) => SizeHint::with_exact(message.len() as u64),
             GrpcBodyState::Trailers(_) | GrpcBodyState::End => SizeHint::with_exact(0),
-            GrpcBodyState::Stream(_) => SizeHint::default(),
+            GrpcBodyState::Message(_) | GrpcBodyState::Stream(_) => SizeHint::default(),
         }
     }
 }
