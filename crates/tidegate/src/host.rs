@@ -36,64 +36,52 @@ pub struct HostError {
 /// # Ok::<(), tidegate::host::HostError>(())
 /// ```
 pub fn normalise(host: &str) -> Result<Cow<'_, str>, HostError> {
-    if is_normal_name(host) {
-        return Ok(Cow::Borrowed(host));
+    if let Some((name, has_upper_case)) = name_of(host) {
+        return Ok(if has_upper_case {
+            Cow::Owned(name.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(name)
+        });
     }
     let error = || HostError {
         host: shortened(host),
     };
-    if let Some(bracketed) = host.strip_prefix('[') {
-        let (address, port) = bracketed.split_once(']').ok_or_else(error)?;
-        let address: Ipv6Addr = address.parse().map_err(|_| error())?;
-        if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
-            return Err(error());
-        }
-        return Ok(Cow::Owned(format!("[{address}]")));
-    }
-    let name = match host.split_once(':') {
-        Some((name, port)) if is_port(port) => name,
-        Some(_) => return Err(error()),
-        None => host,
-    };
-    let name = name.strip_suffix('.').unwrap_or(name);
-    if !is_name(name) {
+    let bracketed = host.strip_prefix('[').ok_or_else(error)?;
+    let (address, port) = bracketed.split_once(']').ok_or_else(error)?;
+    let address: Ipv6Addr = address.parse().map_err(|_| error())?;
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
         return Err(error());
     }
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Ok(Cow::Owned(name.to_ascii_lowercase()));
-    }
-    Ok(Cow::Borrowed(name))
+    Ok(Cow::Owned(format!("[{address}]")))
 }
 
-/// Whether it is a name in normal form already, as in nearly all requests. Looks at each byte once.
-fn is_normal_name(host: &str) -> bool {
-    let mut is_label_empty = true;
-    for byte in host.bytes() {
-        is_label_empty = match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => false,
-            b'.' if !is_label_empty => true,
-            _ => return false,
-        };
+/// The name in `name[.][:digits]`, and whether it has letters in upper case. Looks at each byte once: every request
+/// has a host.
+fn name_of(host: &str) -> Option<(&str, bool)> {
+    // A label is not empty, so that no dot follows another, and none is at the beginning.
+    let (mut is_in_label, mut has_upper_case) = (false, false);
+    let mut end = host.len();
+    for (place, byte) in host.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => is_in_label = true,
+            b'A'..=b'Z' => (is_in_label, has_upper_case) = (true, true),
+            b'.' if is_in_label => is_in_label = false,
+            b':' if is_port(&host[place + 1..]) => {
+                end = place;
+                break;
+            }
+            _ => return None,
+        }
     }
-    !is_label_empty
+    let name = &host[..end];
+    let name = if is_in_label {
+        name
+    } else {
+        name.strip_suffix('.')?
+    };
+    Some((name, has_upper_case))
 }
 
 fn is_port(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    // In one pass: a label is not empty, so that no dot follows another, and none is at either end.
-    let mut is_in_label = false;
-    for byte in name.bytes() {
-        if byte == b'.' && is_in_label {
-            is_in_label = false;
-        } else if fits(byte) {
-            is_in_label = true;
-        } else {
-            return false;
-        }
-    }
-    is_in_label
 }
