@@ -39,8 +39,9 @@ impl Spread {
                 // The ranks are scattered over the keys, so that popular keys are not neighbours.
                 (0..len)
                     .map(|_| {
-                        let rank =
-                            weights.partition_point(|weight| *weight < random.unit() * sum) as u64;
+                        // Drawn once: a search that draws anew at each step finds other ranks.
+                        let drawn = random.unit() * sum;
+                        let rank = weights.partition_point(|weight| *weight < drawn) as u64;
                         (rank * 2_654_435_761 % u64::from(keys)) as u32
                     })
                     .collect()
@@ -66,5 +67,23 @@ impl Random {
 
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_as_often_as_its_rank_says() {
+        let (keys, draws) = (1_000_u32, 200_000);
+        let stream = Spread::Zipf(keys).stream(draws, 7);
+        let harmonic: f64 = (1..=keys).map(|rank| 1.0 / f64::from(rank)).sum();
+        for rank in [1, 2, 10, 100] {
+            let key = (u64::from(rank - 1) * 2_654_435_761 % u64::from(keys)) as u32;
+            let came = stream.iter().filter(|drawn| **drawn == key).count() as f64;
+            let expected = draws as f64 / f64::from(rank) / harmonic;
+            assert!((came / expected - 1.0).abs() < 0.15, "{rank}: {came} of {expected}");
+        }
     }
 }
