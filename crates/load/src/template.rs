@@ -1,7 +1,5 @@
 //! Text with the number of a key in it.
 
-use std::fmt::Write as _;
-
 /// What stands for the number of the key.
 const PLACEHOLDER: &str = "{key}";
 
@@ -38,7 +36,7 @@ impl KeyTemplate {
     pub(crate) fn write(&self, key: u64, text: &mut String) {
         for part in &self.before {
             text.push_str(part);
-            let _ = write!(text, "{key}");
+            text.push_str(itoa::Buffer::new().format(key));
         }
         text.push_str(&self.after);
     }

@@ -1,6 +1,6 @@
 //! Commands of the Redis protocol, several of them sent together.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,6 +14,8 @@ use crate::template::KeyTemplate;
 const MAX_REPLY: usize = 1 << 20;
 /// How deep arrays may be in a reply.
 const MAX_DEPTH: usize = 8;
+/// How many bytes are read at a time: more than the replies to all commands that are sent together.
+const READ_SIZE: usize = 16 * 1024;
 
 /// A command that is sent again and again, with another key in it.
 #[derive(Clone)]
@@ -24,9 +26,20 @@ pub struct RespTarget {
 struct RespCall {
     endpoint: Endpoint,
     token: Option<String>,
-    words: Vec<KeyTemplate>,
+    /// The first word.
+    name: String,
+    /// The command, as it is sent.
+    pieces: Vec<CommandPiece>,
     /// The first number of a reply that allows; nothing if every reply does that is no error.
     allowed_number: Option<i64>,
+}
+
+/// A part of a command.
+enum CommandPiece {
+    /// Words without a key, as they are sent.
+    Fixed(String),
+    /// A word with a key in it.
+    Keyed(KeyTemplate),
 }
 
 /// Which command is sent.
@@ -53,42 +66,13 @@ pub enum LoadCommand {
 impl RespTarget {
     /// Sends this command, after `AUTH` if there is a token.
     pub fn new(endpoint: Endpoint, command: &LoadCommand, token: Option<&str>) -> Self {
-        let mut words = Vec::new();
-        let mut word = |text: &str| words.push(KeyTemplate::new(text));
-        let allowed_number = match command {
-            LoadCommand::Throttle {
-                key,
-                max_burst,
-                count,
-                period,
-            } => {
-                word("CL.THROTTLE");
-                word(key);
-                for number in [max_burst, count, period] {
-                    word(&number.to_string());
-                }
-                Some(0)
-            }
-            LoadCommand::Check(attributes) => {
-                word("TG.CHECK");
-                for (name, value) in attributes {
-                    word(name);
-                    word(value);
-                }
-                Some(1)
-            }
-            LoadCommand::Any(texts) => {
-                for text in texts {
-                    word(text);
-                }
-                None
-            }
-        };
+        let (words, allowed_number) = command.words();
         Self {
             inner: Arc::new(RespCall {
                 endpoint,
                 token: token.map(str::to_owned),
-                words,
+                name: words.first().cloned().unwrap_or_default(),
+                pieces: pieces(&words),
                 allowed_number,
             }),
         }
@@ -100,15 +84,57 @@ impl RespTarget {
             connection: None,
             text: String::new(),
             word: String::new(),
-            received: Vec::new(),
+            received: Replies::default(),
         }
     }
 }
 
+impl LoadCommand {
+    /// Its words, and the first number of a reply that allows.
+    fn words(&self) -> (Vec<String>, Option<i64>) {
+        match self {
+            Self::Throttle {
+                key,
+                max_burst,
+                count,
+                period,
+            } => {
+                let numbers = [max_burst, count, period].map(ToString::to_string);
+                let words = ["CL.THROTTLE".to_owned(), key.clone()];
+                (words.into_iter().chain(numbers).collect(), Some(0))
+            }
+            Self::Check(attributes) => {
+                let pairs = attributes.iter();
+                let pairs = pairs.flat_map(|(name, value)| [name.clone(), value.clone()]);
+                let name = std::iter::once("TG.CHECK".to_owned());
+                (name.chain(pairs).collect(), Some(1))
+            }
+            Self::Any(words) => (words.clone(), None),
+        }
+    }
+}
+
+/// The pieces of a command: what does not change is written once.
+fn pieces(words: &[String]) -> Vec<CommandPiece> {
+    let mut fixed = String::new();
+    write_head(words.len(), &mut fixed);
+    let mut pieces = Vec::new();
+    for word in words {
+        let template = KeyTemplate::new(word);
+        if template.is_fixed() {
+            write_word(word, &mut fixed);
+        } else {
+            pieces.push(CommandPiece::Fixed(std::mem::take(&mut fixed)));
+            pieces.push(CommandPiece::Keyed(template));
+        }
+    }
+    pieces.push(CommandPiece::Fixed(fixed));
+    pieces
+}
+
 impl fmt::Display for RespTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.inner.words.first().map(|word| word.fill(0));
-        let name = name.unwrap_or_default();
+        let name = KeyTemplate::new(&self.inner.name).fill(0);
         write!(f, "{name} at {}", self.inner.endpoint.authority())
     }
 }
@@ -120,20 +146,19 @@ struct RespLane {
     text: String,
     /// One word of them.
     word: String,
-    /// What was received and not yet read.
-    received: Vec<u8>,
+    received: Replies,
 }
 
 impl RespLane {
     async fn connection(&mut self) -> Result<&mut LoadConnection, LoadRunError> {
         if self.connection.is_none() {
             let mut connection = self.call.endpoint.connect().await?;
-            self.received.clear();
+            self.received = Replies::default();
             if let Some(token) = &self.call.token {
                 let mut text = String::new();
                 write_command(["AUTH", token].into_iter(), &mut text);
                 connection.write_all(text.as_bytes()).await?;
-                if let RespReply::Error(error) = reply(&mut connection, &mut self.received).await? {
+                if let RespReply::Error(error) = self.received.next(&mut connection).await? {
                     return Err(LoadRunError::Lost(error));
                 }
             }
@@ -154,20 +179,15 @@ impl Lane for RespLane {
         text.clear();
         let call = Arc::clone(&self.call);
         for key in keys {
-            write_head(call.words.len(), &mut text);
-            for template in &call.words {
-                self.word.clear();
-                template.write(*key, &mut self.word);
-                write_word(&self.word, &mut text);
-            }
+            write_pieces(&call.pieces, *key, &mut self.word, &mut text);
         }
         self.connection().await?.write_all(text.as_bytes()).await?;
         self.text = text;
+        let mut received = std::mem::take(&mut self.received);
+        let connection = self.connection().await?;
         for _ in keys {
-            let mut received = std::mem::take(&mut self.received);
-            let reply = reply(self.connection().await?, &mut received).await;
-            self.received = received;
-            answered(match (reply?, call.allowed_number) {
+            let reply = received.next(connection).await?;
+            answered(match (reply, call.allowed_number) {
                 (RespReply::Error(error), _) => LoadAnswer::Other(error),
                 (_, None) => LoadAnswer::Allowed,
                 (RespReply::Number(number), Some(allowed)) if number == allowed => {
@@ -179,11 +199,26 @@ impl Lane for RespLane {
                 }
             });
         }
+        self.received = received;
         Ok(())
     }
 
     fn disconnect(&mut self) {
         self.connection = None;
+    }
+}
+
+/// Writes a command for a key. `word` is overwritten.
+fn write_pieces(pieces: &[CommandPiece], key: u64, word: &mut String, text: &mut String) {
+    for piece in pieces {
+        match piece {
+            CommandPiece::Fixed(words) => text.push_str(words),
+            CommandPiece::Keyed(template) => {
+                word.clear();
+                template.write(key, word);
+                write_word(word, text);
+            }
+        }
     }
 }
 
@@ -195,11 +230,17 @@ fn write_command<'w>(words: impl ExactSizeIterator<Item = &'w str>, text: &mut S
 }
 
 fn write_head(words: usize, text: &mut String) {
-    let _ = write!(text, "*{words}\r\n");
+    text.push('*');
+    text.push_str(itoa::Buffer::new().format(words));
+    text.push_str("\r\n");
 }
 
 fn write_word(word: &str, text: &mut String) {
-    let _ = write!(text, "${}\r\n{word}\r\n", word.len());
+    text.push('$');
+    text.push_str(itoa::Buffer::new().format(word.len()));
+    text.push_str("\r\n");
+    text.push_str(word);
+    text.push_str("\r\n");
 }
 
 /// What a reply says.
@@ -212,26 +253,37 @@ enum RespReply {
     Error(String),
 }
 
-/// Reads the next reply.
-async fn reply(
-    connection: &mut LoadConnection,
-    received: &mut Vec<u8>,
-) -> Result<RespReply, LoadRunError> {
-    loop {
-        let mut scan = ReplyScan::default();
-        match scan.value(received, 0, 0) {
-            Ok(Some(end)) => {
-                received.drain(..end);
-                return Ok(scan.reply());
-            }
-            Ok(None) if received.len() < MAX_REPLY => {
-                if connection.read_buf(received).await? == 0 {
-                    return Err(LoadRunError::Lost(
-                        "connection closed by the server".to_owned(),
-                    ));
+/// What was received.
+#[derive(Default)]
+struct Replies {
+    bytes: Vec<u8>,
+    /// Where the next reply begins.
+    start: usize,
+}
+
+impl Replies {
+    /// Reads the next reply.
+    async fn next(&mut self, connection: &mut LoadConnection) -> Result<RespReply, LoadRunError> {
+        loop {
+            let mut scan = ReplyScan::default();
+            match scan.value(&self.bytes, self.start, 0) {
+                Ok(Some(end)) => {
+                    self.start = end;
+                    return Ok(scan.reply());
                 }
+                Ok(None) if self.bytes.len() - self.start < MAX_REPLY => {
+                    self.bytes.drain(..self.start);
+                    self.start = 0;
+                    // A vector offers 64 bytes by itself when it is full.
+                    self.bytes.reserve(READ_SIZE);
+                    if connection.read_buf(&mut self.bytes).await? == 0 {
+                        return Err(LoadRunError::Lost(
+                            "connection closed by the server".to_owned(),
+                        ));
+                    }
+                }
+                _ => return Err(LoadRunError::Lost("an unreadable reply".to_owned())),
             }
-            _ => return Err(LoadRunError::Lost("an unreadable reply".to_owned())),
         }
     }
 }
@@ -251,20 +303,19 @@ impl ReplyScan {
         };
         let line = bytes.get(start..line_end).ok_or(())?;
         let (kind, rest) = line.split_first().ok_or(())?;
-        let text = std::str::from_utf8(rest).map_err(|_| ())?;
         let end = line_end + 2;
         match kind {
             b'-' => {
-                self.error = Some(text.to_owned());
+                self.error = Some(String::from_utf8_lossy(rest).into_owned());
                 Ok(Some(end))
             }
             b':' => {
-                let number = text.parse().map_err(|_| ())?;
+                let number = number(rest)?;
                 self.first_number.get_or_insert(number);
                 Ok(Some(end))
             }
             b'+' => Ok(Some(end)),
-            b'$' => match text.parse::<i64>().map_err(|_| ())? {
+            b'$' => match number(rest)? {
                 ..0 => Ok(Some(end)),
                 length => {
                     let length = usize::try_from(length).map_err(|_| ())?;
@@ -274,7 +325,7 @@ impl ReplyScan {
                 }
             },
             b'*' if depth < MAX_DEPTH => {
-                let count = text.parse::<i64>().map_err(|_| ())?;
+                let count = number(rest)?;
                 let mut at = end;
                 for _ in 0..count.max(0) {
                     match self.value(bytes, at, depth + 1)? {
@@ -297,10 +348,21 @@ impl ReplyScan {
     }
 }
 
+/// The number in a line.
+fn number(text: &[u8]) -> Result<i64, ()> {
+    let text = std::str::from_utf8(text).map_err(|_| ())?;
+    text.parse().map_err(|_| ())
+}
+
 fn find_line_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let rest = bytes.get(start..)?;
-    let end = rest.windows(2).position(|two| two == b"\r\n")?;
-    Some(start + end)
+    let mut from = start;
+    loop {
+        from += bytes.get(from..)?.iter().position(|byte| *byte == b'\r')?;
+        if *bytes.get(from + 1)? == b'\n' {
+            return Some(from);
+        }
+        from += 1;
+    }
 }
 
 #[cfg(test)]
@@ -347,6 +409,20 @@ mod tests {
         ] {
             assert_eq!(read(bytes), Err(()), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_key_goes_into_every_word_that_has_it() {
+        let words = ["SET", "u{key}", "1", "EX", "{key}{key}"].map(str::to_owned);
+        let (mut word, mut text) = (String::new(), String::new());
+        for key in [7, 12] {
+            write_pieces(&pieces(&words), key, &mut word, &mut text);
+        }
+        assert_eq!(
+            text,
+            "*5\r\n$3\r\nSET\r\n$2\r\nu7\r\n$1\r\n1\r\n$2\r\nEX\r\n$2\r\n77\r\n\
+             *5\r\n$3\r\nSET\r\n$3\r\nu12\r\n$1\r\n1\r\n$2\r\nEX\r\n$4\r\n1212\r\n"
+        );
     }
 
     #[test]
