@@ -15,7 +15,7 @@ use tidegate::{Gate, ManualClock, MemoryStore, Timestamp};
 use tidegate_codec::grpc::proto::rate_limit::{
     DescriptorEntry, RateLimitDescriptor, RateLimitRequest,
 };
-use tidegate_codec::grpc::{self, MessageBuffer, RateLimitAnswer};
+use tidegate_codec::grpc::{self, MessageBuffer, RateLimitAnswer, RateLimitCall};
 use tidegate_codec::json::answer;
 use tidegate_codec::json::question::CheckRequest;
 use tidegate_codec::resp::throttle::{self, ThrottleLimits};
@@ -138,7 +138,8 @@ fn grpc_decode(frame: Bytes) -> Bytes {
     for _ in 0..TIMES {
         let mut arrived = MessageBuffer::default();
         arrived.put(black_box(frame.clone()));
-        let asked = grpc::decode(arrived.take().unwrap().unwrap()).unwrap();
+        let message = arrived.take().unwrap().unwrap();
+        let asked = RateLimitCall::read(&message).unwrap();
         black_box(grpc::parts(&asked, false).unwrap());
     }
     frame
@@ -147,14 +148,14 @@ fn grpc_decode(frame: Bytes) -> Bytes {
 /// A call that was decided.
 struct DecidedCall {
     gate: Gate<MemoryStore>,
-    asked: &'static RateLimitRequest,
+    asked: RateLimitCall<'static>,
     parts: Vec<Part<'static>>,
     decisions: Decisions,
 }
 
 fn grpc_decided() -> DecidedCall {
-    let (gate, asked) = (gate(), &*Box::leak(Box::new(call())));
-    let parts = grpc::parts(asked, false).unwrap().into_vec();
+    let (gate, asked) = (gate(), RateLimitCall::of(Box::leak(Box::new(call()))));
+    let parts = grpc::parts(&asked, false).unwrap().into_vec();
     let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
     let decisions = deciding.now().unwrap().into_decisions();
     DecidedCall {
@@ -170,7 +171,7 @@ fn grpc_decided() -> DecidedCall {
 fn grpc_encode(call: DecidedCall) -> DecidedCall {
     let rules = call.gate.rules();
     let answer = RateLimitAnswer {
-        asked: call.asked,
+        asked: &call.asked,
         rules: &rules,
         parts: &call.parts,
         decisions: &call.decisions,

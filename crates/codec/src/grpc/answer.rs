@@ -7,8 +7,9 @@ use tidegate::headers::HeaderSettings;
 use tidegate::rules::RuleSet;
 use tidegate::{Micros, Outcome, Window};
 
+use super::call::{CallDescriptor, RateLimitCall};
 use super::metadata;
-use super::proto::rate_limit::{LimitCode, RateLimitDescriptor, RateLimitRequest, Unit};
+use super::proto::rate_limit::{LimitCode, Unit};
 use super::write::MessageWriter;
 
 /// The header of a denial because the store could not answer.
@@ -19,7 +20,7 @@ const REASON: &str = "x-tidegate-reason";
 /// A decision, and the call that asked for it.
 pub struct RateLimitAnswer<'a, 'p> {
     /// The call.
-    pub asked: &'a RateLimitRequest,
+    pub asked: &'a RateLimitCall<'p>,
     /// The rules that decided.
     pub rules: &'a RuleSet,
     /// The call as parts of a request.
@@ -60,7 +61,7 @@ impl RateLimitAnswer<'_, '_> {
         out: &mut MessageWriter,
         decision: &Decision,
         part: &Part<'_>,
-        asked: &RateLimitDescriptor,
+        asked: &CallDescriptor<'_>,
     ) {
         // With descriptor rules a shadow limit is reported, as in envoyproxy/ratelimit.
         let shadow = || {
@@ -109,7 +110,7 @@ fn enumerated(value: i32) -> u64 {
 }
 
 /// The limit as written in the call or in the rules: requests per unit of time, if there is a unit for it.
-fn limit(out: &mut MessageWriter, decided: &gate::LimitOutcome<'_>, asked: &RateLimitDescriptor) {
+fn limit(out: &mut MessageWriter, decided: &gate::LimitOutcome<'_>, asked: &CallDescriptor<'_>) {
     let (count, unit) = if let Some(brought) = asked.limit {
         (brought.requests_per_unit, brought.unit)
     } else {

@@ -6,10 +6,10 @@ use prost_types::{ListValue, Struct, Value};
 use serde_json::{Map, Value as Json, json};
 use tidegate::gate::{Decision, Decisions};
 
-use super::proto::rate_limit::{RateLimitDescriptor, RateLimitRequest};
+use super::call::{CallDescriptor, RateLimitCall};
 
 /// The exceeded quotas and the request; `None` if no quota applied.
-pub(super) fn of_quotas(asked: &RateLimitRequest, decisions: &Decisions) -> Option<Struct> {
+pub(super) fn of_quotas(asked: &RateLimitCall<'_>, decisions: &Decisions) -> Option<Struct> {
     if !decisions.quotas().any(|is_quota| is_quota) {
         return None;
     }
@@ -45,15 +45,15 @@ pub(super) fn of_quotas(asked: &RateLimitRequest, decisions: &Decisions) -> Opti
 }
 
 /// The entries of a descriptor, and the metadata of its limit.
-fn descriptor(asked: &RateLimitDescriptor, decision: &Decision) -> Json {
+fn descriptor(asked: &CallDescriptor<'_>, decision: &Decision) -> Json {
     let entries = asked.entries.iter();
     let entries = entries.map(|entry| {
-        let value = String::from_utf8_lossy(&entry.value);
+        let value = String::from_utf8_lossy(entry.value);
         format!("{}={value}", entry.key)
     });
     let mut fields = json!({"entries": entries.collect::<Vec<_>>()});
     if let Some(hits) = asked.hits_addend {
-        fields["hitsAddend"] = json!(hits.value);
+        fields["hitsAddend"] = json!(hits);
     }
     if let Some(metadata) = metadata_of(decision) {
         fields["metadata"] = metadata.clone();

@@ -1,9 +1,10 @@
 //! Envoy's rate limit service over gRPC: frames, messages, and what they mean to the gate.
 //!
-//! `frame.rs` reads and writes length-prefixed messages, `question.rs` and `answer.rs` translate, the answer by
+//! `frame.rs` reads and writes length-prefixed messages, `call.rs` reads a call, `question.rs` and `answer.rs` translate, the answer by
 //! `write.rs`, and `metadata.rs` adds what later filters of Envoy use. The messages are in `proto/`.
 
 mod answer;
+mod call;
 mod frame;
 mod metadata;
 #[doc(hidden)]
@@ -12,5 +13,6 @@ mod question;
 mod write;
 
 pub use answer::RateLimitAnswer;
+pub use call::RateLimitCall;
 pub use frame::{LARGEST, MessageBuffer, decode, framed};
 pub use question::{Parts, parts};

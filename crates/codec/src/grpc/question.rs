@@ -14,7 +14,8 @@ use tidegate::{
     Micros, Rate, Window,
 };
 
-use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
+use super::call::{CallDescriptor, RateLimitCall};
+use super::proto::rate_limit::{RateLimitOverride, Unit};
 use crate::CodecError;
 
 /// How much of a too long value is kept; a digest of the whole replaces the rest.
@@ -31,7 +32,7 @@ pub type Parts<'m> = SmallVec<[Part<'m>; 1]>;
 
 /// The parts of a call. `as_written` keeps the entries unchanged, for descriptor rules; other rules use
 /// attributes by name.
-pub fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, CodecError> {
+pub fn parts<'m>(asked: &RateLimitCall<'m>, as_written: bool) -> Result<Parts<'m>, CodecError> {
     if asked.domain.is_empty() {
         let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
         return Err(CodecError::invalid(message));
@@ -62,8 +63,8 @@ pub fn parts(asked: &RateLimitRequest, as_written: bool) -> Result<Parts<'_>, Co
 
 fn fill<'m>(
     part: &mut Part<'m>,
-    asked: &'m RateLimitRequest,
-    descriptor: &'m RateLimitDescriptor,
+    asked: &RateLimitCall<'m>,
+    descriptor: &CallDescriptor<'m>,
     as_written: bool,
 ) -> Result<(), String> {
     let attributes = &mut part.attributes;
@@ -78,7 +79,7 @@ fn fill<'m>(
         return Ok(());
     }
     let of_call = u64::from(asked.hits_addend.max(1));
-    let own = descriptor.hits_addend.map(|hits| hits.value);
+    let own = descriptor.hits_addend;
     let cost = match own {
         // Negative hits give back a charge of an earlier call, which is not remembered.
         Some(_) if descriptor.is_negative_hits => 0,
@@ -94,8 +95,8 @@ fn fill<'m>(
 /// Adds the entries in their order, with any names.
 fn add_as_written<'m>(
     attributes: &mut Attributes<'m>,
-    asked: &'m RateLimitRequest,
-    descriptor: &'m RateLimitDescriptor,
+    asked: &RateLimitCall<'m>,
+    descriptor: &CallDescriptor<'m>,
 ) -> Result<(), String> {
     if descriptor.entries.len() >= MAX_ATTRIBUTES {
         let count = descriptor.entries.len();
@@ -103,12 +104,12 @@ fn add_as_written<'m>(
             "there are {count} entries, give fewer than {MAX_ATTRIBUTES}"
         ));
     }
-    attributes.push("domain", &asked.domain);
+    attributes.push("domain", asked.domain);
     for entry in &descriptor.entries {
         if entry.key.len() > MAX_VALUE {
             return Err(format!("a key has more than {MAX_VALUE} bytes"));
         }
-        attributes.push(&entry.key, value(&entry.value).into_form());
+        attributes.push(entry.key, value(entry.value).into_form());
     }
     Ok(())
 }
@@ -117,23 +118,23 @@ fn add_as_written<'m>(
 /// a client may send a malformed `ip`, `path` or `host`.
 fn add_named<'m>(
     attributes: &mut Attributes<'m>,
-    asked: &'m RateLimitRequest,
-    descriptor: &'m RateLimitDescriptor,
+    asked: &RateLimitCall<'m>,
+    descriptor: &CallDescriptor<'m>,
 ) -> Result<bool, String> {
-    let domain = attributes.insert("domain", &asked.domain);
+    let domain = attributes.insert("domain", asked.domain);
     domain.map_err(|error| error.to_string())?;
     for (index, entry) in descriptor.entries.iter().enumerate() {
         let before = &descriptor.entries[..index];
         let same = before.iter().filter(|other| other.key == entry.key).count();
         let same = same + usize::from(entry.key == "domain");
         let name: Cow<'m, str> = match same {
-            0 => Cow::Borrowed(&entry.key),
+            0 => Cow::Borrowed(entry.key),
             _ => Cow::Owned(format!("{}.{}", entry.key, same + 1)),
         };
         let inserted = match name.as_ref() {
             // Envoy forwards the path unchanged.
-            "path" => attributes.insert_raw_path(value(&entry.value), EncodedSlashes::Decode),
-            _ => attributes.insert(name, value(&entry.value)),
+            "path" => attributes.insert_raw_path(value(entry.value), EncodedSlashes::Decode),
+            _ => attributes.insert(name, value(entry.value)),
         };
         match inserted {
             Ok(()) => {}

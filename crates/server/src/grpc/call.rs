@@ -14,6 +14,7 @@ use super::{health, rate_limit, reflection};
 use crate::server::Server;
 
 pub(super) const RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService";
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
 pub(super) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
 pub(super) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
@@ -31,9 +32,11 @@ pub(super) async fn dispatch(
         return Ok(refused);
     }
     let path = parts.uri.path();
+    if path == SHOULD_RATE_LIMIT {
+        return rate_limit::answer(server, parts, body).await;
+    }
     let method = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match method {
-        Some((RATE_LIMIT, "ShouldRateLimit")) => rate_limit::answer(server, parts, body).await,
         // Boxed, so that the future of `ShouldRateLimit` stays small.
         Some((HEALTH, "Check")) => Box::pin(health::check(server, body)).await,
         Some((HEALTH, "Watch")) => Box::pin(health::watch(server, drain, body)).await,
@@ -43,7 +46,7 @@ pub(super) async fn dispatch(
         _ => Err(Status::new(
             Code::Unimplemented,
             format!(
-                "there is no method `{path}`; available are /{RATE_LIMIT}/ShouldRateLimit, health and reflection"
+                "there is no method `{path}`; available are {SHOULD_RATE_LIMIT}, health and reflection"
             ),
         )),
     }

@@ -8,7 +8,7 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate_codec::grpc::proto::rate_limit::RateLimitRequest;
-use tidegate_codec::grpc::{self, RateLimitAnswer};
+use tidegate_codec::grpc::{self, RateLimitAnswer, RateLimitCall};
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
@@ -26,17 +26,24 @@ pub(super) async fn answer(
     needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
     let message = message::only(body).await?;
     if server.gate.is_immediate()
-        && let Some(reply) = answer_now(server, message.clone())?
+        && let Some(reply) = answer_now(server, &message)?
     {
         return Ok(reply);
     }
-    Box::pin(answer_over_network(server, message)).await
+    Box::pin(answer_over_network(server, &message)).await
 }
 
 /// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
 /// not moved with the call.
-fn answer_now(server: &Server, message: Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
-    let asked: RateLimitRequest = grpc::decode(message)?;
+fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
+    let decoded;
+    let asked = match RateLimitCall::read(message) {
+        Some(asked) => asked,
+        None => {
+            decoded = decode(message)?;
+            RateLimitCall::of(&decoded)
+        }
+    };
     let rules = server.gate.rules();
     let parts = question(&asked, &rules)?;
     let deciding = server
@@ -56,9 +63,10 @@ fn answer_now(server: &Server, message: Bytes) -> Result<Option<Response<GrpcBod
 
 async fn answer_over_network(
     server: &Server,
-    message: Bytes,
+    message: &Bytes,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: RateLimitRequest = grpc::decode(message)?;
+    let decoded = decode(message)?;
+    let asked = RateLimitCall::of(&decoded);
     let rules = server.gate.rules();
     let parts = question(&asked, &rules)?;
     let deciding = server
@@ -74,8 +82,12 @@ async fn answer_over_network(
     Ok(reply(server, &answer))
 }
 
+fn decode(message: &Bytes) -> Result<RateLimitRequest, Status> {
+    Ok(grpc::decode(message.clone())?)
+}
+
 /// The parts of a call, whose conditions take a bounded number of steps.
-fn question<'m>(asked: &'m RateLimitRequest, rules: &RuleSet) -> Result<grpc::Parts<'m>, Status> {
+fn question<'m>(asked: &RateLimitCall<'m>, rules: &RuleSet) -> Result<grpc::Parts<'m>, Status> {
     let parts = grpc::parts(asked, rules.is_by_descriptors())?;
     if parts.len() > 1 {
         let steps = condition_steps(rules, parts.iter().map(|part| &part.attributes));

@@ -5,7 +5,8 @@ use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{Gate, MemoryStore};
 
 use super::super::proto::rate_limit::{
-    DescriptorEntry, HeaderValue, RateLimitOverride, RateLimitResponse, UInt64Value,
+    DescriptorEntry, HeaderValue, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse, UInt64Value,
 };
 use super::super::{MessageBuffer, decode, parts};
 use super::*;
@@ -42,6 +43,7 @@ fn call(domain: &str, entries: &[(&str, &str)]) -> RateLimitRequest {
 /// The answer to a call, read by prost.
 fn answered(gate: &Gate<MemoryStore>, asked: &RateLimitRequest) -> RateLimitResponse {
     let rules = gate.rules();
+    let asked = &RateLimitCall::of(asked);
     let parts = parts(asked, rules.is_by_descriptors()).unwrap();
     let deciding = gate.decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
     let decisions = deciding.now().unwrap().into_decisions();
