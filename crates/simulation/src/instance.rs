@@ -4,6 +4,7 @@
 //! or has a slow clock is a runtime that is run later, dropped, or run less often.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate::Gate;
@@ -11,6 +12,7 @@ use tidegate::rules::RuleSet;
 use tidegate_core::{ManualClock, Timestamp};
 use tidegate_redis::{KnownInstances, RedisSettings, RedisStore};
 use tokio::runtime::Runtime;
+use tokio::time::Instant as TokioInstant;
 
 use crate::clocks::Drift;
 use crate::network::{InstanceNetwork, Latency};
@@ -57,10 +59,13 @@ pub(crate) struct SimulatedProcess {
     pub(crate) gate: Arc<SimulatedGate>,
     clock: ManualClock,
     runtime: Runtime,
+    network: Arc<InstanceNetwork>,
     /// How many ticks its clock shows.
     pub(crate) ticks: u64,
     /// The true time at which it started.
     pub(crate) started_at: u64,
+    /// Held by each task that is not a part of the program under test.
+    tasks: Arc<()>,
 }
 
 impl SimulatedProcess {
@@ -91,25 +96,58 @@ impl SimulatedProcess {
             gate,
             clock,
             runtime,
+            network: Arc::clone(network),
             ticks: 0,
             started_at,
+            tasks: Arc::default(),
         })
     }
 
+    /// Runs a task, which keeps this process from running ahead of the others until it is done.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+        let counted = Arc::clone(&self.tasks);
+        self.runtime.spawn(async move {
+            let _counted = counted;
+            task.await;
+        });
     }
 
-    /// Runs what is ready at the current tick, and moves the clock to the next. First the clock jumps over the
-    /// ticks that were `missed`.
-    pub(crate) fn tick(&mut self, wall: Timestamp, missed: u32) {
-        self.clock.set(wall);
-        if missed > 0 {
-            self.runtime.block_on(tokio::time::advance(TICK * missed));
-            self.ticks += u64::from(missed);
+    /// Whether nothing happens in it but what timers of its own begin.
+    pub(crate) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.tasks) == 1 && self.gate.unreconciled().waiting == 0
+    }
+
+    /// The clock jumps over ticks at which this process did not run.
+    pub(crate) fn miss(&mut self, ticks: u32) {
+        if ticks > 0 {
+            self.runtime.block_on(tokio::time::advance(TICK * ticks));
+            self.ticks += u64::from(ticks);
         }
+    }
+
+    /// Runs up to the first tick at which anything is sent, and for at most so many ticks. Returns that tick.
+    pub(crate) fn run(&mut self, wall: Timestamp, most: u32) -> u64 {
+        self.clock.set(wall);
+        self.network.activity.clear();
+        let activity = &self.network.activity;
+        let idle = self.runtime.block_on(async {
+            let begin = TokioInstant::now();
+            let end = tokio::time::sleep(TICK * (most - 1));
+            let mut end = std::pin::pin!(end);
+            std::future::poll_fn(|context| match activity.poll(context) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending if most > 1 => end.as_mut().poll(context),
+                Poll::Pending => Poll::Ready(()),
+            })
+            .await;
+            begin.elapsed()
+        });
+        self.ticks += u64::try_from(idle.as_millis()).unwrap_or(0);
+        let sent_at = self.ticks;
+        // All that is ready at this tick runs, then the clock moves on.
         self.runtime
             .block_on(async { tokio::time::sleep(TICK).await });
         self.ticks += 1;
+        sent_at
     }
 }

@@ -34,6 +34,7 @@ mod network;
 mod question;
 mod random;
 mod redis;
+pub mod seeds;
 mod trace;
 mod world;
 

@@ -38,6 +38,8 @@ impl Question {
 pub struct GateAnswer {
     /// The instance that was asked.
     pub instance: usize,
+    /// Which of its lives: the first is 1, and each start begins another.
+    pub life: u64,
     /// What it was asked.
     pub question: Question,
     /// When it began to decide.
@@ -65,7 +67,7 @@ impl AnswerLog {
     pub(crate) async fn ask(
         self,
         gate: Arc<SimulatedGate>,
-        instance: usize,
+        (instance, life): (usize, u64),
         question: Question,
         time: TrueTime,
     ) {
@@ -81,6 +83,7 @@ impl AnswerLog {
         drop(attributes);
         let answer = GateAnswer {
             instance,
+            life,
             asked_at,
             answered_at: time.now(),
             is_allowed: decision.is_allowed(),

@@ -4,7 +4,7 @@ mod delivery;
 mod faults;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ use crate::random::SeededRandom;
 use crate::redis::{ScriptChange, SimulatedRedis};
 use crate::trace::TraceHash;
 use delivery::NetworkPath;
+
+/// For how many ticks an instance may run while nothing can reach it. Its wall clock shows the first of them.
+const MOST_AHEAD: u64 = 50;
 
 /// Instances of Tidegate that share one Redis.
 pub struct World {
@@ -49,6 +52,10 @@ struct InstanceSlot {
     paused_until: u64,
     /// Until when nothing passes between it and the server.
     held_until: u64,
+    /// When the last bytes that are on their way from or to it arrive.
+    last_arrival: u64,
+    /// What it will be asked, in order of the true time.
+    questions: VecDeque<(u64, Question)>,
     /// What it keeps over a restart.
     known: KnownInstances,
 }
@@ -142,6 +149,8 @@ impl World {
             wall,
             paused_until: 0,
             held_until: 0,
+            last_arrival: 0,
+            questions: VecDeque::new(),
             known: KnownInstances {
                 id: Some(id),
                 instances: Vec::new(),
@@ -207,16 +216,36 @@ impl World {
     /// Asks an instance at its next tick. Without an answer if it does not run, or ends before it has decided.
     pub fn ask(&mut self, instance: usize, question: Question) {
         let (answers, time) = (self.answers.clone(), self.time.clone());
-        if let Some(process) = &self.instances[instance].process {
-            let gate = Arc::clone(&process.gate);
-            process.spawn(answers.ask(gate, instance, question, time));
+        let slot = &self.instances[instance];
+        if let Some(process) = &slot.process {
+            let (gate, life) = (Arc::clone(&process.gate), slot.lives);
+            process.spawn(answers.ask(gate, (instance, life), question, time));
         }
+    }
+
+    /// Asks an instance at its first tick after a true time. To be called in the order of these times.
+    pub fn ask_at(&mut self, instance: usize, at: u64, question: Question) {
+        self.instances[instance].questions.push_back((at, question));
     }
 
     /// Runs a task in an instance from its next tick on.
     pub fn spawn(&mut self, instance: usize, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(process) = &self.instances[instance].process {
             process.spawn(task);
+        }
+    }
+
+    /// Puts other rules in force in an instance, from its next tick on.
+    ///
+    /// # Panics
+    ///
+    /// If they are not valid.
+    pub fn replace_rules(&mut self, instance: usize, yaml: &str) {
+        #[expect(clippy::expect_used, reason = "rules are part of a test")]
+        let rules = RuleSet::from_yaml(yaml).expect("rules are valid");
+        self.instances[instance].settings.rules = yaml.to_owned();
+        if let Some(gate) = self.gate(instance).cloned() {
+            self.spawn(instance, async move { gate.replace_rules(rules) });
         }
     }
 
@@ -257,7 +286,7 @@ impl World {
                 break;
             };
             self.time.set(next.at);
-            self.happen(next.event);
+            self.happen(next.event, end);
         }
         self.time.set(end.max(self.now()));
     }
@@ -271,9 +300,9 @@ impl World {
         }));
     }
 
-    fn happen(&mut self, event: WorldEvent) {
+    fn happen(&mut self, event: WorldEvent, end: u64) {
         match event {
-            WorldEvent::Tick { instance, life } => self.tick(instance, life),
+            WorldEvent::Tick { instance, life } => self.tick(instance, life, end),
             WorldEvent::Dialed { connection } => self.dialed(connection),
             WorldEvent::DialAnswered {
                 connection,
@@ -288,8 +317,9 @@ impl World {
         }
     }
 
-    /// Runs an instance for one tick, unless it is paused or has ended since.
-    fn tick(&mut self, instance: usize, life: u64) {
+    /// Runs an instance for one tick, or for more if nothing can reach it before; unless it is paused or has
+    /// ended since.
+    fn tick(&mut self, instance: usize, life: u64, end: u64) {
         let now = self.now();
         let slot = &mut self.instances[instance];
         let Some(process) = slot.process.as_mut().filter(|_| slot.lives == life) else {
@@ -308,9 +338,25 @@ impl World {
         }
         let shown = (drift.shown(now - process.started_at) + 1) / 1_000;
         let missed = u32::try_from(shown.saturating_sub(process.ticks)).unwrap_or(u32::MAX);
-        process.tick(slot.wall.at(now), missed);
+        process.miss(missed);
+        let questions = &mut slot.questions;
+        while let Some((_, question)) = questions.pop_front_if(|(at, _)| *at <= now) {
+            let (answers, time) = (self.answers.clone(), self.time.clone());
+            let gate = Arc::clone(&process.gate);
+            process.spawn(answers.ask(gate, (instance, life), question, time));
+        }
+        let is_alone = now > slot.last_arrival && process.is_idle();
+        let most = if is_alone {
+            let next = questions.front().map_or(end, |(at, _)| end.min(*at));
+            (next.saturating_sub(now) / 1_000).clamp(1, MOST_AHEAD)
+        } else {
+            1
+        };
+        let most = u32::try_from(most).unwrap_or(1);
+        let sent_at = process.run(slot.wall.at(now), most);
+        let sent_at = at_tick(process, sent_at).max(now);
         let at = at_tick(process, process.ticks).max(now + 1);
         self.schedule(at, WorldEvent::Tick { instance, life });
-        self.collect(instance);
+        self.collect(instance, sent_at);
     }
 }

@@ -11,10 +11,42 @@ use parking_lot::Mutex;
 use tidegate_redis::NetworkConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection, as both ends see it.
+/// Whether an instance has dialed, written or closed since this was last cleared.
 #[derive(Debug, Default)]
+pub(crate) struct NetworkActivity(Mutex<(bool, Option<Waker>)>);
+
+impl NetworkActivity {
+    fn mark(&self) {
+        let waiting = {
+            let mut activity = self.0.lock();
+            activity.0 = true;
+            activity.1.take()
+        };
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().0 = false;
+    }
+
+    /// Ready when there was any.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut activity = self.0.lock();
+        if activity.0 {
+            return Poll::Ready(());
+        }
+        activity.1 = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A connection, as both ends see it.
+#[derive(Debug)]
 pub(crate) struct SimulatedConnection {
     ends: Mutex<ConnectionEnds>,
+    activity: Arc<NetworkActivity>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +71,15 @@ enum ConnectionPhase {
 }
 
 impl SimulatedConnection {
+    /// A connection that is being dialed.
+    pub(crate) fn new(activity: &Arc<NetworkActivity>) -> Self {
+        activity.mark();
+        Self {
+            ends: Mutex::default(),
+            activity: Arc::clone(activity),
+        }
+    }
+
     /// Opens the connection, or refuses it.
     pub(crate) fn answer_dial(&self, is_accepted: bool) {
         self.change(|ends| {
@@ -115,6 +156,7 @@ struct SimulatedStream(Arc<SimulatedConnection>);
 impl Drop for SimulatedStream {
     fn drop(&mut self) {
         self.0.ends.lock().is_dropped = true;
+        self.0.activity.mark();
     }
 }
 
@@ -150,6 +192,7 @@ impl AsyncWrite for SimulatedStream {
             return Poll::Ready(Err(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
         ends.written.extend_from_slice(bytes);
+        self.0.activity.mark();
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -12,7 +12,7 @@ use tidegate_redis::{ConnectingToRedis, RedisNetwork};
 
 use crate::random::SeededRandom;
 
-pub(crate) use connection::SimulatedConnection;
+pub(crate) use connection::{NetworkActivity, SimulatedConnection};
 
 /// How long bytes take in one direction, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,7 @@ pub(crate) struct InstanceNetwork {
     /// Connections that the world has not seen yet.
     dialed: Mutex<Vec<Arc<SimulatedConnection>>>,
     random: Mutex<SeededRandom>,
+    pub(crate) activity: Arc<NetworkActivity>,
 }
 
 impl InstanceNetwork {
@@ -72,6 +73,7 @@ impl InstanceNetwork {
         Self {
             dialed: Mutex::default(),
             random: Mutex::new(random),
+            activity: Arc::default(),
         }
     }
 
@@ -82,7 +84,7 @@ impl InstanceNetwork {
 
 impl RedisNetwork for InstanceNetwork {
     fn connect(&self) -> ConnectingToRedis {
-        let connection = Arc::new(SimulatedConnection::default());
+        let connection = Arc::new(SimulatedConnection::new(&self.activity));
         self.dialed.lock().push(Arc::clone(&connection));
         Box::pin(connection.dialed())
     }

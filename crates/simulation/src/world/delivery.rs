@@ -24,7 +24,7 @@ pub(super) struct NetworkPath {
 
 impl World {
     /// Takes what an instance has dialed, written and closed since its last tick.
-    pub(super) fn collect(&mut self, instance: usize) {
+    pub(super) fn collect(&mut self, instance: usize, sent_at: u64) {
         for connection in self.instances[instance].network.take_dialed() {
             self.dialed += 1;
             let path = NetworkPath {
@@ -38,7 +38,7 @@ impl World {
                 loss: None,
             };
             self.paths.insert(self.dialed, path);
-            let (at, connection) = (self.arrival(instance), self.dialed);
+            let (at, connection) = (self.arrival(instance, sent_at), self.dialed);
             self.schedule(at, WorldEvent::Dialed { connection });
         }
         let of_instance = |(id, path): (&u64, &NetworkPath)| {
@@ -46,11 +46,11 @@ impl World {
         };
         let ids: Vec<u64> = self.paths.iter().filter_map(of_instance).collect();
         for id in ids {
-            self.collect_from(id);
+            self.collect_from(id, sent_at);
         }
     }
 
-    fn collect_from(&mut self, connection: u64) {
+    fn collect_from(&mut self, connection: u64, sent_at: u64) {
         let Some(path) = self.paths.get_mut(&connection) else {
             return;
         };
@@ -60,7 +60,7 @@ impl World {
             return;
         }
         let (instance, loss) = (path.instance, path.loss);
-        let at = self.arrival(instance);
+        let at = self.arrival(instance, sent_at);
         let Some(path) = self.paths.get_mut(&connection) else {
             return;
         };
@@ -74,11 +74,13 @@ impl World {
         }
     }
 
-    /// When something that is sent now between an instance and the server arrives.
-    fn arrival(&mut self, instance: usize) -> u64 {
-        let slot = &self.instances[instance];
-        let (latency, held_until) = (slot.settings.latency, slot.held_until);
-        self.now().max(held_until) + latency.draw(&mut self.random)
+    /// When something that is sent between an instance and the server arrives.
+    fn arrival(&mut self, instance: usize, sent_at: u64) -> u64 {
+        let slot = &mut self.instances[instance];
+        let latency = slot.settings.latency.draw(&mut self.random);
+        let at = sent_at.max(slot.held_until) + latency;
+        slot.last_arrival = slot.last_arrival.max(at);
+        at
     }
 
     /// A dial reaches the server.
@@ -89,7 +91,7 @@ impl World {
         };
         path.is_accepted = is_accepted;
         let instance = path.instance;
-        let at = self.arrival(instance);
+        let at = self.arrival(instance, self.now());
         let answered = WorldEvent::DialAnswered {
             connection,
             is_accepted,
@@ -120,6 +122,8 @@ impl World {
         };
         path.received.push(bytes);
         if now < busy_until {
+            let slot = &mut self.instances[path.instance];
+            slot.last_arrival = slot.last_arrival.max(busy_until);
             self.schedule(busy_until, WorldEvent::Serve { connection });
         } else {
             self.serve(connection);
@@ -131,7 +135,11 @@ impl World {
         let now = self.now();
         if now < self.server.busy_until {
             let at = self.server.busy_until;
-            self.schedule(at, WorldEvent::Serve { connection });
+            if let Some(path) = self.paths.get(&connection) {
+                let slot = &mut self.instances[path.instance];
+                slot.last_arrival = slot.last_arrival.max(at);
+                self.schedule(at, WorldEvent::Serve { connection });
+            }
             return;
         }
         let time = self.server_time();
@@ -147,7 +155,7 @@ impl World {
             return;
         }
         let (instance, loss) = (path.instance, path.loss);
-        let at = self.arrival(instance);
+        let at = self.arrival(instance, self.now());
         let Some(path) = self.paths.get_mut(&connection) else {
             return;
         };

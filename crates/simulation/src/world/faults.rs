@@ -25,7 +25,8 @@ impl World {
             slot.known = process.gate.store().known_instances().0;
             drop(process);
         }
-        self.collect(instance);
+        slot.questions.clear();
+        self.collect(instance, self.now());
     }
 
     /// Nothing passes between an instance and the server for a time. Bytes wait, and none are lost.
@@ -80,6 +81,11 @@ impl World {
         } else {
             self.server.redis.forget_scripts();
         }
+    }
+
+    /// The server loses all keys, and its connections stay.
+    pub fn flush(&mut self) {
+        self.server.redis.lose_everything();
     }
 
     /// Sets the wall clock of the server forward, or back if negative, by so many microseconds.
