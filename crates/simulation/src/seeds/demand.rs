@@ -33,7 +33,7 @@ impl SeedDemand {
         let weights = (0..instances).map(|_| random.between(1, 6)).collect();
         Self {
             pattern: DemandPattern::Steady,
-            rate: per_second * random.between(150, 400) / 100,
+            rate: per_second * random.between(200, 300) / 100,
             weights,
             costly: 0,
         }
@@ -58,7 +58,7 @@ impl SeedDemand {
         let weights = (0..instances).map(|_| random.between(1, 6)).collect();
         Self {
             pattern,
-            rate: per_second * random.between(50, 400) / 100,
+            rate: per_second * random.between(50, 300) / 100,
             weights,
             costly: random.choose(&[0, 0, 100]),
         }

@@ -72,7 +72,9 @@ impl SeedFault {
             Duration::from_millis(random.between(least, most))
         };
         let instance = usize::try_from(random.below(range.instances as u64)).unwrap_or(0);
-        let back = i64::try_from(range.window * 500).unwrap_or(i64::MAX);
+        // Less than any limit remembers: what is further in the future is rebased, and the time between
+        // is lived twice.
+        let back = i64::try_from(range.window * 200).unwrap_or(i64::MAX);
         match random.below(15) {
             0 | 1 => Self::Pause {
                 instance,

@@ -10,12 +10,14 @@ mod demand;
 mod fault;
 mod judge;
 mod plan;
+mod planted;
 mod rule;
 mod run;
 mod timeline;
 mod verdict;
 
 use crate::redis::ScriptChange;
+pub use planted::{PLANTED_BUGS, PlantedBug};
 use run::SeedRun;
 
 /// What happened in a seed.

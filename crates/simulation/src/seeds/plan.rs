@@ -31,7 +31,7 @@ pub(crate) struct SeedPlan {
 
 impl SeedPlan {
     pub(crate) fn draw(random: &mut SeededRandom) -> Self {
-        let is_calm = random.happens(250);
+        let is_calm = random.happens(200);
         let rule = SeedRule::draw(random, is_calm);
         let count = usize::try_from(random.between(1, 4)).unwrap_or(1);
         let has_drift = random.happens(600);
@@ -61,7 +61,7 @@ impl SeedPlan {
             (demand, Vec::new(), 7_000)
         } else {
             let demand = SeedDemand::draw(random, count, (per_second, window));
-            let end = SETTLED + random.between(1_500, 3_000);
+            let end = SETTLED + random.between(1_200, 2_400);
             let range = FaultRange {
                 instances: count,
                 count: rule.count,

@@ -43,10 +43,11 @@ impl SeedRule {
             _ => bucket,
         };
         let window = Micros::from_millis(random.choose(&[500, 1_000, 1_000, 2_000]));
-        let least = if is_calm { 60 } else { 4 };
+        // In a second.
+        let count = random.between(if is_calm { 60 } else { 8 }, 120);
         Self {
             algorithm,
-            count: random.between(least, 160),
+            count: (count * window.get() / 1_000_000).max(4),
             window,
             burst_percent: random.between(if is_calm { 60 } else { 25 }, 100),
             is_leased,

@@ -13,8 +13,8 @@ use crate::question::GateAnswer;
 const CHANGING: u64 = 500_000;
 /// The least use of a limit that is promised, in hundredths of a percent.
 const LEAST_USE: u64 = 9_800;
-/// Between these true times the use of a limit is measured.
-const MEASURED: (u64, u64) = (2_000_000, 7_000_000);
+/// How long after the limit first denied something its use is measured, in microseconds.
+const SATURATED_AFTER: u64 = 500_000;
 
 impl SeedRun {
     pub(super) fn report(mut self, seed: u64) -> SeedReport {
@@ -214,10 +214,6 @@ impl SeedRun {
         if !self.plan.is_calm {
             return None;
         }
-        let window = self.plan.rule.window.get();
-        let (from, until) = MEASURED;
-        // Whole windows.
-        let until = until / window * window;
         let limit = self.plan.rule.limit(self.plan.rule.count);
         let clock = ManualClock::default();
         let store = MemoryStore::builder()
@@ -227,7 +223,7 @@ impl SeedRun {
         let scope = Scope::new("reference");
         let mut answers: Vec<&GateAnswer> = self.answers.iter().collect();
         answers.sort_by_key(|answer| answer.asked_at);
-        let (mut possible, mut admitted) = (0, 0);
+        let (mut possible, mut admitted, mut from) = (0, 0, u64::MAX);
         for answer in answers {
             clock.set(Timestamp::from_micros(self.server.at(answer.asked_at)));
             let charge = Charge {
@@ -237,7 +233,10 @@ impl SeedRun {
                 cost: answer.question.cost,
             };
             let is_possible = store.charge_one(&charge).allowed;
-            if (from..until).contains(&answer.asked_at) {
+            if !is_possible {
+                from = from.min(answer.asked_at + SATURATED_AFTER);
+            }
+            if answer.asked_at >= from {
                 possible += u64::from(is_possible);
                 admitted += u64::from(answer.is_allowed && !answer.is_degraded);
             }

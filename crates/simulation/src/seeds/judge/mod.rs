@@ -76,3 +76,6 @@ impl Promise<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

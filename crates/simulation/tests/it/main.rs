@@ -1,0 +1,5 @@
+//! Seeds, and the simulation itself: it repeats, finds planted bugs, and its Redis is like a real one.
+
+mod planted;
+mod repeated;
+mod seeds;
