@@ -1,9 +1,9 @@
 //! Runs seeds: `tidegate-simulation [FIRST [COUNT]]`. Prints figures, and for a seed that breaks a promise what it
-//! broke and how to run it again.
+//! broke and how to run it again. `tidegate-simulation planted` looks for planted bugs instead.
 
 use std::process::ExitCode;
 
-use tidegate_simulation::seeds::{SeedReport, run_seed};
+use tidegate_simulation::seeds::{PLANTED_BUGS, SeedReport, run_seed};
 
 /// How often progress is printed.
 const PROGRESS: u64 = 1_000;
@@ -16,6 +16,7 @@ struct SeedFigures {
     admitted: u64,
     degraded: u64,
     measured: u64,
+    /// The least use, and the seed that had it.
     least_used: Option<(u64, u64)>,
     broken: u64,
 }
@@ -35,32 +36,29 @@ impl SeedFigures {
     }
 
     fn print(&self) {
-        let [whole, part, seed] = self
-            .least_used
-            .map_or([0; 3], |(used, seed)| [used / 100, used % 100, seed]);
+        let used = match self.least_used {
+            Some((used, seed)) => format!(
+                "at least {}.{:02} % of the limit used in {} without faults (seed {seed})",
+                used / 100,
+                used % 100,
+                self.measured
+            ),
+            None => "none without faults".to_owned(),
+        };
         println!(
-            "{} seeds: {} requests, {} admitted, {} decided without Redis; use measured in {} seeds, at least {whole}.{part:02} % (seed {seed}); {} seeds broke a promise",
-            self.seeds, self.answers, self.admitted, self.degraded, self.measured, self.broken
+            "{} seeds: {} requests, {} admitted, {} decided without Redis; {used}; {} broke a promise",
+            self.seeds, self.answers, self.admitted, self.degraded, self.broken
         );
     }
 }
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
-    let (Ok(first), Ok(count)) = (number(1), number(10_000)) else {
-        eprintln!("usage: tidegate-simulation [FIRST [COUNT]]");
-        return ExitCode::FAILURE;
-    };
+fn run_seeds(first: u64, count: u64) -> ExitCode {
     let mut figures = SeedFigures::default();
     for seed in first..first.saturating_add(count) {
         let report = run_seed(seed, &[]);
         figures.add(&report);
-        if !report.broken.is_empty() {
-            for broken in &report.broken {
-                println!("seed {seed}: {broken}");
-            }
-            println!("run it again: ./scripts/seeds {seed} 1");
+        for broken in &report.broken {
+            println!("seed {seed}: {broken}\nrun it again: ./scripts/seeds {seed} 1");
         }
         if count == 1 {
             println!("{}\ntrace {:016x}", report.plan, report.trace);
@@ -73,4 +71,34 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn look_for_planted() -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for bug in PLANTED_BUGS {
+        match bug.find() {
+            Some((seed, broken)) => println!("{}: found by seed {seed}: {broken}", bug.name),
+            None => {
+                println!("{}: NOT FOUND within {} seeds", bug.name, bug.within);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["planted"] {
+        return look_for_planted();
+    }
+    let number = |index: usize, default: u64| {
+        let text = arguments.get(index);
+        text.map_or(Ok(default), |text| text.parse())
+    };
+    let (Ok(first), Ok(count)) = (number(0, 1), number(1, 10_000)) else {
+        eprintln!("usage: tidegate-simulation [FIRST [COUNT]] | planted");
+        return ExitCode::FAILURE;
+    };
+    run_seeds(first, count)
 }

@@ -78,10 +78,10 @@ fn on_any(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Redis
             };
             let value = argument(arguments, 1)?.to_vec();
             keys.set(key, KeyValue::Text(value), expires_at);
-            RedisReply::Status("OK")
+            RedisReply::status("OK")
         }
         b"DEL" => RedisReply::count(arguments.iter().filter(|key| keys.remove(key)).count()),
-        b"TYPE" => RedisReply::Status(keys.get(key).map_or("none", |value| value.kind())),
+        b"TYPE" => RedisReply::status(keys.get(key).map_or("none", |value| value.kind())),
         b"PEXPIRE" | b"PEXPIREAT" => {
             let number = end(whole(argument(arguments, 1)?)?);
             let is_later = match arguments.get(2) {

@@ -68,6 +68,11 @@ impl SimulatedRedis {
         self.scripts.forget();
     }
 
+    /// Whether every change was made to a script that was loaded.
+    pub fn has_changed(&self) -> bool {
+        self.scripts.made.iter().all(|made| *made)
+    }
+
     /// How many keys there are.
     pub fn keys(&self) -> usize {
         self.state.borrow().keys.len()
@@ -90,8 +95,8 @@ impl SimulatedRedis {
             return RedisReply::error("ERR empty command");
         };
         match name.to_ascii_uppercase().as_slice() {
-            b"PING" => RedisReply::Status("PONG"),
-            b"CLIENT" | b"SELECT" | b"AUTH" => RedisReply::Status("OK"),
+            b"PING" => RedisReply::status("PONG"),
+            b"CLIENT" | b"SELECT" | b"AUTH" => RedisReply::status("OK"),
             b"INFO" => RedisReply::text(INFO),
             b"ROLE" => RedisReply::List(vec![
                 RedisReply::text("master"),
@@ -112,7 +117,7 @@ impl SimulatedRedis {
             },
             b"FLUSHALL" => {
                 self.state.borrow_mut().keys.clear();
-                RedisReply::Status("OK")
+                RedisReply::status("OK")
             }
             _ => {
                 let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();

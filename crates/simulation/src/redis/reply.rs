@@ -1,9 +1,11 @@
 //! The replies of the simulated server, as values and as bytes.
 
+use std::borrow::Cow;
+
 /// A reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RedisReply {
-    Status(&'static str),
+    Status(Cow<'static, str>),
     Error(String),
     Integer(i64),
     Bulk(Vec<u8>),
@@ -14,6 +16,10 @@ pub(crate) enum RedisReply {
 impl RedisReply {
     pub(crate) fn text(text: impl Into<Vec<u8>>) -> Self {
         Self::Bulk(text.into())
+    }
+
+    pub(crate) fn status(text: &'static str) -> Self {
+        Self::Status(Cow::Borrowed(text))
     }
 
     pub(crate) fn error(problem: impl Into<String>) -> Self {

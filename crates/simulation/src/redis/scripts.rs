@@ -44,6 +44,8 @@ pub(crate) struct Scripts {
     lua: Lua,
     known: HashMap<String, Function>,
     changes: Vec<ScriptChange>,
+    /// Which of them were made.
+    pub(crate) made: Vec<bool>,
 }
 
 impl Scripts {
@@ -67,6 +69,7 @@ impl Scripts {
         Ok(Self {
             lua,
             known: HashMap::new(),
+            made: vec![false; changes.len()],
             changes,
         })
     }
@@ -86,7 +89,8 @@ impl Scripts {
         let name = sha1_smol::Sha1::from(text).digest().to_string();
         if !self.knows(&name) {
             let mut text = String::from_utf8_lossy(text).into_owned();
-            for change in &self.changes {
+            for (change, made) in self.changes.iter().zip(&mut self.made) {
+                *made |= text.contains(change.from);
                 text = text.replace(change.from, change.to);
             }
             let function = self.lua.load(text).into_function()?;
@@ -174,8 +178,8 @@ fn from_lua(value: &Value) -> mlua::Result<RedisReply> {
             if let Some(problem) = table.raw_get::<Option<String>>("err")? {
                 return Ok(RedisReply::Error(problem));
             }
-            if table.raw_get::<Option<String>>("ok")?.is_some() {
-                return Ok(RedisReply::Status("OK"));
+            if let Some(text) = table.raw_get::<Option<String>>("ok")? {
+                return Ok(RedisReply::Status(text.into()));
             }
             let values = table.sequence_values::<Value>();
             RedisReply::List(

@@ -44,13 +44,15 @@ impl SeedDemand {
         instances: usize,
         (per_second, window): (u64, u64),
     ) -> Self {
-        let pattern = match random.below(5) {
-            0 => DemandPattern::Bursts {
-                period: random.between(100, 900),
-                busy: random.between(2, 60),
+        let longest = random.choose(&[260, 900]);
+        let pattern = match random.below(6) {
+            // Longer than a bucket takes to be full, shorter than idle units are kept.
+            0 | 1 => DemandPattern::Bursts {
+                period: random.between(110, longest),
+                busy: random.between(2, 30),
             },
-            1 => DemandPattern::Ends { window },
-            2 => DemandPattern::Wandering {
+            2 => DemandPattern::Ends { window },
+            3 => DemandPattern::Wandering {
                 period: random.between(50, 700),
             },
             _ => DemandPattern::Steady,
@@ -58,10 +60,25 @@ impl SeedDemand {
         let weights = (0..instances).map(|_| random.between(1, 6)).collect();
         Self {
             pattern,
-            rate: per_second * random.between(50, 300) / 100,
+            rate: per_second * random.between(70, 400) / 100,
             weights,
             costly: random.choose(&[0, 0, 100]),
         }
+    }
+
+    /// Pauses from a busy time to the begin of a later one, both in milliseconds: when what an instance still
+    /// holds does the most harm. None if no time is busier than others.
+    pub(crate) fn pause(&self, random: &mut SeededRandom, around: u64) -> Option<(u64, u64)> {
+        let (period, busy) = match self.pattern {
+            DemandPattern::Steady => return None,
+            DemandPattern::Bursts { period, busy } => (period, busy),
+            DemandPattern::Ends { window } => (window, 8),
+            DemandPattern::Wandering { period } => (period, period),
+        };
+        let from = around / period * period + random.below(busy + 4);
+        let periods = random.between(1, (1_600 / period).max(1));
+        let until = (around / period + periods) * period + random.below(6);
+        Some((from, until.saturating_sub(from).max(1)))
     }
 
     /// The costs of the requests that reach an instance in this millisecond.

@@ -75,8 +75,8 @@ impl SeedFault {
         // Less than any limit remembers: what is further in the future is rebased, and the time between
         // is lived twice.
         let back = i64::try_from(range.window * 200).unwrap_or(i64::MAX);
-        match random.below(15) {
-            0 | 1 => Self::Pause {
+        match random.below(16) {
+            0 | 1 | 15 => Self::Pause {
                 instance,
                 time: millis(random, 5, 1_500),
             },

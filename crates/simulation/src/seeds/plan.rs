@@ -1,5 +1,7 @@
 //! A plan: all that a seed decides before it runs.
 
+use std::time::Duration;
+
 use super::demand::SeedDemand;
 use super::fault::{FaultRange, SeedFault};
 use super::rule::SeedRule;
@@ -31,7 +33,7 @@ pub(crate) struct SeedPlan {
 
 impl SeedPlan {
     pub(crate) fn draw(random: &mut SeededRandom) -> Self {
-        let is_calm = random.happens(200);
+        let is_calm = random.happens(150);
         let rule = SeedRule::draw(random, is_calm);
         let count = usize::try_from(random.between(1, 4)).unwrap_or(1);
         let has_drift = random.happens(600);
@@ -70,7 +72,14 @@ impl SeedPlan {
             let mut faults: Vec<(u64, SeedFault)> = (0..random.between(1, 6))
                 .map(|_| {
                     let at = random.between(SETTLED, end - 200);
-                    (at, SeedFault::draw(random, range))
+                    let fault = SeedFault::draw(random, range);
+                    let (SeedFault::Pause { instance, .. }, Some((at, time))) =
+                        (fault, demand.pause(random, at))
+                    else {
+                        return (at, fault);
+                    };
+                    let time = Duration::from_millis(time);
+                    (at.max(SETTLED), SeedFault::Pause { instance, time })
                 })
                 .collect();
             faults.sort_by_key(|(at, _)| *at);

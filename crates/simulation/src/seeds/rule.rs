@@ -26,7 +26,7 @@ pub(crate) struct SeedRule {
 
 impl SeedRule {
     pub(crate) fn draw(random: &mut SeededRandom, is_calm: bool) -> Self {
-        let is_leased = random.happens(700);
+        let is_leased = random.happens(750);
         let slots = Algorithm::SlidingWindowSlots {
             slots: Some(random.choose(&[4, 5, 10])),
             strict: random.happens(500),
@@ -42,7 +42,7 @@ impl SeedRule {
             5 => Algorithm::LeakyBucket { shape: false },
             _ => bucket,
         };
-        let window = Micros::from_millis(random.choose(&[500, 1_000, 1_000, 2_000]));
+        let window = Micros::from_millis(random.choose(&[500, 500, 500, 1_000, 1_000, 2_000]));
         // In a second.
         let count = random.between(if is_calm { 60 } else { 8 }, 120);
         Self {

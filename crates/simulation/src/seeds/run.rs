@@ -82,6 +82,10 @@ impl SeedRun {
     /// Runs it to its end.
     pub(super) fn play(&mut self) {
         self.world.run_until(SETTLED * 1_000);
+        assert!(
+            self.world.redis().has_changed(),
+            "a planted bug changes nothing: its text is not in the script"
+        );
         self.check_counted();
         let faults = self.plan.faults.clone();
         let mut faults = faults.iter().peekable();
