@@ -1,0 +1,104 @@
+//! Runs seeds: `tidegate-simulation [FIRST [COUNT]]`. Prints figures, and for a seed that breaks a promise what it
+//! broke and how to run it again. `tidegate-simulation planted` looks for planted bugs instead.
+
+use std::process::ExitCode;
+
+use tidegate_simulation::seeds::{PLANTED_BUGS, SeedReport, run_seed};
+
+/// How often progress is printed.
+const PROGRESS: u64 = 1_000;
+
+/// What all seeds have in common.
+#[derive(Default)]
+struct SeedFigures {
+    seeds: u64,
+    answers: u64,
+    admitted: u64,
+    degraded: u64,
+    measured: u64,
+    /// The least use, and the seed that had it.
+    least_used: Option<(u64, u64)>,
+    broken: u64,
+}
+
+impl SeedFigures {
+    fn add(&mut self, report: &SeedReport) {
+        self.seeds += 1;
+        self.answers += report.answers;
+        self.admitted += report.admitted;
+        self.degraded += report.degraded;
+        if let Some(used) = report.used {
+            self.measured += 1;
+            let least = self.least_used.get_or_insert((used, report.seed));
+            *least = (*least).min((used, report.seed));
+        }
+        self.broken += u64::from(!report.broken.is_empty());
+    }
+
+    fn print(&self) {
+        let used = match self.least_used {
+            Some((used, seed)) => format!(
+                "at least {}.{:02} % of the limit used in {} without faults (seed {seed})",
+                used / 100,
+                used % 100,
+                self.measured
+            ),
+            None => "none without faults".to_owned(),
+        };
+        println!(
+            "{} seeds: {} requests, {} admitted, {} decided without Redis; {used}; {} broke a promise",
+            self.seeds, self.answers, self.admitted, self.degraded, self.broken
+        );
+    }
+}
+
+fn run_seeds(first: u64, count: u64) -> ExitCode {
+    let mut figures = SeedFigures::default();
+    for seed in first..first.saturating_add(count) {
+        let report = run_seed(seed, &[]);
+        figures.add(&report);
+        for broken in &report.broken {
+            println!("seed {seed}: {broken}\nrun it again: ./scripts/seeds {seed} 1");
+        }
+        if count == 1 {
+            println!("{}\ntrace {:016x}", report.plan, report.trace);
+        } else if figures.seeds.is_multiple_of(PROGRESS) && figures.seeds < count {
+            figures.print();
+        }
+    }
+    figures.print();
+    if figures.broken > 0 {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn look_for_planted() -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for bug in PLANTED_BUGS {
+        match bug.find() {
+            Some((seed, broken)) => println!("{}: found by seed {seed}: {broken}", bug.name),
+            None => {
+                println!("{}: NOT FOUND within {} seeds", bug.name, bug.within);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["planted"] {
+        return look_for_planted();
+    }
+    let number = |index: usize, default: u64| {
+        let text = arguments.get(index);
+        text.map_or(Ok(default), |text| text.parse())
+    };
+    let (Ok(first), Ok(count)) = (number(0, 1), number(1, 10_000)) else {
+        eprintln!("usage: tidegate-simulation [FIRST [COUNT]] | planted");
+        return ExitCode::FAILURE;
+    };
+    run_seeds(first, count)
+}

@@ -1,0 +1,246 @@
+//! What a run says about the promises.
+
+use tidegate_core::Limit;
+use tidegate_core::{Charge, ManualClock, MemoryStore, Rate, Scope, Timestamp};
+
+use super::SeedReport;
+use super::judge::{Admission, Extra, Promise};
+use super::rule::WithoutRedis;
+use super::run::SeedRun;
+use crate::question::GateAnswer;
+
+/// For how long after a change requests may still be decided by the rules before it.
+const CHANGING: u64 = 500_000;
+/// The least use of a limit that is promised, in hundredths of a percent.
+const LEAST_USE: u64 = 9_800;
+/// How long after the limit first denied something its use is measured, in microseconds.
+const SATURATED_AFTER: u64 = 500_000;
+
+impl SeedRun {
+    pub(super) fn report(mut self, seed: u64) -> SeedReport {
+        let used = self.used();
+        self.check_redis();
+        self.check_without_redis();
+        self.check_recovery();
+        if let Some(used) = used.filter(|used| *used < LEAST_USE) {
+            self.broken
+                .push(format!("only {used} of 10000 parts of the limit were used"));
+        }
+        let count = |is: fn(&&GateAnswer) -> bool| self.answers.iter().filter(is).count() as u64;
+        SeedReport {
+            seed,
+            trace: self.world.trace(),
+            answers: self.answers.len() as u64,
+            admitted: count(|answer| answer.is_allowed),
+            degraded: count(|answer| answer.is_degraded),
+            used,
+            plan: format!("{:#?}", self.plan),
+            broken: self.broken,
+        }
+    }
+
+    /// The limits in force by true time, each as long as an instance may have used it.
+    fn limits(&self, share: impl Fn(u64) -> Limit) -> Vec<(u64, u64, Limit)> {
+        let changed_at = *self.changed_at.lock();
+        let limits = self.counts.iter().enumerate();
+        let limits = limits.map(|(index, (from, count))| {
+            let is_last = index + 1 == self.counts.len();
+            let until = if is_last {
+                u64::MAX
+            } else {
+                changed_at.max(*from) + CHANGING
+            };
+            (*from, until, share(*count))
+        });
+        limits.collect()
+    }
+
+    /// What Redis decided is within the limit by the clock of Redis.
+    fn check_redis(&mut self) {
+        let clock = &self.server;
+        let admitted = self
+            .answers
+            .iter()
+            .filter(|answer| answer.is_allowed && !answer.is_degraded);
+        let admissions: Vec<Admission> = admitted
+            .map(|answer| Admission {
+                from: clock.at(answer.asked_at),
+                to: clock.latest(answer.answered_at),
+                cost: answer.question.cost,
+            })
+            .collect();
+        let limits: Vec<_> = self
+            .limits(|count| self.plan.rule.limit(count))
+            .into_iter()
+            .map(|(from, until, limit)| {
+                let until = if until == u64::MAX {
+                    until
+                } else {
+                    clock.latest(until)
+                };
+                (clock.at(from), until, limit)
+            })
+            .collect();
+        let most = limits
+            .iter()
+            .map(|(_, _, limit)| limit.capacity())
+            .max()
+            .unwrap_or(0);
+        let window = self.plan.rule.window.get();
+        // What was on lease when state was lost may be used until its end.
+        let extras: Vec<Extra> = self
+            .losses
+            .iter()
+            .map(|at| Extra {
+                units: most,
+                from: clock.at(*at).min(clock.at(at.saturating_sub(1))),
+                until: clock.latest(*at) + 2 * window + 1_000_000,
+            })
+            .collect();
+        let promise = Promise {
+            limits: &limits,
+            extras: &extras,
+        };
+        if let Some(excess) = promise.check(&admissions) {
+            let at = excess.at.saturating_sub(crate::clocks::BEGIN.as_micros());
+            self.broken.push(format!(
+                "{} more than the limit were admitted at {at} µs by the clock of Redis",
+                excess.units
+            ));
+        }
+    }
+
+    /// What instances decided without Redis is as the rule says.
+    fn check_without_redis(&mut self) {
+        let is_degraded = |answer: &&GateAnswer| answer.is_allowed && answer.is_degraded;
+        let degraded: Vec<&GateAnswer> = self.answers.iter().filter(is_degraded).collect();
+        match self.plan.rule.without_redis {
+            WithoutRedis::Allow => {}
+            WithoutRedis::Deny => {
+                if !degraded.is_empty() {
+                    let count = degraded.len();
+                    self.broken
+                        .push(format!("{count} were admitted without Redis"));
+                }
+            }
+            WithoutRedis::Local => {
+                for instance in 0..self.clocks.len() {
+                    for life in 1..=self.world.lives(instance) {
+                        let of_life = |answer: &&&GateAnswer| {
+                            answer.instance == instance && answer.life == life
+                        };
+                        let of_life: Vec<_> = degraded.iter().filter(of_life).copied().collect();
+                        if let Some(broken) = self.check_share(instance, &of_life) {
+                            self.broken.push(broken);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What one instance decided alone is within its share by its own clock.
+    fn check_share(&self, instance: usize, degraded: &[&GateAnswer]) -> Option<String> {
+        let clock = &self.clocks[instance];
+        let admissions: Vec<Admission> = degraded
+            .iter()
+            .map(|answer| Admission {
+                from: clock.at(answer.asked_at),
+                to: clock.latest(answer.answered_at),
+                cost: answer.question.cost,
+            })
+            .collect();
+        // An instance that has left is no longer counted.
+        let count = self.plan.instances.len() as u64;
+        let count = count.saturating_sub(self.leaves()).max(1);
+        let limits = self.limits(|whole| {
+            let limit = self.plan.rule.limit(whole);
+            let rate = limit.rate();
+            let rate = Rate {
+                count: (rate.count / count).max(1),
+                burst: rate.burst.map(|burst| (burst / count).max(1)),
+                ..rate
+            };
+            Limit::new(rate, limit.algorithm()).unwrap_or(limit)
+        });
+        let limits: Vec<_> = limits
+            .into_iter()
+            .map(|(from, until, limit)| {
+                let until = if until == u64::MAX {
+                    until
+                } else {
+                    clock.latest(until)
+                };
+                (clock.at(from), until, limit)
+            })
+            .collect();
+        let promise = Promise {
+            limits: &limits,
+            extras: &[],
+        };
+        let excess = promise.check(&admissions)?;
+        let at = excess.at.saturating_sub(crate::clocks::BEGIN.as_micros());
+        Some(format!(
+            "instance {instance} admitted {} more than its share at {at} µs by its clock",
+            excess.units
+        ))
+    }
+
+    /// After a quiet time the whole limit was there again.
+    fn check_recovery(&mut self) {
+        let Some((capacity, since)) = self.last else {
+            return;
+        };
+        let last = self
+            .answers
+            .iter()
+            .filter(|answer| answer.asked_at >= since);
+        let admitted = last.filter(|answer| answer.is_allowed && !answer.is_degraded);
+        let admitted = admitted.count() as u64;
+        let least = if self.plan.rule.is_leased {
+            (capacity * LEAST_USE).div_ceil(10_000)
+        } else {
+            capacity
+        };
+        if admitted < least {
+            self.broken.push(format!(
+                "only {admitted} of {capacity} were there again after all was quiet"
+            ));
+        }
+    }
+
+    /// How much of the limit was used, compared with one store that decides all requests without delay.
+    fn used(&self) -> Option<u64> {
+        if !self.plan.is_calm {
+            return None;
+        }
+        let limit = self.plan.rule.limit(self.plan.rule.count);
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder()
+            .max_keys(10)
+            .clock(clock.clone())
+            .build();
+        let scope = Scope::new("reference");
+        let mut answers: Vec<&GateAnswer> = self.answers.iter().collect();
+        answers.sort_by_key(|answer| answer.asked_at);
+        let (mut possible, mut admitted, mut from) = (0, 0, u64::MAX);
+        for answer in answers {
+            clock.set(Timestamp::from_micros(self.server.at(answer.asked_at)));
+            let charge = Charge {
+                scope: &scope,
+                limit: &limit,
+                key: "u1",
+                cost: answer.question.cost,
+            };
+            let is_possible = store.charge_one(&charge).allowed;
+            if !is_possible {
+                from = from.min(answer.asked_at + SATURATED_AFTER);
+            }
+            if answer.asked_at >= from {
+                possible += u64::from(is_possible);
+                admitted += u64::from(answer.is_allowed && !answer.is_degraded);
+            }
+        }
+        (possible > 0).then(|| admitted * 10_000 / possible)
+    }
+}
