@@ -8,11 +8,21 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::network::{NetworkConnection, NetworkStream};
+
+/// How bytes that were not read yet are noticed.
+enum Unread {
+    /// By asking for the number of bytes in the connection's socket.
+    Socket(OwnedFd),
+    /// As the network says.
+    Network(Arc<dyn Fn() -> bool + Send + Sync>),
+    /// The connection cannot be watched.
+    Unknown,
+}
+
 /// What has arrived on a connection.
-#[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// The connection's socket; none if it cannot be watched.
-    socket: Option<OwnedFd>,
+    unread: Unread,
     /// Whether bytes were read and their replies are being handed out.
     is_reading: AtomicBool,
 }
@@ -21,7 +31,7 @@ impl Arrivals {
     /// For a connection that cannot be watched.
     pub(crate) fn unknown() -> Arc<Self> {
         Arc::new(Self {
-            socket: None,
+            unread: Unread::Unknown,
             is_reading: AtomicBool::new(false),
         })
     }
@@ -29,16 +39,18 @@ impl Arrivals {
     /// Whether bytes have arrived whose replies were not handed out yet.
     pub(crate) fn are_waiting(&self) -> bool {
         // In this order: bytes that have left the socket are being handed out, or were.
-        let is_unread = self
-            .socket
-            .as_ref()
-            .is_some_and(|socket| rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0));
+        let is_unread = match &self.unread {
+            Unread::Socket(socket) => {
+                rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
+            }
+            Unread::Network(has_unread) => has_unread(),
+            Unread::Unknown => false,
+        };
         is_unread || self.is_reading.load(Ordering::Acquire)
     }
 }
 
 /// A stream that records what arrives on it.
-#[derive(Debug)]
 pub(crate) struct WatchedStream<S> {
     stream: S,
     arrivals: Arc<Arrivals>,
@@ -46,15 +58,29 @@ pub(crate) struct WatchedStream<S> {
 
 impl<S: AsFd> WatchedStream<S> {
     pub(crate) fn new(stream: S) -> std::io::Result<(Self, Arc<Arrivals>)> {
+        let socket = stream.as_fd().try_clone_to_owned()?;
+        Ok(Self::with(stream, Unread::Socket(socket)))
+    }
+}
+
+impl WatchedStream<Box<dyn NetworkStream>> {
+    pub(crate) fn of(connection: NetworkConnection) -> (Self, Arc<Arrivals>) {
+        let unread = Unread::Network(connection.has_unread);
+        Self::with(connection.stream, unread)
+    }
+}
+
+impl<S> WatchedStream<S> {
+    fn with(stream: S, unread: Unread) -> (Self, Arc<Arrivals>) {
         let arrivals = Arc::new(Arrivals {
-            socket: Some(stream.as_fd().try_clone_to_owned()?),
+            unread,
             is_reading: AtomicBool::new(false),
         });
         let watched = Self {
             stream,
             arrivals: Arc::clone(&arrivals),
         };
-        Ok((watched, arrivals))
+        (watched, arrivals)
     }
 }
 

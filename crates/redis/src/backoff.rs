@@ -19,10 +19,15 @@ impl Backoff {
 
     /// The wait before the next attempt.
     pub(crate) fn next(&mut self) -> Duration {
+        self.next_by(chance())
+    }
+
+    /// The same, with the number from 0 to 1 by which it varies.
+    pub(crate) fn next_by(&mut self, chance: f64) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST);
         let half = whole / 2;
-        half + half.mul_f64(chance())
+        half + half.mul_f64(chance)
     }
 }
 

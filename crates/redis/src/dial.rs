@@ -16,6 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::arrivals::{Arrivals, WatchedStream};
+use crate::backoff::chance;
 use crate::settings::RedisSettings;
 use crate::url::RedisNode;
 
@@ -60,6 +61,12 @@ impl Dialer {
         Self { settings }
     }
 
+    /// A number from 0 to 1, by which the waits between attempts vary.
+    pub(crate) fn chance(&self) -> f64 {
+        let network = self.settings.network.as_ref();
+        network.map_or_else(chance, |network| network.chance())
+    }
+
     /// The time that a connection may take to be made.
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.connect_timeout
@@ -90,6 +97,11 @@ impl Dialer {
             });
         }
         let dialing = async {
+            if let Some(network) = &self.settings.network {
+                let connection = network.connect().await?;
+                let (stream, arrivals) = WatchedStream::of(connection);
+                return self.log_in(stream, arrivals).await;
+            }
             match node {
                 RedisNode::Unix(path) => {
                     let (stream, arrivals) = WatchedStream::new(UnixStream::connect(path).await?)?;

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::instances::KnownInstances;
 use crate::keys::SecretFrom;
 use crate::namespace::Namespace;
+use crate::network::RedisNetwork;
 use crate::url::RedisUrl;
 
 /// How a Redis store is set up. The defaults are those of the documentation.
@@ -35,6 +37,8 @@ pub struct RedisSettings {
     pub connect_timeout: Duration,
     /// What was kept from the last run of this instance.
     pub known_instances: KnownInstances,
+    /// Connects to the server of a `redis://` URL in place of the operating system, if given.
+    pub network: Option<Arc<dyn RedisNetwork>>,
 }
 
 /// Certificates for TLS, as the text of PEM files.
@@ -63,6 +67,7 @@ impl RedisSettings {
             deadline: Duration::from_millis(15),
             connect_timeout: Duration::from_millis(500),
             known_instances: KnownInstances::default(),
+            network: None,
         }
     }
 

@@ -123,6 +123,8 @@ impl UnitPools {
             // A pool with another owner is about to be used.
             !pool.is_forgotten() || Arc::strong_count(shared) > 1
         });
+        // The order of the map differs in every run.
+        unused.sort_unstable_by(|one, other| one.state.state.key.cmp(&other.state.state.key));
         unused
     }
 

@@ -52,8 +52,9 @@ pub(super) async fn live(shared: Arc<LinkShared>) {
                 shared.mark_down(problem);
             }
         }
+        let wait = backoff.next_by(shared.settings.dialer.chance());
         tokio::select! {
-            () = tokio::time::sleep(backoff.next()) => {}
+            () = tokio::time::sleep(wait) => {}
             () = shared.renew.notified() => {}
         }
     }
