@@ -1,6 +1,8 @@
 """The command line: `scripts/accuracy` calls it."""
 
 import argparse
+import concurrent.futures
+import os
 import signal
 import sys
 import time
@@ -37,10 +39,10 @@ def run_report(check):
 def run_group(name):
     """Runs a group, twice if it must print the same again."""
     started = time.monotonic()
-    is_virtual, text = groups.GROUPS[name]
+    is_run_twice, text = groups.GROUPS[name]
     print(f"== {name}: {text}", flush=True)
     rows = groups.run(name)
-    is_repeated = not is_virtual or groups.run(name) == rows
+    is_repeated = not is_run_twice or groups.run(name) == rows
     if not is_repeated:
         print(f"{name}: two runs in virtual time differ", file=sys.stderr)
     groups.save(name, rows)
@@ -57,12 +59,14 @@ def main():
     given = arguments()
     if given.names == ["report"]:
         return run_report(given.check)
-    code = 0
     groups.build()
-    for name in given.names or [*groups.GROUPS]:
-        if name != "report":
-            code = run_group(name) or code
-    return run_report(False) or code
+    names = [name for name in given.names or [*groups.GROUPS] if name != "report"]
+    # The longest first, on all cores; what has no virtual time afterwards.
+    order = sorted(names, key=["exact", "leased", "limits"].__contains__, reverse=True)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        codes = list(pool.map(run_group, [name for name in order if name not in groups.REAL_TIME]))
+    codes += [run_group(name) for name in names if name in groups.REAL_TIME]
+    return max([run_report(False), *codes])
 
 
 sys.exit(main())

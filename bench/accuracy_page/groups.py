@@ -12,12 +12,18 @@ from scoreboard.settings import BENCH, RESULTS, ROOT
 
 KEPT = RESULTS / "accuracy"
 TARGET = ROOT / "target"
+# What has no virtual time runs by itself.
+REAL_TIME = ("nginx",)
 PROGRAM = TARGET / "debug/accuracy"
 WORKER = BENCH / "accuracy_page/limits_worker.py"
 
-# Whether the time of a group is virtual, so that two runs print the same; and what its runs are.
+# Whether a group is run twice, to see that it prints the same; and what its runs are. Groups with instances repeat some of their runs by themselves.
 GROUPS = {
     "memory": (True, "the memory store"),
+    "concurrency": (True, "the memory store, for requests in progress"),
+    "exact": (False, "1 to 8 instances on one simulated Redis, exact"),
+    "leased": (False, "1 to 8 instances on one simulated Redis, leased"),
+    "redis": (False, "two instances on a real Redis"),
     "peers": (True, "governor and throttlecrab"),
     "limits": (True, "the Python package limits"),
     "nginx": (False, "limit_req of nginx, in real time"),
@@ -45,7 +51,7 @@ def run(name):
         command = [PROGRAM, name, *arguments(name)]
     except Skipped as reason:
         return [{"contender": name, "skipped": str(reason)}]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -57,6 +63,8 @@ def versions(name):
         return {"governor": locked["governor"], "throttlecrab": locked["throttlecrab"]}
     if name == "limits":
         return {"limits (Python)": peers.LIMITS}
+    if name == "redis":
+        return {"redis-server": number_in(first_line("redis-server", "--version"))}
     if name == "nginx":
         try:
             return {"nginx": number_in(first_line(peers.find_program("nginx", "nginx-light"), "-v"))}
