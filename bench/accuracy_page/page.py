@@ -24,6 +24,7 @@ def build(found):
     lines += tables.window_edge(rows, drawn)
     lines += tables.apisix(rows, drawn)
     lines += tables.patterns(rows)
+    lines += tables.concurrency(rows)
     lines += tables.instances(rows, drawn)
     lines += tables.where_peers_are_better(rows)
     lines += tables.skipped(skipped)

@@ -1,6 +1,6 @@
 """The tables of the page."""
 
-EDGE, APISIX = "window edge", "apisix 13704"
+EDGE, APISIX, CONCURRENCY = "window edge", "apisix 13704", "concurrency"
 # What the report of apache/apisix#13704 measured: admitted per second of 500, before and after its fix.
 REPORTED = (590, 438)
 COUNTS = (1, 2, 4, 8)
@@ -22,7 +22,7 @@ def who(row):
     """The limiter of a row."""
     if row["contender"] != "tidegate":
         return row["contender"] + ("" if row["virtual"] else " *(real time)*")
-    store = {"memory": "memory", "exact": "Redis, exact", "leased": "Redis, leased"}[row["store"]]
+    store = {"memory": "memory", "exact": "Redis, exact", "leased": "Redis, leased", "real": "a real Redis, exact"}[row["store"]]
     if row["instances"] > 1:
         store += f", {row['instances']} instances" + (" that share nothing" if row["store"] == "memory" else "")
     return f"**Tidegate**, {store}" + ("" if row["virtual"] else " *(real time)*")
@@ -119,13 +119,31 @@ def per_second(row):
 
 
 def patterns(rows):
-    names = [name for name in dict.fromkeys(row["scenario"] for row in rows) if name not in (EDGE, APISIX)]
+    names = [name for name in dict.fromkeys(row["scenario"] for row in rows) if name not in (EDGE, APISIX, CONCURRENCY)]
     lines = ["## Every pattern, every algorithm", "", "In one process: the memory store and peers.", ""]
     for name in names:
         found = of(rows, name)
         if found:
             lines += ["<details>", f"<summary>{title(name)}: {found[0]['arrivals']:,} requests</summary>", "", *table(found), "</details>", ""]
     return lines
+
+
+def concurrency(rows):
+    lines = []
+    for row in (row for row in rows if row["scenario"] == CONCURRENCY):
+        lines.append(f"| {who(row)} | {number(row['admitted'])} of {number(row['arrivals'])} | {row['most']} | {row['limit']} | {number(row['different'])} |")
+    if not lines:
+        return []
+    return [
+        "## Requests in progress",
+        "",
+        "`concurrency`: at most 10 at once, at twice as many on average. One client in twenty vanishes and never releases its permit, which ends by itself after a second. The reference is a plain list of who holds a permit until when.",
+        "",
+        "| | admitted | most at once | limit | not as the reference |",
+        "| --- | --- | --- | --- | --- |",
+        *lines,
+        "",
+    ]
 
 
 def title(name):
@@ -135,43 +153,60 @@ def title(name):
 
 def instances(rows, drawn):
     """Redis: what is used of a limit by how many instances."""
-    lines = []
-    for store, text in (
-        ("exact", "`exact`: every decision is made in Redis. However many instances there are, each decision is the reference's."),
-        ("leased", "`leased`: instances take units in advance, so that some lie with an instance that does not need them while another is denied. "
-         "It is never over the limit; what it costs is in these tables: requests less than the reference admits, in percent. `leaky_bucket` with `shape: true` and `sliding_window_log` are refused."),
-    ):
-        found = [row for row in rows if row["store"] == store]
-        if not found:
-            continue
-        lines += [f"### {store.capitalize()}", "", text, ""]
-        lines += image(store, "Under-use of leased limits by instances", drawn)
-        lines += summary(found)
-    if not lines:
+    found = {store: [row for row in rows if row["store"] == store] for store in ("exact", "leased", "real")}
+    if not any(found.values()):
         return []
-    return [
+    lines = [
         "## Many instances on one Redis",
         "",
-        "Each request goes to one of 1, 2, 4 or 8 instances, which share one Redis.",
+        "Each request goes to one of 1, 2, 4 or 8 instances, which share one Redis. The store, the connections and the scripts are those of production; the server that runs the scripts and the network are simulated, "
+        "so that time is virtual: a message takes 100 to 400 µs, and an instance runs once in a millisecond. A request is judged at the time of its decision: Redis's, or the instance's if it decides from a lease.",
         "",
-        *lines,
     ]
+    if found["exact"]:
+        lines += ["### Exact", "", "Every decision is made in Redis, or is a denial that the instance remembers until its `retry_after`. However many instances there are, each decision is the reference's.", ""]
+        lines += totals(found["exact"])
+    if found["leased"]:
+        lines += [
+            "### Leased",
+            "",
+            "Instances take units in advance, so that some lie with an instance that does not need them while another is denied. The limit is never exceeded; what it costs is in these tables: "
+            "what was admitted in comparison with the reference, by instances, from the first request on. More than the reference is possible, too: what is denied now leaves room for later. "
+            "`leaky_bucket` with `shape: true` and `sliding_window_log` cannot be leased.",
+            "",
+            *image("leased", "Under-use of leased limits by instances", drawn),
+        ]
+        for scenario in dict.fromkeys(row["scenario"] for row in found["leased"]):
+            here = [row for row in found["leased"] if row["scenario"] == scenario]
+            lines += ["<details>", f"<summary>{title(scenario)}: {here[0]['arrivals']:,} requests</summary>", "", *by_instances(here), "</details>", ""]
+    if found["real"]:
+        lines += ["### On a real Redis", "", "A check of the simulation: two instances on a `redis-server`, where each request brings its time.", "", *totals(found["real"])]
+    return lines
 
 
-def summary(rows):
-    """A row for each scenario and algorithm: the worst over, and the under-use by instances."""
+def totals(rows):
+    """A row for each algorithm, over all patterns and instances."""
+    lines = ["| algorithm | runs | requests | over the promise | not as the reference | retry exact |", "| --- |" + " --- |" * 5]
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        here = [row for row in rows if row["algorithm"] == algorithm]
+        tried = [row["retries"] or [0, 0, 0] for row in here]
+        retries = retry({"retries": [sum(each) for each in zip(*tried)]})
+        cells = [f"`{algorithm}`", len(here), number(sum(row["arrivals"] for row in here)), max(row["over_promise"] for row in here), number(sum(row["different"] for row in here)), retries]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return [*lines, ""]
+
+
+def by_instances(rows):
+    """A row for each algorithm: what was admitted by so many instances."""
     counts = [count for count in COUNTS if any(row["instances"] == count for row in rows)]
-    lines = ["| pattern | algorithm | over the promise | not as the reference | " + " | ".join(f"{count} instance{'s' if count > 1 else ''}" for count in counts) + " |"]
+    lines = ["| algorithm | most in a second | bound | over the promise | " + " | ".join(f"{count} instance{'s' if count > 1 else ''}" for count in counts) + " |"]
     lines.append("| --- | --- | --- | --- |" + " --- |" * len(counts))
-    for scenario in dict.fromkeys(row["scenario"] for row in rows):
-        for algorithm in dict.fromkeys(row["algorithm"] for row in rows if row["scenario"] == scenario):
-            found = [row for row in rows if row["scenario"] == scenario and row["algorithm"] == algorithm]
-            cells = []
-            for count in counts:
-                row = next((row for row in found if row["instances"] == count), None)
-                cells.append("–" if row is None else used(row))
-            different = sum(row["different"] for row in found)
-            lines.append(f"| {title(scenario)} | `{algorithm}` | {max(row['over_promise'] for row in found)} | {different:,} of {sum(row['arrivals'] for row in found):,} | " + " | ".join(cells) + " |")
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        here = {row["instances"]: row for row in rows if row["algorithm"] == algorithm}
+        first = next(iter(here.values()))
+        cells = [f"`{algorithm}`", max(row["most"] for row in here.values()), first["worst"], max(row["over_promise"] for row in here.values())]
+        cells += [used(here[count]) if count in here else "–" for count in counts]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return [*lines, ""]
 
 
