@@ -17,7 +17,7 @@ def draw(rows):
     if ours:
         flat = [(f"APISIX {when}, reported", [(second, value, value, value) for second in range(SECONDS)]) for when, value in zip(("before", "after"), REPORTED)]
         yield "apisix", chart.lines("APISIX 13704: 800 requests per second on two instances, limit 500", "second", "admitted in the second", ours + flat, is_linear=True)
-    peers = [(row["contender"].replace(" nodelay", ""), line(row)) for row in rows if row["scenario"] == APISIX and row["contender"] != "tidegate" and row["virtual"] and "Fixed" not in row["contender"]]
+    peers = [(row["contender"].replace("SlidingWindowCounter", "Counter"), line(row)) for row in rows if row["scenario"] == APISIX and row["contender"] != "tidegate" and row["virtual"] and "Fixed" not in row["contender"]]
     if peers:
         yield "apisix-peers", chart.lines("800 requests per second on one process, limit 500", "second", "admitted in the second", peers[:4], is_linear=True)
     leased = list(under_use(rows))

@@ -27,6 +27,7 @@ def build(found):
     lines += tables.concurrency(rows)
     lines += tables.instances(rows, drawn)
     lines += tables.where_peers_are_better(rows)
+    lines += tables.where_peers_are_over(rows)
     lines += tables.skipped(skipped)
     files[PAGE] = "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
     return files

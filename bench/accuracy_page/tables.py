@@ -98,7 +98,7 @@ def apisix(rows, drawn):
         "",
         "[apache/apisix#13704](https://github.com/apache/apisix/pull/13704) reports two gateways on one Redis with a sliding window of 500 per second, at 800 requests per second for 30 seconds: "
         f"they admitted about {before} per second before a fix, and about {after} after it. The same arrivals here, in turns to two instances. "
-        "`per second` is the average without the first second, in which a bucket has its burst.",
+        "The average is that without the first two seconds, in which a bucket has its burst.",
         "",
         *image("apisix", "Admitted in each second of APISIX 13704", drawn),
         "| | algorithm | admitted per second | most in a second | over the promise |",
@@ -113,8 +113,8 @@ def apisix(rows, drawn):
 
 
 def per_second(row):
-    """The average of the seconds from the second one on, without those in which what was delayed went on."""
-    seconds = row["per_second"][1:30]
+    """The average of the seconds from the third on, without those in which what was delayed went on."""
+    seconds = row["per_second"][2:30]
     return sum(seconds) / len(seconds)
 
 
@@ -171,10 +171,11 @@ def instances(rows, drawn):
             "### Leased",
             "",
             "Instances take units in advance, so that some lie with an instance that does not need them while another is denied. The limit is never exceeded; what it costs is in these tables: "
-            "what was admitted in comparison with the reference, by instances, from the first request on. More than the reference is possible, too: what is denied now leaves room for later. "
+            "what was admitted in comparison with the reference, by instances, from the first request on. "
             "`leaky_bucket` with `shape: true` and `sliding_window_log` cannot be leased.",
             "",
             *image("leased", "Under-use of leased limits by instances", drawn),
+            *settled(found["leased"]),
         ]
         for scenario in dict.fromkeys(row["scenario"] for row in found["leased"]):
             here = [row for row in found["leased"] if row["scenario"] == scenario]
@@ -182,6 +183,21 @@ def instances(rows, drawn):
     if found["real"]:
         lines += ["### On a real Redis", "", "A check of the simulation: two instances on a `redis-server`, where each request brings its time.", "", *totals(found["real"])]
     return lines
+
+
+def settled(rows):
+    """What is used under saturation once leases are sized by demand."""
+    rows = [row for row in rows if row.get("late") and row["scenario"].endswith(" 200")]
+    if not rows:
+        return []
+    counts = [count for count in COUNTS if any(row["instances"] == count for row in rows)]
+    lines = ["Used of what the reference admits, Poisson at 200 % of the limit, from the sixth second on:", ""]
+    lines += ["| algorithm | " + " | ".join(f"{count} instance{'s' if count > 1 else ''}" for count in counts) + " |", "| --- |" + " --- |" * len(counts)]
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        here = {row["instances"]: row["late"] for row in rows if row["algorithm"] == algorithm}
+        cells = [f"{here[count][0] * 100 / here[count][1]:.1f} %" if count in here else "–" for count in counts]
+        lines.append(f"| `{algorithm}` | " + " | ".join(cells) + " |")
+    return [*lines, ""]
 
 
 def totals(rows):
@@ -233,6 +249,22 @@ def where_peers_are_better(rows):
     if not lines:
         return [*text, "In no row that was measured.", ""]
     return [*text, "Libraries in one process share nothing, so they have nothing to lease. `exact` admits what the reference admits.", "", *lines, ""]
+
+
+def in_all(row):
+    text = over_under(row["over_reference"], row["under_reference"])
+    return "as many as the reference" if text == "same" else f"{text} compared with the reference"
+
+
+def where_peers_are_over(rows):
+    """Rows of peers in virtual time that exceed the promise of the algorithm that they resemble."""
+    lines = []
+    for row in rows:
+        if row["contender"] != "tidegate" and row["virtual"] and row["over_promise"]:
+            lines.append(f"- {title(row['scenario'])}: {row['contender']}, {row['over_promise']} over the promise of `{row['algorithm']}`; in all {in_all(row)}")
+    if not lines:
+        return []
+    return ["## Where a peer is over", "", "By the promise of the algorithm of ours that it resembles most, which its project may not make. One over is the rounding of fractions.", "", *lines, ""]
 
 
 def skipped(rows):

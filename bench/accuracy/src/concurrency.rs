@@ -72,6 +72,7 @@ pub fn run() {
         "under_ideal": 0,
         "retries": null,
         "per_second": null,
+        "late": null,
     });
     println!("{row}");
 }

@@ -65,7 +65,19 @@ pub fn row(
         "under_ideal": figures.under_ideal,
         "retries": retries.map(|retries| json!([retries.tried, retries.admitted, retries.early])),
         "per_second": per_second,
+        "late": late(scenario, figures),
     })
+}
+
+/// What was admitted after the first five windows, and what the reference admits then: a lease is sized by what was
+/// asked for before. None of shorter runs. The last window is left out, as it may not be whole.
+fn late(scenario: &Scenario, figures: &Accuracy) -> Option<[u64; 2]> {
+    let windows = usize::try_from(scenario.plan.windows).unwrap_or(0);
+    let sum = |per_window: &[u64]| Some(per_window.get(5..windows - 1)?.iter().sum());
+    Some([
+        sum(&figures.per_window)?,
+        sum(&figures.reference_per_window)?,
+    ])
 }
 
 /// A row that could not be had, with the reason.

@@ -1,6 +1,8 @@
 //! The arrivals of the accuracy suite on the memory store: every decision is that of the reference, none is over the
 //! promise, and `retry_after` is exact. `./scripts/accuracy` compares all stores and other limiters on them.
 
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may")]
+
 use tidegate_core::{Limit, Rate};
 use tidegate_testkit::accuracy::{
     Accuracy, ArrivalPattern, ArrivalPlan, DecidedArrival, Judge, MemoryRun, all_algorithms, title,

@@ -113,7 +113,7 @@ impl ArrivalPlan {
             }
             ArrivalPattern::Steady { percent } => {
                 let total = self.count * self.windows * u64::from(percent) / 100;
-                self.even(Micros::ZERO, self.window.times(self.windows), total)
+                even(Micros::ZERO, self.window.times(self.windows), total)
             }
         };
         arrivals.sort_by_key(|arrival| arrival.at);
@@ -146,19 +146,6 @@ impl ArrivalPlan {
         }
     }
 
-    /// So many requests at the same distance, within `lasts` from `from` after the start.
-    fn even(&self, from: Micros, lasts: Micros, requests: u64) -> Vec<Arrival> {
-        let at = |number: u64| {
-            let passed = u128::from(lasts.get()) * u128::from(number) / u128::from(requests.max(1));
-            START + from + Micros::new(u64::try_from(passed).unwrap_or(0))
-        };
-        let arrival = |number| Arrival {
-            at: at(number),
-            key: 0,
-        };
-        (0..requests).map(arrival).collect()
-    }
-
     fn edges(&self) -> Vec<Arrival> {
         let (window, count) = (self.window, self.count);
         let short = Micros::new(window.get() / 100);
@@ -167,15 +154,28 @@ impl ArrivalPlan {
             let before = window.times(pair * 2);
             let edge = before + window;
             // Opens the window of a limit whose windows begin at the first request.
-            arrivals.extend(self.even(before, short, 1));
-            arrivals.extend(self.even(edge - short, short, count));
-            arrivals.extend(self.even(edge, short, count));
-            arrivals.extend(self.even(edge + short, window - short, count * 3 / 2));
+            arrivals.extend(even(before, short, 1));
+            arrivals.extend(even(edge - short, short, count));
+            arrivals.extend(even(edge, short, count));
+            arrivals.extend(even(edge + short, window - short, count * 3 / 2));
             let tenth = Micros::new(window.get() / 10);
-            arrivals.extend(self.even(edge + window - tenth, short, count));
+            arrivals.extend(even(edge + window - tenth, short, count));
         }
         arrivals
     }
+}
+
+/// So many requests at the same distance, within `lasts` from `from` after the start.
+fn even(from: Micros, lasts: Micros, requests: u64) -> Vec<Arrival> {
+    let at = |number: u64| {
+        let passed = u128::from(lasts.get()) * u128::from(number) / u128::from(requests.max(1));
+        START + from + Micros::new(u64::try_from(passed).unwrap_or(0))
+    };
+    let arrival = |number| Arrival {
+        at: at(number),
+        key: 0,
+    };
+    (0..requests).map(arrival).collect()
 }
 
 /// Draws the n-th of many with a weight of 1/n.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, PermitId, Timestamp};
+use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, PermitId, Timestamp, Window};
 
 use super::promise::{AdmittedArrival, most_in_any_window, over_promise};
 use crate::model_state::ModelState;
@@ -58,6 +58,18 @@ pub struct Accuracy {
     pub under_ideal: u64,
     /// What went on in each window since the start, over all keys.
     pub per_window: Vec<u64>,
+    /// What would have gone on by the reference.
+    pub reference_per_window: Vec<u64>,
+}
+
+/// Counts one in the window that holds this time.
+fn count_in(windows: &mut Vec<u64>, length: Micros, at: Timestamp) {
+    let window = at.since(START).get() / length.get();
+    let window = usize::try_from(window).unwrap_or(usize::MAX);
+    if windows.len() <= window {
+        windows.resize(window + 1, 0);
+    }
+    windows[window] += 1;
 }
 
 /// Takes decisions in their order.
@@ -86,9 +98,7 @@ impl Judge {
         Ok(Self {
             limit: limit.clone(),
             ideal: Limit::new(rate, Algorithm::SlidingWindowLog)?,
-            window: rate
-                .window
-                .map_or(Micros::SECOND, |window| window.longest()),
+            window: rate.window.map_or(Micros::SECOND, Window::longest),
             keys: BTreeMap::new(),
             figures: Accuracy::default(),
         })
@@ -107,26 +117,22 @@ impl Judge {
         let figures = &mut self.figures;
         figures.arrivals += 1;
         let permit = PermitId::from_u128(figures.arrivals.into());
-        let expected = key
-            .reference
-            .charge(limit.form(), 1, decided.at, permit)
-            .allowed;
-        key.by_reference += u64::from(expected);
+        let expected = key.reference.charge(limit.form(), 1, decided.at, permit);
+        if expected.allowed {
+            key.by_reference += 1;
+            let goes_on_at = decided.at + expected.delay;
+            count_in(&mut figures.reference_per_window, self.window, goes_on_at);
+        }
         let ideally = key.ideal.charge(ideal.form(), 1, decided.at, permit);
         key.by_ideal += u64::from(ideally.allowed);
-        figures.different += u64::from(expected != decided.allowed);
+        figures.different += u64::from(expected.allowed != decided.allowed);
         if decided.allowed {
             let goes_on_at = decided.at + decided.delay;
             key.admitted.push(AdmittedArrival {
                 at: decided.at,
                 goes_on_at,
             });
-            let window = goes_on_at.since(START).get() / self.window.get();
-            let window = usize::try_from(window).unwrap_or(usize::MAX);
-            if figures.per_window.len() <= window {
-                figures.per_window.resize(window + 1, 0);
-            }
-            figures.per_window[window] += 1;
+            count_in(&mut figures.per_window, self.window, goes_on_at);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, Limit, Micros, Timestamp};
+use tidegate_core::{Algorithm, Anchor, Limit, Micros, Timestamp, Window};
 
 /// A request that was admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +118,7 @@ fn over_bucket(limit: &Limit, admitted: &[AdmittedArrival]) -> u64 {
 
 fn over_level(times: impl Iterator<Item = Timestamp>, limit: &Limit, capacity: u64) -> u64 {
     let rate = limit.rate();
-    let window = rate
-        .window
-        .map_or(Micros::SECOND, |window| window.longest());
+    let window = rate.window.map_or(Micros::SECOND, Window::longest);
     let (window, count) = (u128::from(window.get()), u128::from(rate.count));
     // A delay is rounded up to a microsecond, which can bring the next request that much closer.
     let slack = if limit.algorithm() == Algorithm::TOKEN_BUCKET {
