@@ -45,6 +45,7 @@ def verdict(found, rows):
     arrivals = sum(row["arrivals"] for row in ours)
     same = [row for row in ours if row["store"] != "leased"]
     tried, admitted, early = (sum(row["retries"][index] for row in ours if row["retries"]) for index in range(3))
+    leased = [row for row in ours if row["store"] == "leased" and row["scenario"] in promises.SATURATED]
     text = [
         "## Verdict",
         "",
@@ -53,6 +54,7 @@ def verdict(found, rows):
         f"- over the promise of the algorithm: {sum(row['over_promise'] > 0 for row in ours)} runs",
         f"- decisions in memory and exact over Redis that are not those of the reference: {sum(row['different'] for row in same):,} of {sum(row['arrivals'] for row in same):,}",
         f"- denied requests admitted at their `retry_after`: {admitted:,} of {tried:,}; a microsecond before: {early:,}",
+        *([f"- leased, under saturation and after five seconds: at least {min(row['late'][0] * 100 / row['late'][1] for row in leased):.1f} % of what the reference admits"] if leased else []),
         "",
     ]
     if broken:

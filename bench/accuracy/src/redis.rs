@@ -3,18 +3,21 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Charge, Request, Retry, Scope, Store as _, Timestamp};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::accuracy::{ArrivalPattern, DecidedArrival, Judge, all_algorithms};
 use tidegate_testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::row::{Contender, row};
+use crate::row::{Contender, Retries, row};
 use crate::scenario::Scenario;
 
 const INSTANCES: u64 = 2;
 /// Windows of a run: each request is a call to Redis.
 const WINDOWS: u64 = 4;
+
+/// One denial in so many is tried again.
+const RETRIED_OF: u64 = 10;
 
 pub fn run() {
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -50,6 +53,7 @@ fn run_one(runtime: &Runtime, stores: &[RedisStore], scenario: &Scenario, algori
     let limit = scenario.limit(algorithm);
     let scope = Scope::new(&scenario.name);
     let mut judge = Judge::new(&limit).expect("a rate with a window");
+    let (mut denied, mut retries) = (0_u64, Retries::default());
     let arrivals = scenario.arrivals();
     let instance_of = scenario.instances(arrivals.len(), INSTANCES);
     for (arrival, instance) in arrivals.into_iter().zip(instance_of) {
@@ -64,6 +68,19 @@ fn run_one(runtime: &Runtime, stores: &[RedisStore], scenario: &Scenario, algori
         let outcomes = runtime.block_on(stores[instance].charge(&request));
         let outcome = outcomes.expect("Redis answers")[0];
         judge.take(DecidedArrival::new(arrival.at, arrival.key, &outcome));
+        let Retry::After(wait) = outcome.retry else {
+            continue;
+        };
+        denied += 1;
+        if denied % RETRIED_OF == 1 {
+            let then = arrival.at + wait;
+            let before = Timestamp::from_micros(then.as_micros() - 1);
+            let would_admit = |at| {
+                let asked = runtime.block_on(stores[instance].peek(&request.at(at)));
+                asked.expect("Redis answers")[0].allowed
+            };
+            retries.add((would_admit(then), would_admit(before)));
+        }
     }
     let contender = Contender {
         name: "tidegate",
@@ -71,5 +88,5 @@ fn run_one(runtime: &Runtime, stores: &[RedisStore], scenario: &Scenario, algori
         instances: INSTANCES,
         is_virtual: true,
     };
-    println!("{}", row(scenario, &contender, &limit, &judge.finish(), None));
+    println!("{}", row(scenario, &contender, &limit, &judge.finish(), Some(retries)));
 }
