@@ -59,16 +59,17 @@ def short(value):
     return f"{value:g}"
 
 
-def lines(title, x_label, y_label, series):
-    """A line for each of (name, [(x, low, middle, high)]), over a logarithmic x axis."""
+def lines(title, x_label, y_label, series, is_linear=False):
+    """A line for each of (name, [(x, low, middle, high)]), over a logarithmic x axis or a linear one."""
     width, height, left, right, top, bottom = 760, 380, 74, 24, 62, 60
     points = [point for _, line in series for point in line]
     xs = sorted({point[0] for point in points})
     marks = ticks(max(point[3] for point in points))
-    low, high = math.log10(xs[0]), math.log10(max(xs[-1], xs[0] * 1.01))
+    scale = float if is_linear else math.log10
+    low, high = scale(xs[0]), scale(max(xs[-1], xs[0] * 1.01))
 
     def at_x(x):
-        return left + (width - left - right) * (math.log10(x) - low) / (high - low)
+        return left + (width - left - right) * (scale(x) - low) / (high - low)
 
     def at_y(y):
         return height - bottom - (height - top - bottom) * y / marks[-1]
@@ -78,7 +79,7 @@ def lines(title, x_label, y_label, series):
         y = at_y(mark)
         parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
         parts.append(label(left - 8, y + 4, f"{mark:g}", "end", "small"))
-    for x in xs:
+    for x in xs[:: max(len(xs) // 10, 1)]:
         parts.append(label(at_x(x), height - bottom + 20, short(x), "middle", "small"))
     parts.append(f'<line x1="{left}" x2="{width - right}" y1="{at_y(0):.1f}" y2="{at_y(0):.1f}" class="axis"/>')
     parts.append(label((left + width - right) / 2, height - 14, x_label, "middle"))

@@ -11,7 +11,11 @@ IMAGES = ROOT / "docs/images/performance"
 
 def write(check=False):
     """Writes the files, or says which of them differ."""
-    files = build(results.load_all())
+    return write_files(build(results.load_all()), IMAGES, check)
+
+
+def write_files(files, images, check):
+    """Writes the files of a page, and removes charts in `images` that are none of them; or says which of them differ."""
     stale = []
     for path, text in files.items():
         if path.exists() and path.read_text() == text:
@@ -20,9 +24,8 @@ def write(check=False):
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    known = set(files)
-    for path in IMAGES.glob("*.svg"):
-        if path not in known:
+    for path in images.glob("*.svg"):
+        if path not in files:
             stale.append(path)
             if not check:
                 path.unlink()

@@ -1,6 +1,7 @@
 //! What Tidegate's own tests share: the contract of a store, known answers of other limiters, random
-//! limits and timelines, real Redis processes and a proxy that breaks the network in front of them.
+//! limits and timelines, figures of accuracy, real Redis processes and a proxy that breaks the network in front of them.
 
+pub mod accuracy;
 mod block_on;
 pub mod conformance;
 mod failing_store;
