@@ -72,14 +72,15 @@ pub fn read_answer(
         }
         more(&mut arrived)?;
     };
+    // Refused in any case: here, or where the body does not begin as chunks do.
     let mut download = head::download(method, &head)?;
+    if !hop::has_one_length(&head.headers) {
+        return Err(AnswerRefusal::TwoLengths);
+    }
     let is_until_close = download == Download::UntilClose;
     let is_kept = head::keeps_alive(&head) && !is_until_close;
     while download.begins_well(&arrived)?.is_none() {
         more(&mut arrived)?;
-    }
-    if !hop::has_one_length(&head.headers) {
-        return Err(AnswerRefusal::TwoLengths);
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(AnswerRefusal::Upgrade);
