@@ -118,9 +118,9 @@ impl Mutations {
 
 #[test]
 fn the_neighbours_of_the_corpus_hold() {
-    let each = std::env::var("TIDEGATE_MUTATIONS");
+    let each = std::env::var("FUZZED_MUTATIONS");
     let each: usize = each.map_or(10, |each| each.parse().expect("a number"));
-    let only = std::env::var("TIDEGATE_TARGET").ok();
+    let only = std::env::var("FUZZED_TARGET").ok();
     let mut failed = Vec::new();
     for target in TARGETS {
         if only.as_ref().is_some_and(|only| only != target.name) {
