@@ -7,6 +7,8 @@
 //!
 //! No I/O, and no clock: times are Unix seconds that the caller provides.
 
+#![forbid(unsafe_code)]
+
 mod budget;
 mod counts;
 mod distinct;

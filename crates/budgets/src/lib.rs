@@ -4,3 +4,6 @@
 //!
 //! A new benchmark is a function in one of the files, or a new file with a `[[bench]]` section in `Cargo.toml`. It repeats
 //! what it measures, so that entering and leaving it does not count. Its input is the same in every run.
+
+#![forbid(unsafe_code)]
+

@@ -2,6 +2,8 @@
 //!
 //! Options are in `arguments.rs`, exit codes in `exit.rs`, commands in `commands/`, one file each.
 
+#![forbid(unsafe_code)]
+
 mod arguments;
 mod client;
 mod commands;

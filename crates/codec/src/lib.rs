@@ -7,6 +7,8 @@
 //! - [`resp`]: commands and replies, with the arguments and answers of `CL.THROTTLE` and `TG.CHECK`.
 //! - [`grpc`]: length-prefixed messages, and those of Envoy as parts of a request and as an answer.
 
+#![forbid(unsafe_code)]
+
 mod error;
 pub mod grpc;
 pub mod json;

@@ -1,6 +1,8 @@
 //! The files of the console: `page/` and `vendor/`, embedded at build time and found by their path below
 //! `/console/`. How they are served, and with which headers, is up to the server.
 
+#![forbid(unsafe_code)]
+
 use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};

@@ -32,6 +32,8 @@
 //! | [`clock`], [`time`] | where the time comes from; points in time and spans |
 //! | [`headers`] | what a client learns of a decision, as names and values |
 
+#![forbid(unsafe_code)]
+
 pub mod algorithm;
 mod calendar;
 pub mod clock;

@@ -181,11 +181,16 @@ impl Chain {
     }
 }
 
+/// The fields of a list as one. If there is nothing in any of them there is no list, as where the client is
+/// determined.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<_> = values
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .collect();
+    if texts.iter().all(|text| text.trim_ascii().is_empty()) {
+        return String::new();
+    }
     texts.join(", ")
 }
 
@@ -289,6 +294,21 @@ mod tests {
             "x-forwarded-for".to_owned(),
             "203.0.113.7, 10.0.0.1".to_owned()
         )));
+    }
+
+    #[test]
+    fn empty_fields_are_a_missing_list() {
+        let sent = [
+            ("forwarded", ""),
+            ("forwarded", " "),
+            ("x-forwarded-for", "203.0.113.7"),
+        ];
+        let expected = pairs(&[
+            ("forwarded", "for=203.0.113.7, for=10.0.0.1;proto=http"),
+            ("x-forwarded-for", "203.0.113.7, 10.0.0.1"),
+            ("x-forwarded-proto", "http"),
+        ]);
+        assert_eq!(written("10.0.0.1", &sent), expected);
     }
 
     #[test]

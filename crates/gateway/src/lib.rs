@@ -9,6 +9,8 @@
 //! Each core has its own runtime, and a connection stays where it was accepted, with a pool of connections to the
 //! servers: no request moves from thread to thread.
 
+#![forbid(unsafe_code)]
+
 mod attempt;
 mod body;
 mod capacity;
@@ -17,6 +19,8 @@ mod connect;
 mod failure;
 mod forward;
 mod forwarded;
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod hop;
 mod http1;

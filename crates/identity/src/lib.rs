@@ -4,6 +4,8 @@
 //! `source.rs` reads values from a request, in the normal form of `spelling.rs`; `tokens.rs` verifies signed
 //! tokens, `clients.rs` has the attributes of keys. Only the attributes in the setting `identify` are set.
 
+#![forbid(unsafe_code)]
+
 mod clients;
 mod cookies;
 mod error;

@@ -91,6 +91,11 @@ impl FramingReader {
         self.state == FramingState::Refused
     }
 
+    /// Whether a request has begun and not ended.
+    pub(crate) fn is_within_request(&self) -> bool {
+        self.state != FramingState::Head || self.head.has_begun
+    }
+
     /// Skips as much of a body as has arrived.
     fn pass(&mut self, left: u64, there: usize, in_body: fn(u64) -> FramingState) -> usize {
         let step = usize::try_from(left).unwrap_or(usize::MAX).min(there);

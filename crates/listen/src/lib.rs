@@ -3,6 +3,8 @@
 //!
 //! The service decides what to answer, and how long that may take.
 
+#![forbid(unsafe_code)]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ mod drain;
 mod exchange;
 mod frames;
 mod framing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inline;
 mod leaving;
 mod request_id;

@@ -3,6 +3,8 @@
 //! [`LoadPlan`] says how much, [`Target`] says what is sent and where, [`run`] sends it and returns a
 //! [`LoadReport`]. Nothing here knows about limits, except that an answer can be a denial.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod connect;
 mod error;

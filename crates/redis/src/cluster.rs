@@ -365,7 +365,7 @@ async fn look(
 
 /// Reads `CLUSTER SLOTS`: first and last slot, then the master's host and port. What cannot be read is
 /// left out.
-fn ranges(value: &Value, asked: &RedisNode) -> Vec<(u16, u16, RedisNode)> {
+pub(crate) fn ranges(value: &Value, asked: &RedisNode) -> Vec<(u16, u16, RedisNode)> {
     let Value::Array(rows) = value else {
         return Vec::new();
     };

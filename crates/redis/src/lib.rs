@@ -26,6 +26,8 @@
 //! `Gate::new(store, rules)` decides by rules instead; each rule then says what happens while Redis is
 //! unavailable.
 
+#![forbid(unsafe_code)]
+
 mod activity;
 mod arrivals;
 mod backoff;
@@ -33,6 +35,8 @@ mod call;
 mod cluster;
 mod damage;
 mod dial;
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod hints;
 mod instances;

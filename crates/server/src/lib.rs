@@ -15,6 +15,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod activity;
 mod admin_token;
@@ -24,6 +26,8 @@ pub mod config;
 pub mod data_dir;
 mod descriptors;
 mod digest_secret;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod handle;
 mod http;

@@ -1,6 +1,7 @@
 //! Tests of the server: a folder for its files, the server in the process of the test, its log, and a client that
 //! speaks HTTP/1.1 by hand. The tests of the program start it in the same folder and get the same [`TestServer`].
 
+#![forbid(unsafe_code)]
 #![expect(
     clippy::missing_panics_doc,
     clippy::panic,

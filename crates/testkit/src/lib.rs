@@ -1,6 +1,8 @@
 //! What Tidegate's own tests share: the contract of a store, known answers of other limiters, random
 //! limits and timelines, figures of accuracy, real Redis processes and a proxy that breaks the network in front of them.
 
+#![forbid(unsafe_code)]
+
 pub mod accuracy;
 mod block_on;
 pub mod conformance;

@@ -104,6 +104,7 @@
 //!
 //! With `default-features = false` there is the limiter alone, and none of their dependencies.
 #![cfg_attr(not(feature = "rules"), allow(rustdoc::broken_intra_doc_links))]
+#![forbid(unsafe_code)]
 
 mod acquire;
 #[cfg(feature = "rules")]

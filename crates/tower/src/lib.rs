@@ -51,6 +51,8 @@
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
+#![forbid(unsafe_code)]
+
 mod body;
 mod error;
 mod future;

@@ -19,6 +19,8 @@ mod stripes;
 mod table;
 
 pub use shared::MemoryStats;
+#[doc(hidden)]
+pub use snapshot::fuzzing;
 pub use snapshot::{Restored, Snapshot, SnapshotError};
 
 use std::num::NonZeroUsize;

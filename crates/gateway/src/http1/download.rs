@@ -180,6 +180,10 @@ fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
     }
     let mut found = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     match httparse::parse_headers(bytes, &mut found) {
+        // Servers do not agree on whether a bare newline ends a line, and with it the answer.
+        Ok(httparse::Status::Complete((length, _))) if has_bare_newline(&bytes[..length]) => {
+            Err(BAD)
+        }
         Ok(httparse::Status::Complete((length, found))) => {
             let mut trailers = HeaderMap::with_capacity(found.len());
             for header in found {
@@ -193,6 +197,15 @@ fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
         Ok(httparse::Status::Partial) if bytes.len() <= LONGEST_TRAILERS => Ok(DownloadStep::More),
         _ => Err(BAD),
     }
+}
+
+fn has_bare_newline(lines: &[u8]) -> bool {
+    let mut before = 0;
+    lines.iter().any(|byte| {
+        let is_bare = *byte == b'\n' && before != b'\r';
+        before = *byte;
+        is_bare
+    })
 }
 
 #[cfg(test)]
@@ -298,6 +311,10 @@ mod tests {
             "1 x\r\nx\r\n0\r\n\r\n",
             "10000000000000000\r\nx\r\n0\r\n\r\n",
             "1\r\nx\r\n0\r\nno trailer\r\n\r\n",
+            "1\r\nx\r\n0\r\n\n",
+            "1\r\nx\r\n0\r\na: b\n\n",
+            "1\r\nx\r\n0\r\na: b\r\n\n",
+            "1\r\nx\r\n0\r\na: b\nc: d\r\n\r\n",
             "5\r\nhell",
             &long,
         ] {

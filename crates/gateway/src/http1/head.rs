@@ -16,6 +16,9 @@ use crate::forwarded::ForwardedHeaders;
 const LONGEST_HEAD: usize = 256 * 1024;
 const MOST_HEADERS: usize = 128;
 
+/// The most heads for one request, interim ones included.
+const MOST_HEADS: u32 = 64;
+
 const NO_LENGTH: Broken = Broken::Malformed("invalid content length");
 
 /// Spare capacity for the headers that are added to an answer later.
@@ -66,6 +69,26 @@ pub(super) fn write_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) 
     text.extend_from_slice(b": ");
     text.extend_from_slice(value);
     text.extend_from_slice(b"\r\n");
+}
+
+/// Parses the final head of an answer, if all of it has arrived; interim heads are skipped, and counted in `heads`.
+pub(super) fn read_final(
+    bytes: &mut BytesMut,
+    heads: &mut u32,
+) -> Result<Option<response::Parts>, Broken> {
+    while !bytes.is_empty()
+        && let Some(head) = read(bytes)?
+    {
+        *heads += 1;
+        if *heads > MOST_HEADS {
+            let message = "too many interim heads before the answer";
+            return Err(Broken::Malformed(message));
+        }
+        if head.status == StatusCode::SWITCHING_PROTOCOLS || !head.status.is_informational() {
+            return Ok(Some(head));
+        }
+    }
+    Ok(None)
 }
 
 /// Parses the head of an answer, if all of it has arrived.

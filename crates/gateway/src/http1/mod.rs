@@ -6,6 +6,7 @@
 //! the socket. Why it exists: `docs/decisions/002-http1-client-of-the-gateway.md`.
 
 mod download;
+pub(super) mod fuzzing;
 mod head;
 mod stream;
 mod upload;
@@ -18,7 +19,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::{HeaderValue, Method, StatusCode, request, response};
+use http::{HeaderValue, Method, request, response};
 use hyper::body::{Frame, SizeHint};
 use tidegate_listen::stall::Deadline;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -35,9 +36,6 @@ use upload::{BodyFraming, Out, Upload};
 const READ: usize = 8 * 1024;
 const MOST_READ: usize = 32 * 1024;
 const LEAST_READ: usize = 1024;
-
-/// The most heads for one request, interim ones included.
-const MOST_HEADS: u32 = 64;
 
 /// Why an answer is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
@@ -185,22 +183,10 @@ impl Http1 {
 
     /// Parses the received heads up to the final one; interim heads are skipped.
     fn read_heads(&mut self) -> Result<(), Broken> {
-        while !self.bytes.is_empty()
-            && let Some(head) = head::read(&mut self.bytes)?
-        {
-            self.heads += 1;
-            if self.heads > MOST_HEADS {
-                let message = "too many interim heads before the answer";
-                return Err(Broken::Malformed(message));
-            }
-            let is_last =
-                head.status == StatusCode::SWITCHING_PROTOCOLS || !head.status.is_informational();
-            if is_last {
-                self.download = head::download(&self.method, &head)?;
-                self.is_kept = head::keeps_alive(&head) && self.download != Download::UntilClose;
-                self.answer = Some(head);
-                break;
-            }
+        if let Some(head) = head::read_final(&mut self.bytes, &mut self.heads)? {
+            self.download = head::download(&self.method, &head)?;
+            self.is_kept = head::keeps_alive(&head) && self.download != Download::UntilClose;
+            self.answer = Some(head);
         }
         Ok(())
     }

@@ -34,4 +34,4 @@ pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
 pub use version::{BadVersion, NewVersion, Row, RulesVersion};
-pub(crate) use version::{checksum, is_sealed, seal};
+pub(crate) use version::{checksum, decode, encode, is_sealed, seal};

@@ -114,7 +114,7 @@ struct Read {
 }
 
 /// The text of the file that keeps `new` under this number.
-pub(super) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersion> {
+pub(crate) fn encode(number: u64, new: &NewVersion) -> Result<Vec<u8>, BadVersion> {
     let body = serde_json::to_string_pretty(&VersionFile {
         version: number,
         at: new.at.as_micros(),
@@ -143,7 +143,7 @@ pub(crate) fn is_sealed(text: &[u8]) -> bool {
 }
 
 /// The version that this text keeps under this number.
-pub(super) fn decode(number: u64, text: &[u8]) -> Result<RulesVersion, BadVersion> {
+pub(crate) fn decode(number: u64, text: &[u8]) -> Result<RulesVersion, BadVersion> {
     if !is_sealed(text) {
         return Err(BadVersion::Checksum);
     }

@@ -153,29 +153,32 @@ fn locked(text: &str) -> Edges {
 }
 
 #[test]
-fn the_lock_file_of_the_benchmarks_is_up_to_date() {
-    let text = std::fs::read_to_string(root().join("bench/Cargo.lock")).expect("it is there");
-    let locked = locked(&text);
+fn the_lock_files_of_other_workspaces_are_up_to_date() {
     let (packages, _) = packages();
-    let mut compared = 0;
-    for package in &packages {
-        let name = package["name"].as_str().expect("a name");
-        let Some(known) = locked.get(name) else {
-            continue;
-        };
-        let dependencies = package["dependencies"].as_array().expect("dependencies");
-        let needed = dependencies
-            .iter()
-            .filter(|dependency| dependency["kind"] != "dev");
-        let names = needed.filter_map(|dependency| dependency["name"].as_str());
-        let needed: BTreeSet<String> = names.map(str::to_owned).collect();
-        assert_eq!(
-            known, &needed,
-            "`{name}` in bench/Cargo.lock; run `cargo metadata` in bench"
-        );
-        compared += 1;
+    for workspace in ["bench", "fuzz"] {
+        let path = root().join(workspace).join("Cargo.lock");
+        let text = std::fs::read_to_string(path).expect("it is there");
+        let locked = locked(&text);
+        let mut compared = 0;
+        for package in &packages {
+            let name = package["name"].as_str().expect("a name");
+            let Some(known) = locked.get(name) else {
+                continue;
+            };
+            let dependencies = package["dependencies"].as_array().expect("dependencies");
+            let needed = dependencies
+                .iter()
+                .filter(|dependency| dependency["kind"] != "dev");
+            let names = needed.filter_map(|dependency| dependency["name"].as_str());
+            let needed: BTreeSet<String> = names.map(str::to_owned).collect();
+            assert_eq!(
+                known, &needed,
+                "`{name}` in {workspace}/Cargo.lock; run `cargo metadata` in {workspace}"
+            );
+            compared += 1;
+        }
+        assert!(compared >= 3, "{workspace} uses our crates");
     }
-    assert!(compared >= 3, "the benchmarks use our crates");
 }
 
 /// A source file, and the top-level module that it belongs to.

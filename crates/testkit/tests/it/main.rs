@@ -6,3 +6,4 @@ mod fault_proxy;
 mod linearizability;
 mod redis_server;
 mod sentinel;
+mod supply_chain;

@@ -3,6 +3,8 @@
 //! `words.rs` is the stream with its checksums, `states.rs` what a state looks like in it. Where a
 //! snapshot is kept, and when one is written, is left to the caller.
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod states;
 #[cfg(test)]
 mod tests;
