@@ -1,48 +1,36 @@
 //! `sync: exact` is linearizable: whatever several instances answer at the same time, one after the other they
-//! give the same answers, also while Redis hangs, is slow, or loses replies and connections.
+//! give the same answers, also while Redis hangs, is slow, loses replies and connections, forgets its scripts, or
+//! moves the slots of a cluster. What is lost when Redis forgets its keys is in `state_loss.rs`.
 //!
 //! A short run here; `scripts/linearizability` sets `TIDEGATE_LINEARIZED_CALLS` for a long one.
+
+mod disturb;
+mod limits;
+mod results;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate_core::{Limit, Scope, Timestamp};
+use disturb::{Disturbed, KeepingFault};
+use limits::HistoryKey;
+use tidegate_core::{Request, SharedStore as _, Store as _, Timestamp};
 use tidegate_redis::RedisStore;
-use tidegate_testkit::FaultProxy;
-use tidegate_testkit::fault_proxy::FaultMode;
 use tidegate_testkit::linearizability::{HistoryCall, MOST_OPEN, NotLinearizable, check};
-use tidegate_testkit::redis::RedisServer;
 
-use crate::{Asked, store_within};
+pub(crate) use results::write_result;
+
+use crate::store_within;
 
 /// Answered calls of each test, unless more are asked for.
-const CALLS: u64 = 3_000;
+const CALLS: u64 = 2_500;
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 8;
 /// Keys that are in use at the same time, and calls of one key.
 const KEYS: u64 = 4;
 const CALLS_OF_KEY: u64 = 150;
 const DEADLINE: Duration = Duration::from_millis(15);
-
-const LIMITS: [&str; 4] = [
-    "40/second burst 60",
-    "100/minute",
-    "60/hour",
-    "50/second burst 30",
-];
-
-/// What goes wrong while calls are made. All of it keeps what Redis has acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeepingFault {
-    None,
-    Hang,
-    Slow,
-    LostReplies,
-    Resets,
-    ScriptFlush,
-}
 
 /// The time of the clock that Redis reads.
 fn wall_clock() -> Timestamp {
@@ -58,6 +46,7 @@ fn wanted_calls() -> u64 {
 /// What the clients of a test share.
 struct Work {
     stores: Vec<RedisStore>,
+    keys: Vec<HistoryKey>,
     next: AtomicU64,
     answered: AtomicU64,
     wanted: u64,
@@ -65,22 +54,28 @@ struct Work {
 
 impl Work {
     /// Makes calls until there are enough. The histories by the number of the key.
-    async fn client(self: Arc<Self>, index: usize) -> HashMap<u64, Vec<HistoryCall>> {
+    async fn client(self: Arc<Self>, index: usize) -> HashMap<usize, Vec<HistoryCall>> {
         let store = &self.stores[index % INSTANCES];
-        let mut histories: HashMap<u64, Vec<HistoryCall>> = HashMap::new();
+        let mut histories: HashMap<usize, Vec<HistoryCall>> = HashMap::new();
         while self.answered.load(Ordering::Relaxed) < self.wanted {
             let call = self.next.fetch_add(1, Ordering::Relaxed);
             // So many keys take turns, then the next ones.
             let key = call / (KEYS * CALLS_OF_KEY) * KEYS + call % KEYS;
-            let cost = 1 + call / KEYS % 3;
-            let asked = asked(key);
+            let number = usize::try_from(key).unwrap();
+            // Calls that certainly had no effect are not part of a history, so keys may run out.
+            let Some(key) = self.keys.get(number) else {
+                break;
+            };
+            let charges = key.charges(call / KEYS);
+            let asked: Vec<_> = charges.iter().map(|charge| key.charge(*charge)).collect();
+            let permit = store.permit_for(&asked);
             let began = wall_clock();
-            let answer = asked.ask(store, cost).await;
+            let answer = store.charge(&Request::new(&asked).under(permit)).await;
             let ended = wall_clock();
             let answer = match answer {
-                Ok(outcome) => {
+                Ok(outcomes) => {
                     self.answered.fetch_add(1, Ordering::Relaxed);
-                    Some((ended, outcome))
+                    Some((ended, outcomes.to_vec()))
                 }
                 Err(error) if error.left_nothing() => {
                     // The breaker is open: wait for Redis, and not in a loop.
@@ -92,113 +87,103 @@ impl Work {
             let call = HistoryCall {
                 began,
                 answer,
-                cost,
+                charges,
             };
-            histories.entry(key).or_default().push(call);
+            histories.entry(number).or_default().push(call);
         }
         histories
     }
 }
 
-fn limit(key: u64) -> Limit {
-    let index = usize::try_from(key).unwrap() % LIMITS.len();
-    LIMITS[index].parse().unwrap()
-}
-
-fn asked(key: u64) -> Asked {
-    Asked::new(Scope::new("linear"), &limit(key), &format!("key-{key}"))
-}
-
-/// Lets a fault come and go, until the calls are made.
-fn disturb(fault: KeepingFault, server: &RedisServer, proxy: &FaultProxy, done: &AtomicBool) {
-    let pause = |millis| std::thread::sleep(Duration::from_millis(millis));
-    let through_proxy = |mode, millis| {
-        proxy.set(mode);
-        pause(millis);
-        proxy.set(FaultMode::Pass);
-    };
-    while !done.load(Ordering::Relaxed) {
-        match fault {
-            KeepingFault::None => {}
-            KeepingFault::Hang => {
-                server.stop();
-                pause(40);
-                server.resume();
-            }
-            KeepingFault::Slow => {
-                through_proxy(FaultMode::DelayReplies(Duration::from_millis(10)), 60);
-            }
-            KeepingFault::LostReplies => through_proxy(FaultMode::LoseReplies, 20),
-            KeepingFault::Resets => through_proxy(FaultMode::Cut, 5),
-            KeepingFault::ScriptFlush => {
-                let _: String = server.query(&["SCRIPT", "FLUSH"]);
-            }
-        }
-        pause(100);
-    }
-}
-
 async fn is_linearizable(fault: KeepingFault) {
-    let server = RedisServer::start();
-    let proxy = FaultProxy::before(server.address());
-    let url = format!("redis://{}", proxy.address());
+    let wanted = wanted_calls();
+    let disturbed = Disturbed::start(fault);
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        stores.push(store_within(&url, DEADLINE).await);
+        stores.push(store_within(&disturbed.url(), DEADLINE).await);
     }
+    // While Redis is unreachable, calls use up keys without an answer.
+    let keys = wanted / CALLS_OF_KEY * 3 + 100;
     let work = Arc::new(Work {
         stores,
+        keys: limits::keys(usize::try_from(keys).unwrap(), disturbed.slots()),
         next: AtomicU64::new(0),
         answered: AtomicU64::new(0),
-        wanted: wanted_calls(),
+        wanted,
     });
     let done = Arc::new(AtomicBool::new(false));
     let disturbing = {
         let done = Arc::clone(&done);
-        std::thread::spawn(move || {
-            disturb(fault, &server, &proxy, &done);
-            (server, proxy)
-        })
+        std::thread::spawn(move || disturbed.until(&done))
     };
     let clients = (0..CLIENTS).map(|index| tokio::spawn(Arc::clone(&work).client(index)));
     let clients: Vec<_> = clients.collect();
-    let mut histories: HashMap<u64, Vec<HistoryCall>> = HashMap::new();
+    let mut histories: HashMap<usize, Vec<HistoryCall>> = HashMap::new();
     for client in clients {
         for (key, calls) in client.await.unwrap() {
             histories.entry(key).or_default().extend(calls);
         }
     }
     done.store(true, Ordering::Relaxed);
-    disturbing.join().unwrap();
-    report(fault, &histories);
+    let events = disturbing.join().unwrap();
+    report(fault, events, &work.keys, &histories);
 }
 
 /// Checks all histories, and prints how many calls they have.
-fn report(fault: KeepingFault, histories: &HashMap<u64, Vec<HistoryCall>>) {
-    let (mut calls, mut open, mut undecided) = (0, 0, 0);
+fn report(
+    fault: KeepingFault,
+    events: u64,
+    keys: &[HistoryKey],
+    histories: &HashMap<usize, Vec<HistoryCall>>,
+) {
+    let (mut accepted, mut calls, mut open, mut undecided) = (0_u64, 0, 0, 0);
+    let (mut several, mut denied) = (0, 0);
     let mut problems = Vec::new();
     for (key, history) in histories {
+        let limits = keys[*key].limits();
         let unanswered = history.iter().filter(|call| call.answer.is_none()).count();
         if unanswered > MOST_OPEN {
             undecided += history.len();
             continue;
         }
-        match check(&limit(*key), history) {
-            Ok(()) => (calls, open) = (calls + history.len(), open + unanswered),
+        match check(limits, history) {
+            Ok(()) => {
+                accepted += 1;
+                (calls, open) = (calls + history.len(), open + unanswered);
+                several += history.iter().filter(|call| call.charges.len() > 1).count();
+                denied += history.iter().filter(|call| is_denied(call)).count();
+            }
             Err(NotLinearizable::Undecided) => undecided += history.len(),
             Err(problem) => {
-                let limit = limit(*key);
                 problems.push(format!(
-                    "{fault:?}, key {key} ({limit}): {problem}\n{history:#?}"
+                    "{fault:?}, key {key} ({limits:?}): {problem}\n{history:#?}"
                 ));
             }
         }
     }
     println!(
-        "{fault:?}: {calls} calls accepted, {open} of them without an answer; {undecided} not searched"
+        "{fault:?}: {calls} calls accepted, {open} of them without an answer, {denied} denied, {several} of several limits; \
+         {events} faults; {undecided} not searched; {} rejected",
+        problems.len()
     );
+    let figures = [
+        ("faults", events),
+        ("histories", accepted),
+        ("calls", calls as u64),
+        ("denied", denied as u64),
+        ("several", several as u64),
+        ("open", open as u64),
+        ("not_searched", undecided as u64),
+        ("rejected", problems.len() as u64),
+    ];
+    write_result("linearizable", fault.title(), &figures);
     assert_eq!(problems, Vec::<String>::new());
     assert!(undecided * 2 < calls, "too few histories can be searched");
+}
+
+fn is_denied(call: &HistoryCall) -> bool {
+    let answer = call.answer.as_ref();
+    answer.is_some_and(|(_, outcomes)| outcomes.iter().any(|outcome| !outcome.allowed))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,4 +214,9 @@ async fn while_connections_are_reset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_scripts_are_flushed() {
     is_linearizable(KeepingFault::ScriptFlush).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_slots_move_between_the_nodes_of_a_cluster() {
+    is_linearizable(KeepingFault::Resharding).await;
 }

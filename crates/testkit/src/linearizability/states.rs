@@ -1,0 +1,62 @@
+//! The states of a history's limits, charged all or none by the pure functions.
+
+use tidegate_core::algorithm::Form;
+use tidegate_core::{Outcome, PermitId, Timestamp};
+
+use super::HistoryCharge;
+use crate::ModelState;
+
+/// One state for each limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModelStates {
+    states: Vec<ModelState>,
+    /// How many calls were charged: each holds a permit of its own.
+    charged: u32,
+}
+
+impl ModelStates {
+    pub(super) fn fresh(forms: &[Form]) -> Self {
+        Self {
+            states: forms.iter().map(ModelState::fresh).collect(),
+            charged: 0,
+        }
+    }
+
+    /// Whether all charges would be allowed.
+    pub(super) fn allow(&self, forms: &[Form], charges: &[HistoryCharge], at: Timestamp) -> bool {
+        charges
+            .iter()
+            .all(|charge| self.ask(forms, *charge, at).allowed)
+    }
+
+    /// Charges all or none. Where one denies, the others answer over their untouched state.
+    pub(super) fn charge(
+        &mut self,
+        forms: &[Form],
+        charges: &[HistoryCharge],
+        at: Timestamp,
+    ) -> Vec<Outcome> {
+        let is_allowed = self.allow(forms, charges, at);
+        self.charged += u32::from(is_allowed);
+        let permit = PermitId::from_u128(u128::from(self.charged));
+        let outcomes = charges.iter().map(|charge| {
+            let form = &forms[charge.limit];
+            let asked = self.ask(forms, *charge, at);
+            if is_allowed || !asked.allowed {
+                return self.states[charge.limit].charge(form, charge.cost, at, permit);
+            }
+            let untouched = self.states[charge.limit].ask(form, 0, at);
+            Outcome {
+                remaining: untouched.remaining,
+                reset_at: untouched.reset_at,
+                ..asked
+            }
+        });
+        outcomes.collect()
+    }
+
+    /// What one charge would be answered.
+    pub(super) fn ask(&self, forms: &[Form], charge: HistoryCharge, at: Timestamp) -> Outcome {
+        self.states[charge.limit].ask(&forms[charge.limit], charge.cost, at)
+    }
+}
