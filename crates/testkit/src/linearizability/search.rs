@@ -1,9 +1,11 @@
 //! The search for an order of calls that explains all answers.
+//!
+//! A store releases the permits of a call that it got no answer to, so such a call may have a second effect.
 
 use std::collections::HashMap;
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Outcome, Timestamp};
+use tidegate_core::{Outcome, PermitId, Timestamp};
 
 use super::states::ModelStates;
 use super::times::RevealedTimes;
@@ -46,7 +48,7 @@ pub(super) struct Search<'h> {
     best: usize,
     steps: u64,
     /// Positions from which no order explains the rest, by their numbers.
-    failed: HashMap<(usize, u32), Vec<Position>>,
+    failed: HashMap<(usize, u32, u32), Vec<Position>>,
 }
 
 /// How far an order has come.
@@ -59,6 +61,8 @@ struct Position {
     at: Timestamp,
     /// Which of the open calls have, a bit for each.
     applied: u32,
+    /// Of which of those the permits are released.
+    released: u32,
     /// Which remembered denials were true at some time.
     confirmed: Vec<bool>,
 }
@@ -74,7 +78,7 @@ impl<'h> Search<'h> {
         open.sort_by_key(|call| call.began);
         Self {
             forms,
-            revealed: RevealedTimes::new(forms, &decided),
+            revealed: RevealedTimes::new(forms, &decided, &open),
             decided,
             remembered,
             open,
@@ -90,6 +94,7 @@ impl<'h> Search<'h> {
             states: ModelStates::fresh(self.forms),
             at: Timestamp::EPOCH,
             applied: 0,
+            released: 0,
             confirmed: vec![false; self.remembered.len()],
         };
         if self.explains_from(&position) {
@@ -114,13 +119,14 @@ impl<'h> Search<'h> {
         // Calls of the same microsecond are exchanged in place: what remains is the same only between them.
         let at = |index: usize| self.decided.get(index).map(|call| call.at);
         let is_between = position.index == 0 || at(position.index - 1) != at(position.index);
-        let key = (position.index, position.applied);
+        let key = (position.index, position.applied, position.released);
         let is_known = |failed: &Vec<Position>| failed.contains(position);
         if is_between && self.failed.get(&key).is_some_and(is_known) {
             return false;
         }
         // Most often, no open call takes effect here.
-        let is_explained = self.decides(position) || self.applies(position);
+        let is_explained =
+            self.decides(position) || self.releases(position) || self.applies(position);
         if is_between && !is_explained {
             self.failed.entry(key).or_default().push(position.clone());
         }
@@ -145,7 +151,8 @@ impl<'h> Search<'h> {
             self.decided.swap(index, tie);
             let call = self.decided[index];
             let mut after = before.clone();
-            let outcomes = after.states.charge(self.forms, call.charges, at);
+            let permit = permit_of(index, false);
+            let outcomes = after.states.charge(self.forms, call.charges, at, permit);
             (after.index, after.at) = (index + 1, at);
             let is_explained = outcomes == call.outcomes && self.explains_from(&after);
             self.decided.swap(index, tie);
@@ -154,6 +161,31 @@ impl<'h> Search<'h> {
             }
         }
         false
+    }
+
+    /// Lets the permits of one of the open calls be released before the next decided call.
+    fn releases(&mut self, position: &Position) -> bool {
+        if !self.has_permits() {
+            return false;
+        }
+        for index in 0..self.open.len() {
+            let bit = 1 << index;
+            let mut after = position.clone();
+            let is_held = position.applied & bit != 0 && position.released & bit == 0;
+            // Only its order among the calls matters, and not its time.
+            if is_held && after.states.release(permit_of(index, true), position.at) {
+                after.released |= bit;
+                if self.explains_from(&after) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn has_permits(&self) -> bool {
+        let mut forms = self.forms.iter();
+        forms.any(|form| matches!(form, Form::Concurrency(_)))
     }
 
     /// Lets one of the open calls take effect before the next decided call.
@@ -178,7 +210,9 @@ impl<'h> Search<'h> {
                     // Denied, it has no effect.
                     continue;
                 }
-                after.states.charge(self.forms, call.charges, at);
+                after
+                    .states
+                    .charge(self.forms, call.charges, at, permit_of(index, true));
                 (after.at, after.applied) = (at, after.applied | (1 << index));
                 if self.explains_from(&after) {
                     return true;
@@ -195,10 +229,12 @@ impl<'h> Search<'h> {
         if shares.is_some_and(|other| other.at == next.at) {
             return true;
         }
-        let outcomes = position
-            .states
-            .clone()
-            .charge(self.forms, next.charges, next.at);
+        if position.applied != position.released && self.has_permits() {
+            return true;
+        }
+        let permit = permit_of(position.index, false);
+        let mut states = position.states.clone();
+        let outcomes = states.charge(self.forms, next.charges, next.at, permit);
         let is_allowed = |outcomes: &[Outcome]| outcomes.iter().all(|outcome| outcome.allowed);
         match (is_allowed(&outcomes), is_allowed(next.outcomes)) {
             (true, false) => true,
@@ -268,7 +304,8 @@ impl<'h> Search<'h> {
             move |at: u64| {
                 let mut after = position.states.clone();
                 let joint = [HistoryCharge { cost, ..charge }];
-                after.charge(self.forms, &joint, Timestamp::from_micros(at));
+                let permit = permit_of(0, true);
+                after.charge(self.forms, &joint, Timestamp::from_micros(at), permit);
                 after.ask(self.forms, asked, later.at).reset_at >= outcome.reset_at
             }
         })
@@ -304,6 +341,11 @@ impl<'h> Search<'h> {
         let mut denials = self.remembered.iter().zip(&position.confirmed);
         denials.all(|(denial, is_true)| *is_true || denial.ended >= until)
     }
+}
+
+/// The permit of a decided call or of an open one.
+fn permit_of(index: usize, is_open: bool) -> PermitId {
+    PermitId::from_u128(index as u128 * 2 + u128::from(is_open))
 }
 
 /// The first number from `low` on for which `is_reached`, which then stays true; at most `high`.

@@ -10,15 +10,12 @@ use crate::ModelState;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelStates {
     states: Vec<ModelState>,
-    /// How many calls were charged: each holds a permit of its own.
-    charged: u32,
 }
 
 impl ModelStates {
     pub(super) fn fresh(forms: &[Form]) -> Self {
         Self {
             states: forms.iter().map(ModelState::fresh).collect(),
-            charged: 0,
         }
     }
 
@@ -29,16 +26,15 @@ impl ModelStates {
             .all(|charge| self.ask(forms, *charge, at).allowed)
     }
 
-    /// Charges all or none. Where one denies, the others answer over their untouched state.
+    /// Charges all or none, under this permit. Where one denies, the others answer over their untouched state.
     pub(super) fn charge(
         &mut self,
         forms: &[Form],
         charges: &[HistoryCharge],
         at: Timestamp,
+        permit: PermitId,
     ) -> Vec<Outcome> {
         let is_allowed = self.allow(forms, charges, at);
-        self.charged += u32::from(is_allowed);
-        let permit = PermitId::from_u128(u128::from(self.charged));
         let outcomes = charges.iter().map(|charge| {
             let form = &forms[charge.limit];
             let asked = self.ask(forms, *charge, at);
@@ -53,6 +49,16 @@ impl ModelStates {
             }
         });
         outcomes.collect()
+    }
+
+    /// Ends a permit. False if it has ended, or was never held.
+    pub(super) fn release(&mut self, permit: PermitId, at: Timestamp) -> bool {
+        let released = self.states.iter_mut().filter_map(|state| match state {
+            ModelState::HeldPermits(permits) => Some(permits.release(permit, Some(at))),
+            _ => None,
+        });
+        // In all states, and not up to the first.
+        released.fold(false, |is_released, was_held| is_released | was_held)
     }
 
     /// What one charge would be answered.

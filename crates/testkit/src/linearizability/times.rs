@@ -9,15 +9,16 @@ use std::collections::BTreeSet;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Anchor, Micros, Retry, Timestamp, Window};
 
-use super::search::DecidedCall;
+use super::search::{DecidedCall, OpenCall};
 
 /// Candidates, in the order of time.
 pub(super) struct RevealedTimes(BTreeSet<Timestamp>);
 
 impl RevealedTimes {
-    pub(super) fn new(forms: &[Form], decided: &[DecidedCall<'_>]) -> Self {
+    pub(super) fn new(forms: &[Form], decided: &[DecidedCall<'_>], open: &[OpenCall<'_>]) -> Self {
         let mut times = BTreeSet::new();
-        let first = decided.first().map(|call| call.at);
+        let begins = open.iter().map(|call| call.began);
+        let first = begins.chain(decided.first().map(|call| call.at)).min();
         let (Some(first), Some(last)) = (first, decided.last().map(|call| call.at)) else {
             return Self(times);
         };
@@ -31,6 +32,11 @@ impl RevealedTimes {
                     times.insert(call.at + wait - memory);
                 }
             }
+        }
+        // Whether a charge still counts at the time of another call depends on which side of these it was decided.
+        for memory in forms.iter().filter_map(remembers) {
+            let ends = decided.iter().map(|call| call.at - memory);
+            times.extend(ends.flat_map(|end| [end, end + Micros::new(1)]));
         }
         for boundary in forms.iter().filter_map(boundaries) {
             let step = boundary.get().max(1);

@@ -20,6 +20,16 @@ pub(super) enum KeepingFault {
 }
 
 impl KeepingFault {
+    /// How long all is well between two faults, in milliseconds.
+    fn pause(self) -> u64 {
+        match self {
+            Self::Resharding => 20,
+            // An instance takes a while until it trusts Redis again.
+            Self::LostReplies => 300,
+            _ => 100,
+        }
+    }
+
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -86,11 +96,7 @@ impl Disturbed {
                 }
             }
             events += u64::from(self.fault != KeepingFault::None);
-            pause(if self.fault == KeepingFault::Resharding {
-                20
-            } else {
-                100
-            });
+            pause(self.fault.pause());
         }
         events
     }

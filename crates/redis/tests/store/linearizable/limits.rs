@@ -1,11 +1,14 @@
 //! The keys of the histories: every algorithm, with windows that pass within a history, and pairs of limits.
 
+use std::sync::Arc;
+
 use tidegate_core::{Algorithm, Anchor, Charge, Limit, Micros, Rate, Scope};
 use tidegate_testkit::linearizability::HistoryCharge;
 use tidegate_testkit::redis::slot_of;
 
 /// One or two limits, and the key that they count for.
 pub(super) struct HistoryKey {
+    pub(super) number: u64,
     key: String,
     limits: Vec<Limit>,
     scopes: Vec<Scope>,
@@ -37,25 +40,45 @@ impl HistoryKey {
     }
 }
 
-/// So many keys, in turns in these slots of a cluster, or in any.
-pub(super) fn keys(count: usize, slots: &[u16]) -> Vec<HistoryKey> {
-    let sets = limits();
-    let mut names = (0_u64..).map(|number| format!("key-{number}"));
-    let keys = (0..count).map(|index| {
-        let limits = sets[index % sets.len()].clone();
-        let is_there = |name: &String| {
-            let wanted = slots.get(index % slots.len().max(1));
-            wanted.is_none_or(|slot| slot_of(&format!("{{{name}}}")) == *slot)
+/// Keys, one after the other, in turns in some slots of a cluster or in any.
+pub(super) struct HistoryKeys {
+    sets: Vec<Vec<Limit>>,
+    slots: &'static [u16],
+    number: u64,
+    names: u64,
+}
+
+impl HistoryKeys {
+    pub(super) fn new(slots: &'static [u16]) -> Self {
+        Self {
+            sets: limits(),
+            slots,
+            number: 0,
+            names: 0,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Arc<HistoryKey> {
+        let index = usize::try_from(self.number).unwrap();
+        let limits = self.sets[index % self.sets.len()].clone();
+        let slot = self.slots.get(index % self.slots.len().max(1));
+        self.number += 1;
+        let key = loop {
+            self.names += 1;
+            let name = format!("key-{}", self.names);
+            if slot.is_none_or(|slot| slot_of(&format!("{{{name}}}")) == *slot) {
+                break name;
+            }
         };
-        HistoryKey {
-            key: names.find(is_there).unwrap(),
+        Arc::new(HistoryKey {
+            number: self.number,
+            key,
             scopes: (0..limits.len())
                 .map(|limit| Scope::new(&format!("linear-{limit}")))
                 .collect(),
             limits,
-        }
-    });
-    keys.collect()
+        })
+    }
 }
 
 fn limits() -> Vec<Vec<Limit>> {

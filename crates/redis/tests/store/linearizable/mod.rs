@@ -9,12 +9,12 @@ mod limits;
 mod results;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disturb::{Disturbed, KeepingFault};
-use limits::HistoryKey;
+use limits::{HistoryKey, HistoryKeys};
 use tidegate_core::{Request, SharedStore as _, Store as _, Timestamp};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::linearizability::{HistoryCall, MOST_OPEN, NotLinearizable, check};
@@ -27,9 +27,10 @@ use crate::store_within;
 const CALLS: u64 = 2_500;
 const INSTANCES: usize = 3;
 const CLIENTS: usize = 8;
-/// Keys that are in use at the same time, and calls of one key.
-const KEYS: u64 = 4;
+/// Keys that are in use at the same time, and when the next one follows.
+const LANES: usize = 4;
 const CALLS_OF_KEY: u64 = 150;
+const OPEN_OF_KEY: usize = 3;
 const DEADLINE: Duration = Duration::from_millis(15);
 
 /// The time of the clock that Redis reads.
@@ -43,30 +44,64 @@ fn wanted_calls() -> u64 {
     wanted.map_or(CALLS, |calls| calls.parse().unwrap())
 }
 
+/// Keys that are in use at the same time, each until it has so many calls, or so many without an answer.
+struct Lane {
+    key: Arc<HistoryKey>,
+    calls: u64,
+    open: usize,
+}
+
 /// What the clients of a test share.
 struct Work {
     stores: Vec<RedisStore>,
-    keys: Vec<HistoryKey>,
+    keys: Mutex<HistoryKeys>,
+    lanes: Vec<Mutex<Lane>>,
     next: AtomicU64,
     answered: AtomicU64,
     wanted: u64,
 }
 
+/// What a client has recorded, by the number of the key.
+type Histories = HashMap<u64, (Arc<HistoryKey>, Vec<HistoryCall>)>;
+
 impl Work {
-    /// Makes calls until there are enough. The histories by the number of the key.
-    async fn client(self: Arc<Self>, index: usize) -> HashMap<usize, Vec<HistoryCall>> {
+    fn new(stores: Vec<RedisStore>, mut keys: HistoryKeys) -> Self {
+        let lanes = (0..LANES).map(|_| {
+            Mutex::new(Lane {
+                key: keys.next(),
+                calls: 0,
+                open: 0,
+            })
+        });
+        Self {
+            lanes: lanes.collect(),
+            stores,
+            keys: Mutex::new(keys),
+            next: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            wanted: wanted_calls(),
+        }
+    }
+
+    /// The key of the next call, and its number among the calls of that key.
+    fn next_call(&self) -> (usize, Arc<HistoryKey>, u64) {
+        let index = usize::try_from(self.next.fetch_add(1, Ordering::Relaxed)).unwrap() % LANES;
+        let mut lane = self.lanes[index].lock().unwrap();
+        if lane.calls >= CALLS_OF_KEY || lane.open >= OPEN_OF_KEY {
+            let key = self.keys.lock().unwrap().next();
+            (lane.key, lane.calls, lane.open) = (key, 0, 0);
+        }
+        lane.calls += 1;
+        (index, Arc::clone(&lane.key), lane.calls)
+    }
+
+    /// Makes calls until there are enough.
+    async fn client(self: Arc<Self>, index: usize) -> Histories {
         let store = &self.stores[index % INSTANCES];
-        let mut histories: HashMap<usize, Vec<HistoryCall>> = HashMap::new();
+        let mut histories = Histories::new();
         while self.answered.load(Ordering::Relaxed) < self.wanted {
-            let call = self.next.fetch_add(1, Ordering::Relaxed);
-            // So many keys take turns, then the next ones.
-            let key = call / (KEYS * CALLS_OF_KEY) * KEYS + call % KEYS;
-            let number = usize::try_from(key).unwrap();
-            // Calls that certainly had no effect are not part of a history, so keys may run out.
-            let Some(key) = self.keys.get(number) else {
-                break;
-            };
-            let charges = key.charges(call / KEYS);
+            let (lane, key, call) = self.next_call();
+            let charges = key.charges(call);
             let asked: Vec<_> = charges.iter().map(|charge| key.charge(*charge)).collect();
             let permit = store.permit_for(&asked);
             let began = wall_clock();
@@ -82,35 +117,32 @@ impl Work {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
                 }
-                Err(_) => None,
+                Err(_) => {
+                    let mut lane = self.lanes[lane].lock().unwrap();
+                    lane.open += usize::from(lane.key.number == key.number);
+                    None
+                }
             };
+            drop(asked);
             let call = HistoryCall {
                 began,
                 answer,
                 charges,
             };
-            histories.entry(number).or_default().push(call);
+            let history = histories.entry(key.number);
+            history.or_insert((key, Vec::new())).1.push(call);
         }
         histories
     }
 }
 
 async fn is_linearizable(fault: KeepingFault) {
-    let wanted = wanted_calls();
     let disturbed = Disturbed::start(fault);
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
         stores.push(store_within(&disturbed.url(), DEADLINE).await);
     }
-    // While Redis is unreachable, calls use up keys without an answer.
-    let keys = wanted / CALLS_OF_KEY * 3 + 100;
-    let work = Arc::new(Work {
-        stores,
-        keys: limits::keys(usize::try_from(keys).unwrap(), disturbed.slots()),
-        next: AtomicU64::new(0),
-        answered: AtomicU64::new(0),
-        wanted,
-    });
+    let work = Arc::new(Work::new(stores, HistoryKeys::new(disturbed.slots())));
     let done = Arc::new(AtomicBool::new(false));
     let disturbing = {
         let done = Arc::clone(&done);
@@ -118,29 +150,25 @@ async fn is_linearizable(fault: KeepingFault) {
     };
     let clients = (0..CLIENTS).map(|index| tokio::spawn(Arc::clone(&work).client(index)));
     let clients: Vec<_> = clients.collect();
-    let mut histories: HashMap<usize, Vec<HistoryCall>> = HashMap::new();
+    let mut histories = Histories::new();
     for client in clients {
-        for (key, calls) in client.await.unwrap() {
-            histories.entry(key).or_default().extend(calls);
+        for (number, (key, calls)) in client.await.unwrap() {
+            let history = histories.entry(number).or_insert((key, Vec::new()));
+            history.1.extend(calls);
         }
     }
     done.store(true, Ordering::Relaxed);
     let events = disturbing.join().unwrap();
-    report(fault, events, &work.keys, &histories);
+    report(fault, events, &histories);
 }
 
 /// Checks all histories, and prints how many calls they have.
-fn report(
-    fault: KeepingFault,
-    events: u64,
-    keys: &[HistoryKey],
-    histories: &HashMap<usize, Vec<HistoryCall>>,
-) {
+fn report(fault: KeepingFault, events: u64, histories: &Histories) {
     let (mut accepted, mut calls, mut open, mut undecided) = (0_u64, 0, 0, 0);
     let (mut several, mut denied) = (0, 0);
     let mut problems = Vec::new();
-    for (key, history) in histories {
-        let limits = keys[*key].limits();
+    for (key, history) in histories.values() {
+        let limits = key.limits();
         let unanswered = history.iter().filter(|call| call.answer.is_none()).count();
         if unanswered > MOST_OPEN {
             undecided += history.len();
@@ -155,9 +183,7 @@ fn report(
             }
             Err(NotLinearizable::Undecided) => undecided += history.len(),
             Err(problem) => {
-                problems.push(format!(
-                    "{fault:?}, key {key} ({limits:?}): {problem}\n{history:#?}"
-                ));
+                problems.push(format!("{fault:?} ({limits:?}): {problem}\n{history:#?}"));
             }
         }
     }
