@@ -297,10 +297,7 @@ impl Bucket {
             changed_at: charged_at,
         };
         let left = self.repaid(charged, before.changed_at.max(charged_at));
-        BucketState {
-            changed_at: before.changed_at,
-            ..before.less(left.whole, left.part, self.window.get())
-        }
+        before.less(left.whole, left.part, self.window.get())
     }
 
     /// What is owed now.
@@ -536,5 +533,122 @@ mod tests {
             prop_assert_eq!(limit.admit(state, cost, now), is_admitted.then_some((outcome, next)));
             prop_assert_eq!(limit.with_common_parts().admit(state, cost, now), None);
         }
+    }
+
+    #[test]
+    fn a_bucket_says_what_it_was_made_of() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(millis(7)));
+        assert_eq!((limit.count(), limit.burst()), (10, 5));
+        assert_eq!(limit.hold(), Hold::UpTo(millis(7)));
+        assert_eq!(
+            (limit.window(), limit.to_full()),
+            (Micros::SECOND, millis(500))
+        );
+        assert_eq!(
+            (limit.time_for(0), limit.time_for(3)),
+            (Micros::ZERO, millis(300))
+        );
+    }
+
+    #[test]
+    fn states_are_kept_in_common_parts_only_where_windows_may_differ() {
+        let state = BucketState {
+            whole: 3,
+            part: 500_000,
+            changed_at: T0,
+        };
+        let plain = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        assert!(!plain.has_common_parts());
+        assert_eq!((plain.kept(state), plain.opened(state)), (state, state));
+
+        let second = plain.with_common_parts();
+        let minute = bucket(10, Micros::MINUTE, 5, Hold::UpTo(Micros::ZERO)).with_common_parts();
+        assert!(second.has_common_parts());
+        let kept = second.kept(state);
+        assert_eq!((kept.whole, kept.changed_at), (3, T0));
+        assert_eq!(second.opened(kept), state);
+        let half_of_a_minute = BucketState {
+            part: 30_000_000,
+            ..state
+        };
+        assert_eq!(
+            minute.opened(kept),
+            half_of_a_minute,
+            "half a request is half a request"
+        );
+        // What is not a whole part is rounded up, if need be to a whole request.
+        let most = BucketState {
+            part: kept.part * 2 - 1,
+            ..kept
+        };
+        assert_eq!(
+            (second.opened(most).whole, second.opened(most).part),
+            (4, 0)
+        );
+    }
+
+    #[test]
+    fn what_is_denied_or_only_asked_leaves_the_state_as_it_was() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let full = BucketState {
+            whole: 5,
+            part: 0,
+            changed_at: T0,
+        };
+        let now = T0 + millis(50);
+        assert_eq!(limit.decide(full, 1, now).1, full, "denied");
+        assert_eq!(limit.decide(full, 0, now).1, full, "a peek");
+        assert_eq!(limit.decide(full, 6, now).1, full, "never");
+    }
+
+    #[test]
+    fn a_charge_that_fits_is_admitted_in_one_step_also_in_the_microsecond_of_the_last() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let (_, state) = limit.decide(BucketState::default(), 4, T0);
+        assert_eq!(limit.admit(state, 1, T0), Some(limit.decide(state, 1, T0)));
+        assert_eq!(limit.admit(state, 2, T0), None, "it does not fit");
+        assert_eq!(limit.admit(state, 0, T0), None, "a peek");
+        let before = Timestamp::from_seconds(999);
+        assert_eq!(limit.admit(state, 1, before), None, "the clock went back");
+    }
+
+    #[test]
+    fn an_untouched_key_is_whole_now_whatever_the_time_of_its_state() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let idle = BucketState {
+            changed_at: T0 + millis(100),
+            ..BucketState::default()
+        };
+        let (got, _) = limit.decide(idle, 0, T0);
+        assert_eq!((got.reset_at, got.at), (T0, T0 + millis(100)));
+        for (whole, part) in [(1, 0), (0, 1)] {
+            let used = BucketState {
+                whole,
+                part,
+                ..idle
+            };
+            assert!(
+                limit.decide(used, 0, T0).0.reset_at > got.at,
+                "{whole}, {part}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_state_of_a_clock_that_was_set_back_is_moved_to_now_with_its_usage() {
+        let limit = bucket(10, Micros::SECOND, 5, Hold::UpTo(Micros::ZERO));
+        let future = BucketState {
+            whole: 5,
+            part: 0,
+            changed_at: T0 + Micros::HOUR,
+        };
+        let (got, next) = limit.decide(future, 1, T0);
+        assert_eq!((got.retry, got.at), (after(100), T0));
+        let present = BucketState {
+            changed_at: T0,
+            ..future
+        };
+        assert_eq!(next, present);
+        assert_eq!(limit.settle(future, 0, T0), present);
     }
 }

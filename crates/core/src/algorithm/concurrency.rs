@@ -295,4 +295,73 @@ mod tests {
         limit.charge(&mut permits, second, 1, seconds(360), |id| ended.push(id));
         assert_eq!(ended, [first]);
     }
+
+    #[test]
+    fn a_limit_of_permits_says_what_it_was_made_of() {
+        let limit = Concurrency::new(3, Micros::MINUTE);
+        assert_eq!((limit.holders(), limit.lease_ttl()), (3, Micros::MINUTE));
+        let permits = HeldPermits::changed(seconds(100));
+        assert_eq!((permits.changed_at(), permits.len()), (seconds(100), 0));
+        assert_eq!(permits.last_end(), Timestamp::EPOCH);
+    }
+
+    #[test]
+    fn only_permits_that_can_be_are_appended_in_the_order_of_their_ends() {
+        let permit = |cost: u64, ends_at| HeldPermit {
+            id: PermitId::from_u128(cost.into()),
+            cost,
+            ends_at: seconds(ends_at),
+            ttl: Micros::MINUTE,
+        };
+        let mut permits = HeldPermits::default();
+        assert!(!permits.append(permit(0, 100)), "no permit costs nothing");
+        assert!(!permits.append(permit(MAX_COUNT + 1, 100)), "nor that much");
+        assert!(permits.append(permit(2, 100)));
+        assert!(permits.append(permit(3, 100)), "they may end together");
+        assert!(!permits.append(permit(4, 99)), "not before the others");
+        let costs: Vec<u64> = permits.iter().map(|permit| permit.cost).collect();
+        assert_eq!((costs, permits.len()), (vec![2, 3], 2));
+        assert_eq!(permits.last_end(), seconds(100));
+        let limit = Concurrency::new(9, Micros::MINUTE);
+        assert_eq!(limit.decide(&permits, 0, seconds(99)).remaining, 4);
+        assert_eq!(limit.decide(&permits, 0, seconds(100)).remaining, 9);
+    }
+
+    #[test]
+    fn permits_of_a_clock_that_was_set_back_are_moved_to_now() {
+        let limit = Concurrency::new(3, Micros::MINUTE);
+        let mut permits = HeldPermits::default();
+        let (first, second) = (PermitId::from_u128(1), PermitId::from_u128(2));
+        limit.charge(&mut permits, first, 1, seconds(990), |_| ());
+        limit.charge(&mut permits, second, 2, seconds(1_000), |_| ());
+        let got = limit.decide(&permits, 1, seconds(100));
+        let wait = Retry::After(Micros::from_seconds(50));
+        assert_eq!((got.retry, got.remaining, got.at), (wait, 0, seconds(100)));
+        assert_eq!(got.reset_at, seconds(160));
+        limit.rebase(&mut permits, seconds(100));
+        let ends: Vec<_> = permits.iter().map(|permit| permit.ends_at).collect();
+        assert_eq!(ends, [seconds(150), seconds(160)]);
+        assert_eq!(permits.changed_at(), seconds(100));
+        assert!(permits.renew(first, Some(seconds(120))));
+        assert_eq!(permits.last_end(), seconds(180));
+        assert_eq!(permits.changed_at(), seconds(120));
+    }
+
+    #[test]
+    fn without_a_time_a_permit_is_released_and_renewed_as_of_the_last_change() {
+        let limit = Concurrency::new(3, Micros::MINUTE);
+        let mut permits = HeldPermits::default();
+        let (first, second) = (PermitId::from_u128(1), PermitId::from_u128(2));
+        limit.charge(&mut permits, first, 1, seconds(100), |_| ());
+        limit.charge(&mut permits, second, 1, seconds(110), |_| ());
+        assert!(permits.renew(first, None));
+        assert_eq!(permits.last_end(), seconds(170));
+        assert!(permits.release(second, None));
+        assert!(!permits.renew(second, None), "it is gone");
+        assert!(
+            !permits.release(first, Some(seconds(170))),
+            "it has ended then"
+        );
+        assert_eq!(permits.len(), 0);
+    }
 }

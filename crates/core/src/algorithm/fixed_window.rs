@@ -213,4 +213,86 @@ mod tests {
         let (_, next) = limit.decide(state, 5, seconds(130));
         assert_eq!(limit.give_back(next, 4, charged.at, seconds(131)).used, 5);
     }
+
+    #[test]
+    fn a_window_says_what_it_was_made_of() {
+        let limit = FixedWindow::new(10, Micros::MINUTE.into(), Anchor::FirstRequest);
+        assert_eq!((limit.count(), limit.anchor()), (10, Anchor::FirstRequest));
+        assert_eq!(limit.window(), Micros::MINUTE.into());
+    }
+
+    #[test]
+    fn states_by_hand() {
+        let clock = FixedWindow::new(10, Micros::MINUTE.into(), Anchor::Clock);
+        let first = FixedWindow::new(10, Micros::MINUTE.into(), Anchor::FirstRequest);
+        let state = |opened, changed, used| FixedWindowState {
+            opened_at: seconds(opened),
+            changed_at: seconds(changed),
+            used,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // name                                   limit  before              cost at   after
+            ("the first charge",                      clock, state(0, 0, 0),     3,   75,  state(60, 75, 3)),
+            ("another one in the window",             clock, state(60, 70, 3),   4,   75,  state(60, 75, 7)),
+            ("a denial changes nothing",              clock, state(60, 70, 9),   2,   75,  state(60, 70, 9)),
+            ("nor does a peek",                       clock, state(60, 70, 9),   0,   75,  state(60, 70, 9)),
+            ("a window begins at nothing",            clock, state(60, 70, 9),   2,   125, state(120, 125, 2)),
+            ("a clock that goes back a little",       clock, state(60, 90, 3),   1,   75,  state(60, 90, 4)),
+            ("a clock that was set back for good",    clock, state(600, 630, 3), 1,   75,  state(60, 75, 4)),
+            ("the window of the first request",       first, state(0, 0, 0),     3,   75,  state(75, 75, 3)),
+            ("stays open for its time",               first, state(75, 80, 3),   4,   134, state(75, 134, 7)),
+            ("one that was given back is not open",   first, state(75, 80, 0),   4,   100, state(100, 100, 4)),
+            ("a clock set back moves it whole",       first, state(600, 630, 3), 1,   75,  state(45, 75, 4)),
+        ];
+        for (name, limit, before, cost, at, after) in table {
+            assert_eq!(limit.decide(before, cost, seconds(at)).1, after, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_settled_fits_into_the_limit() {
+        let limit = FixedWindow::new(10, Micros::MINUTE.into(), Anchor::Clock);
+        let state = FixedWindowState {
+            opened_at: seconds(60),
+            changed_at: seconds(70),
+            used: 7,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // name                            cost  at   opened changed used
+            ("as much as there is room for",   2,    75,  60,    75,     9),
+            ("and no more",                    9,    75,  60,    75,     10),
+            ("in the next window",             9,    125, 120,   125,    9),
+            ("as of the last change",          1,    65,  60,    70,     8),
+        ];
+        for (name, cost, at, opened, changed, used) in table {
+            let wanted = FixedWindowState {
+                opened_at: seconds(opened),
+                changed_at: seconds(changed),
+                used,
+            };
+            assert_eq!(limit.settle(state, cost, seconds(at)), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn give_back_counts_from_the_first_to_before_the_last_instant_of_the_window() {
+        let limit = FixedWindow::new(10, Micros::MINUTE.into(), Anchor::Clock);
+        let state = FixedWindowState {
+            opened_at: seconds(60),
+            changed_at: seconds(70),
+            used: 7,
+        };
+        for (charged_at, used) in [(59, 7), (60, 4), (119, 4), (120, 7)] {
+            let after = limit.give_back(state, 3, seconds(charged_at), seconds(80));
+            assert_eq!(
+                (after.used, after.opened_at),
+                (used, seconds(60)),
+                "{charged_at}"
+            );
+        }
+        let after = limit.give_back(state, 9, seconds(70), seconds(80));
+        assert_eq!(after.used, 0, "never more than was taken");
+    }
 }

@@ -91,3 +91,27 @@ impl AlgorithmVerdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_moved_back_only_from_beyond_what_its_limit_remembers() {
+        let at = Timestamp::from_seconds;
+        let memory = Micros::from_seconds(60);
+        #[rustfmt::skip]
+        let table = [
+            // name                                     changed now  moved back by
+            ("an old state",                            100,    200, 0),
+            ("a state of now",                          200,    200, 0),
+            ("a state of the near future",              230,    200, 0),
+            ("as far as the limit remembers",           260,    200, 0),
+            ("further: the clock has been set back",    261,    200, 61),
+        ];
+        for (name, changed, now, by) in table {
+            let got = set_back(at(changed), at(now), memory);
+            assert_eq!(got, Micros::from_seconds(by), "{name}");
+        }
+    }
+}

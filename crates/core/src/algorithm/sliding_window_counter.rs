@@ -229,4 +229,102 @@ mod tests {
         let (four, _) = limit.decide(CounterState::default(), 4, Timestamp::from_seconds(90));
         assert_eq!(four.reset_at, Timestamp::from_seconds(165) + Micros::new(1));
     }
+
+    #[test]
+    fn a_counter_says_what_it_was_made_of() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        assert_eq!((limit.count(), limit.window()), (100, Micros::MINUTE));
+    }
+
+    #[test]
+    fn states_by_hand() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        let state = |changed, current, previous| CounterState {
+            changed_at: Timestamp::from_seconds(changed),
+            current,
+            previous,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // name                                before                cost at   after
+            ("in the same window",                 state(610, 20, 30),   5,   620, state(620, 25, 30)),
+            ("a peek changes nothing",             state(610, 20, 30),   0,   620, state(610, 20, 30)),
+            ("nor does a denial",                  state(610, 99, 30),   5,   620, state(610, 99, 30)),
+            ("in the next window",                 state(610, 20, 30),   5,   670, state(670, 5, 20)),
+            ("at its first instant",               state(610, 20, 30),   5,   660, state(660, 5, 20)),
+            ("after a window without requests",    state(610, 20, 30),   5,   725, state(725, 5, 0)),
+            ("the last instant that counts on",    state(600, 20, 30),   5,   719, state(719, 5, 20)),
+            ("a clock that goes back a little",    state(630, 20, 30),   5,   620, state(630, 25, 30)),
+            ("a clock that was set back for good", state(1230, 20, 30),  5,   620, state(620, 40, 0)),
+        ];
+        for (name, before, cost, at, after) in table {
+            let (_, got) = limit.decide(before, cost, Timestamp::from_seconds(at));
+            assert_eq!(got, after, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_settled_fits_into_the_limit() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        let state = CounterState {
+            changed_at: Timestamp::from_seconds(610),
+            current: 70,
+            previous: 40,
+        };
+        // Half of the previous window counts: 20.
+        for (cost, current) in [(0, 70), (9, 79), (10, 80), (11, 80), (500, 80)] {
+            let after = limit.settle(state, cost, Timestamp::from_seconds(630));
+            assert_eq!((after.current, after.previous), (current, 40), "{cost}");
+            assert_eq!(after.changed_at, Timestamp::from_seconds(630));
+        }
+    }
+
+    #[test]
+    fn give_back_finds_its_window() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        let state = CounterState {
+            changed_at: Timestamp::from_seconds(630),
+            current: 20,
+            previous: 40,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // charged cost current previous
+            (629,      5,   15,     40),
+            (600,      5,   15,     40),
+            (600,      50,  0,      40),
+            (599,      5,   20,     35),
+            (540,      5,   20,     35),
+            (540,      50,  20,     0),
+            (539,      5,   20,     40),
+            (660,      5,   20,     40),
+        ];
+        for (charged_at, cost, current, previous) in table {
+            let charged_at = Timestamp::from_seconds(charged_at);
+            let after = limit.give_back(state, cost, charged_at, Timestamp::from_seconds(631));
+            assert_eq!(
+                (after.current, after.previous),
+                (current, previous),
+                "{charged_at:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_share_of_the_previous_window_falls_while_the_current_one_stays() {
+        let limit = SlidingCounter::new(100, Micros::MINUTE);
+        let state = CounterState {
+            changed_at: Timestamp::from_seconds(600),
+            current: 60,
+            previous: 80,
+        };
+        // At 630 s, 60 and half of 80 are used. 5 more fit when less than 36 of 80 count: a microsecond after 633 s.
+        let (got, _) = limit.decide(state, 5, Timestamp::from_seconds(630));
+        let wait = Micros::from_seconds(3) + Micros::new(1);
+        assert_eq!(got.retry, Retry::After(wait));
+        let then = Timestamp::from_seconds(630) + wait;
+        assert!(limit.decide(state, 5, then).0.allowed);
+        let sooner = Timestamp::from_seconds(633);
+        assert!(!limit.decide(state, 5, sooner).0.allowed);
+    }
 }

@@ -309,4 +309,67 @@ mod tests {
         );
         assert_eq!(limit.decide(&log, 0, seconds(160)).remaining, 7);
     }
+
+    #[test]
+    fn a_log_says_what_it_was_made_of_and_holds() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        assert_eq!((limit.count(), limit.window()), (10, Micros::MINUTE));
+        let mut log = Log::default();
+        assert!(log.is_empty());
+        limit.charge(&mut log, 4, seconds(100));
+        limit.charge(&mut log, 0, seconds(101));
+        assert!(!log.is_empty());
+        limit.charge(&mut log, 2, seconds(100));
+        limit.charge(&mut log, 3, seconds(110));
+        let entries: Vec<_> = log.iter().collect();
+        assert_eq!(entries, [(seconds(100), 6), (seconds(110), 3)]);
+    }
+
+    #[test]
+    fn only_what_could_have_been_charged_is_appended() {
+        let mut log = Log::default();
+        assert!(!log.append(seconds(100), 0), "no entry costs nothing");
+        assert!(!log.append(seconds(100), MAX_COUNT + 1), "nor that much");
+        assert!(log.append(seconds(100), MAX_COUNT));
+        assert!(log.append(seconds(100), 1), "the same instant");
+        assert!(!log.append(seconds(99), 1), "an earlier one");
+        assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn what_is_settled_fits_into_the_limit() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        for (cost, left) in [(1, 5), (6, 0), (99, 0)] {
+            let mut log = Log::default();
+            limit.charge(&mut log, 4, seconds(100));
+            limit.settle(&mut log, cost, seconds(110));
+            assert_eq!(
+                limit.decide(&log, 0, seconds(110)).remaining,
+                left,
+                "{cost}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_log_of_a_clock_that_was_set_back_is_moved_to_now_with_its_usage() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        let mut log = Log::default();
+        limit.charge(&mut log, 4, seconds(990));
+        limit.charge(&mut log, 3, seconds(1_000));
+        let after = |s| Retry::After(Micros::from_seconds(s));
+        let got = limit.decide(&log, 4, seconds(100));
+        assert_eq!(
+            (got.retry, got.remaining, got.at),
+            (after(50), 3, seconds(100))
+        );
+        assert_eq!(got.reset_at, seconds(160));
+        limit.rebase(&mut log, seconds(100));
+        let entries: Vec<_> = log.iter().collect();
+        assert_eq!(entries, [(seconds(90), 4), (seconds(100), 3)]);
+        limit.rebase(&mut log, seconds(100));
+        assert_eq!(log.iter().next(), Some((seconds(90), 4)), "once");
+        limit.give_back(&mut log, 4, seconds(90), seconds(101));
+        assert_eq!(limit.decide(&log, 0, seconds(101)).remaining, 7);
+    }
 }

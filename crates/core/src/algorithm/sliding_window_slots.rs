@@ -271,4 +271,90 @@ mod tests {
         limit.give_back(&mut slots, 9, seconds(605), seconds(690));
         assert_eq!(limit.decide(&slots, 0, seconds(690)).remaining, 9);
     }
+
+    #[test]
+    fn slots_say_what_they_were_made_of() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, true);
+        assert_eq!((limit.count(), limit.window()), (10, Micros::MINUTE));
+        assert_eq!(
+            (limit.slot(), limit.counted()),
+            (Micros::from_seconds(10), 7)
+        );
+        let mut slots = Slots::default();
+        assert!(limit.fits(&slots) && slots.len() == 0);
+        limit.charge(&mut slots, 4, seconds(605));
+        limit.charge(&mut slots, 2, seconds(625));
+        assert!(limit.fits(&slots));
+        let fewer = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        assert!(!fewer.fits(&slots));
+        assert_eq!((slots.len(), slots.changed_at()), (7, seconds(625)));
+        let counts: Vec<u32> = slots.counts().collect();
+        assert_eq!(counts, [0, 0, 0, 0, 4, 0, 2]);
+    }
+
+    #[test]
+    fn counts_make_slots_again() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let slots = Slots::from_counts(seconds(625), [0, 0, 0, 4, 0, 2].into()).unwrap();
+        assert_eq!(limit.decide(&slots, 0, seconds(630)).remaining, 4);
+        assert_eq!(limit.decide(&slots, 0, seconds(660)).remaining, 8);
+        let counts: Vec<u32> = slots.counts().collect();
+        assert_eq!(counts, [0, 0, 0, 4, 0, 2]);
+        assert!(Slots::from_counts(seconds(625), vec![0; MAX_RING].into()).is_some());
+        assert!(Slots::from_counts(seconds(625), vec![0; MAX_RING + 1].into()).is_none());
+    }
+
+    #[test]
+    fn what_is_settled_fits_into_the_limit() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        for (cost, left) in [(1, 5), (6, 0), (99, 0)] {
+            let mut slots = Slots::default();
+            limit.charge(&mut slots, 4, seconds(605));
+            limit.settle(&mut slots, cost, seconds(625));
+            assert_eq!(
+                limit.decide(&slots, 0, seconds(625)).remaining,
+                left,
+                "{cost}"
+            );
+        }
+    }
+
+    #[test]
+    fn slots_of_a_clock_that_was_set_back_are_moved_to_now_with_their_usage() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 7, seconds(6_005));
+        let got = limit.decide(&slots, 4, seconds(605));
+        assert_eq!(
+            (got.allowed, got.remaining, got.at),
+            (false, 3, seconds(605))
+        );
+        assert_eq!(got.retry, Retry::After(Micros::from_seconds(55)));
+        limit.rebase(&mut slots, seconds(605));
+        assert_eq!(slots.changed_at(), seconds(605));
+        // A clock that goes back a little: as of the last change.
+        let got = limit.decide(&slots, 4, seconds(595));
+        assert_eq!((got.at, got.remaining), (seconds(605), 3));
+        limit.give_back(&mut slots, 2, seconds(600), seconds(606));
+        assert_eq!(limit.decide(&slots, 0, seconds(606)).remaining, 5);
+        limit.give_back(&mut slots, 2, seconds(610), seconds(606));
+        assert_eq!(
+            limit.decide(&slots, 0, seconds(606)).remaining,
+            5,
+            "a later slot"
+        );
+        limit.give_back(&mut Slots::default(), 2, Timestamp::EPOCH, seconds(606));
+    }
+
+    #[test]
+    fn a_long_pause_empties_all_slots() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let mut slots = Slots::default();
+        for second in (605..665).step_by(10) {
+            limit.charge(&mut slots, 1, seconds(second));
+        }
+        assert_eq!(limit.decide(&slots, 0, seconds(659)).remaining, 4);
+        limit.charge(&mut slots, 1, seconds(99_999));
+        assert_eq!(limit.decide(&slots, 0, seconds(99_999)).remaining, 9);
+    }
 }

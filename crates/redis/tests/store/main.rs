@@ -23,6 +23,7 @@ mod login;
 mod namespaces;
 mod rules;
 mod sharing;
+mod state_loss;
 
 use std::time::Duration;
 
