@@ -55,6 +55,9 @@ mod tests {
     use super::*;
     use crate::rules::RuleSync;
 
+    use CountedShape::{FixedWindow, TokenBucket};
+    use FailureMode::{Deny, Local};
+
     #[test]
     fn a_bound_follows_from_losses_and_outages() {
         let rule = |shape, mode| CountedRule {
@@ -62,8 +65,6 @@ mod tests {
             mode,
             sync: RuleSync::Exact,
         };
-        use CountedShape::{FixedWindow, TokenBucket};
-        use FailureMode::{Deny, Local};
         let none = OverBound::nothing_lost();
         #[rustfmt::skip]
         let table = [

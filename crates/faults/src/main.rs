@@ -3,6 +3,7 @@
 
 mod bound;
 mod clock_shim;
+mod evictions;
 mod exchange;
 mod fleet;
 mod ground;
@@ -18,6 +19,7 @@ mod rules;
 mod server;
 mod stage;
 mod suite;
+mod witness;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -134,7 +134,8 @@ pub(crate) fn latencies(
     let measured = seen.answers.iter().filter(|answer| is_measured(answer));
     let took = measured.map(|answer| {
         let stalled = stalled_within(&seen.stalls, answer.sent, answer.received);
-        (answer.received - answer.sent).saturating_sub(stalled)
+        let took = answer.received.saturating_sub(answer.sent);
+        took.saturating_sub(stalled)
     });
     let mut all: Vec<Duration> = took.collect();
     all.sort_unstable();

@@ -191,7 +191,10 @@ impl JudgedRun<'_> {
             };
             (share(seen, span, is_degraded) * 1_000.0).round() / 10.0
         };
-        let stalls = seen.stalls.iter().map(|stall| stall.to - stall.from);
+        let stalls = seen
+            .stalls
+            .iter()
+            .map(|stall| stall.to.saturating_sub(stall.from));
         RowFigures {
             rules,
             answers: seen.answers.len(),

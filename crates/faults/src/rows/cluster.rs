@@ -9,6 +9,7 @@ use crate::ground::Ground;
 use crate::row::{FaultGroup, FaultRow, RowFact, RowOutcome};
 use crate::rules::USER;
 use crate::stage::{Stage, millis};
+use crate::witness::Witness;
 
 pub(super) const ROWS: &[FaultRow] = &[
     FaultRow {
@@ -38,9 +39,19 @@ fn slot() -> u16 {
     slot_of(USER)
 }
 
+/// A client on another master than that of the counted keys.
+fn witness(cluster: &Cluster, stage: &Stage<'_>) -> Witness {
+    let own = cluster.master_of(slot()).port();
+    let mut users = (0..).map(|number| format!("w{number}"));
+    let user = users.find(|user| cluster.master_of(slot_of(user)).port() != own);
+    let server = stage.fleet.servers[0].address();
+    Witness::start(server, &user.unwrap_or_default())
+}
+
 fn failover(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let cluster = Cluster::with_replicas();
     let mut stage = Stage::over_redis(ground, &cluster.url())?;
+    let witness = witness(&cluster, &stage);
     stage.warm_up();
     let begin = tidegate_testkit::now();
     let old = cluster.kill_master_of(slot());
@@ -48,18 +59,21 @@ fn failover(ground: &Ground) -> anyhow::Result<RowOutcome> {
     stage.healed_at(promotion.at);
     let took = millis(promotion.at - begin);
     stage.facts.push(RowFact::seen("failover", took, "ms"));
+    stage.facts.push(witness.fact());
     Ok(stage.finish(OverBound::lost_once()))
 }
 
 fn without_replica(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let cluster = Cluster::start();
     let mut stage = Stage::over_redis(ground, &cluster.url())?;
+    let witness = witness(&cluster, &stage);
     stage.warm_up();
     let old = cluster.kill_master_of(slot());
     stage.hold();
     old.restart();
     cluster.wait_until_ok();
     stage.healed();
+    stage.facts.push(witness.fact());
     Ok(stage.finish(OverBound::lost_once()))
 }
 

@@ -1,5 +1,6 @@
 //! The files of a server: the rule file truncated, corrupted or deleted, the disk full, the data directory lost.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +89,7 @@ fn damaged_rules(
         damage(file)?;
     }
     stage.hold();
-    let stale = stage.fleet.metric("tidegate_rules_stale");
+    let noticed = stage.fleet.metric("tidegate_rules_stale");
     let kept = stage.fleet.metric("tidegate_rules");
     for file in &files {
         fs::write(file, rule_file())?;
@@ -102,7 +103,7 @@ fn damaged_rules(
     let took = millis(now() - restored);
     stage.facts.extend([
         RowFact::at_least("rules in force on all servers meanwhile", kept, rules, ""),
-        RowFact::at_least("servers that reported it", stale, 3.0, ""),
+        RowFact::at_least("servers that reported it", noticed, 3.0, ""),
         RowFact::at_most("until the restored file is in force", took, 2_000.0, "ms"),
     ]);
     Ok(stage.finish(OverBound::nothing_lost()))
@@ -194,7 +195,7 @@ fn quote_words(flow: &str) -> String {
     for letter in flow.chars() {
         if "{}[],:".contains(letter) {
             if !word.trim().is_empty() {
-                text += &format!("\"{}\"", word.trim());
+                let _ = write!(text, "\"{}\"", word.trim());
             }
             word.clear();
             text.push(letter);
