@@ -89,12 +89,22 @@ impl BlockingConnection {
 
     /// Sends a request, waits for its whole answer and returns the status.
     pub(crate) fn ask(&mut self, call: &str, body: &str) -> anyhow::Result<u16> {
+        self.send(call, body)?;
+        self.status()
+    }
+
+    /// Sends a request and does not wait.
+    pub(crate) fn send(&mut self, call: &str, body: &str) -> anyhow::Result<()> {
         let length = body.len();
         let head = format!(
             "{call} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         );
-        self.stream
-            .write_all(&[head.as_bytes(), body.as_bytes()].concat())?;
+        let request = [head.as_bytes(), body.as_bytes()].concat();
+        Ok(self.stream.write_all(&request)?)
+    }
+
+    /// Waits for a whole answer and returns its status.
+    pub(crate) fn status(&mut self) -> anyhow::Result<u16> {
         self.buffer.clear();
         loop {
             let filled = self.buffer.len();

@@ -43,9 +43,9 @@ impl Ground {
         Self {
             program,
             is_short: true,
-            before: Duration::from_millis(1_500),
+            before: Duration::from_secs(1),
             fault: Duration::from_secs(2),
-            after: Duration::from_millis(2_500),
+            after: Duration::from_secs(2),
             deadline: Duration::from_millis(100),
             latency_slack: Duration::from_millis(900),
             recovery: Duration::from_secs(2),

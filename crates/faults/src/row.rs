@@ -71,6 +71,8 @@ pub(crate) struct RowFigures {
     pub(crate) degraded_exact: f64,
     pub(crate) degraded_leased: f64,
     pub(crate) p999_ms: f64,
+    pub(crate) p999_exact_ms: f64,
+    pub(crate) p999_leased_ms: f64,
     pub(crate) slowest_ms: f64,
     /// The longest time in which the clients themselves did not run.
     pub(crate) stall_ms: f64,

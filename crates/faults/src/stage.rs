@@ -24,8 +24,8 @@ pub(crate) struct Stage<'a> {
     load: FleetLoad,
     begin: Duration,
     end: Duration,
-    /// Servers whose own clients have to wait or to fail: not part of latency and failures.
-    excluded: Vec<usize>,
+    /// Servers whose own clients have to wait or to fail, and from when on: not part of latency and failures.
+    excluded: Vec<(usize, Duration)>,
     pub(crate) facts: Vec<RowFact>,
     /// Whether the whole limit must have been used in each window.
     is_all_used: bool,
@@ -100,9 +100,9 @@ impl<'a> Stage<'a> {
         self.end = self.load.since_start(at);
     }
 
-    /// Clients of this server have to wait or to fail: their latency and failures say nothing.
+    /// From now on, clients of this server have to wait or to fail: their latency and failures say nothing.
     pub(crate) fn exclude(&mut self, server: usize) {
-        self.excluded.push(server);
+        self.excluded.push((server, self.load.elapsed()));
     }
 
     /// In each whole window, all of the limit must have been used.
@@ -152,13 +152,16 @@ struct JudgedRun<'a> {
     ground: &'a Ground,
     seen: &'a LoadSeen,
     span: FaultSpan,
-    excluded: &'a [usize],
+    excluded: &'a [(usize, Duration)],
 }
 
 impl JudgedRun<'_> {
     fn figures(&self, bound: OverBound, facts: &mut Vec<RowFact>) -> RowFigures {
         let (ground, seen, span) = (self.ground, self.seen, self.span);
-        let is_measured = |answer: &SeenAnswer| !self.excluded.contains(&answer.server);
+        let is_measured = |answer: &SeenAnswer| {
+            let mut excluded = self.excluded.iter();
+            !excluded.any(|(server, from)| *server == answer.server && answer.received >= *from)
+        };
         let rules = self.over(bound);
         let beyond = rules.iter().filter(|rule| rule.over > rule.bound);
         facts.push(RowFact::at_most(
@@ -191,6 +194,13 @@ impl JudgedRun<'_> {
             };
             (share(seen, span, is_degraded) * 1_000.0).round() / 10.0
         };
+        let p999_of = |sync: RuleSync| {
+            let rules = CountedRule::all();
+            let of_sync = |answer: &SeenAnswer| {
+                answer.check.is_some() && is_measured(answer) && rules[answer.rule].sync == sync
+            };
+            millis(percentile_999(&latencies(seen, of_sync)))
+        };
         let stalls = seen
             .stalls
             .iter()
@@ -202,6 +212,8 @@ impl JudgedRun<'_> {
             degraded_exact: degraded(RuleSync::Exact),
             degraded_leased: degraded(RuleSync::Leased),
             p999_ms: p999,
+            p999_exact_ms: p999_of(RuleSync::Exact),
+            p999_leased_ms: p999_of(RuleSync::Leased),
             slowest_ms: millis(sorted.last().copied().unwrap_or_default()),
             stall_ms: millis(stalls.max().unwrap_or_default()),
             over_50_ms: 0.0,

@@ -117,7 +117,11 @@ fn print_result(result: &RowResult) {
     }
     for fact in &result.outcome.facts {
         let mark = if fact.holds { " " } else { "!" };
-        println!("  {mark} {}: {} ({})", fact.name, fact.value, fact.bound);
+        let bound = match fact.bound.as_str() {
+            "" => "only reported",
+            bound => bound,
+        };
+        println!("  {mark} {}: {} ({bound})", fact.name, fact.value);
     }
     let took = result.seconds;
     match result.end {
@@ -134,11 +138,13 @@ fn line(figures: &RowFigures) -> String {
         .map(|rule| format!("{}/{}", rule.over, rule.bound))
         .collect();
     format!(
-        "over/bound {} | degraded {} % {} % | p99.9 {} slowest {} (client stalled {}) | {} decisions over 50 ms by the servers | recovery {} | {} answers, {} failed",
+        "over/bound {} | degraded {} % {} % | p99.9 {} (exact {} leased {}) slowest {} (client stalled {}) | {} decisions over 50 ms by the servers | recovery {} | {} answers, {} failed",
         over.join(" "),
         figures.degraded_exact,
         figures.degraded_leased,
         shown(figures.p999_ms, "ms"),
+        shown(figures.p999_exact_ms, "ms"),
+        shown(figures.p999_leased_ms, "ms"),
         shown(figures.slowest_ms, "ms"),
         shown(figures.stall_ms, "ms"),
         figures.over_50_ms,

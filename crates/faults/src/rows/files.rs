@@ -168,10 +168,11 @@ fn disk_full(ground: &Ground) -> anyhow::Result<RowOutcome> {
     stage.healed();
     let server = &mut stage.fleet.servers[0];
     let (accepted, _) = server.call("POST /v1/rules", body)?;
+    stage.exclude(0);
+    let server = &mut stage.fleet.servers[0];
     server.kill();
     server.start()?;
     let rules = server.metric("tidegate_rules")?;
-    stage.exclude(0);
     stage.facts.extend([
         RowFact::is_true("a change of the rules is refused with 507", refused == 507),
         RowFact::at_least("failed snapshots, counted", failures, 1.0, ""),
