@@ -47,7 +47,8 @@ impl Ground {
             fault: Duration::from_secs(2),
             after: Duration::from_secs(2),
             deadline: Duration::from_millis(100),
-            latency_slack: Duration::from_millis(900),
+            // Only a server that hangs: how fast it is, a machine that does other work does not show.
+            latency_slack: Duration::from_millis(4_900),
             recovery: Duration::from_secs(2),
         }
     }

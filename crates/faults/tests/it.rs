@@ -1,5 +1,7 @@
 //! The program of the suite: its page follows from its results, and it refuses what it does not know.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
