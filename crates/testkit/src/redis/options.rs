@@ -32,6 +32,7 @@ pub struct RedisOptions {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) lines: Vec<String>,
+    pub(super) variables: Vec<(String, String)>,
     pub(super) sentinel: bool,
 }
 
@@ -69,6 +70,12 @@ impl RedisOptions {
     /// One more line of the configuration file, such as `maxmemory-policy allkeys-lru`.
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
+        self
+    }
+
+    /// An environment variable of the process, such as `LD_PRELOAD`.
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 

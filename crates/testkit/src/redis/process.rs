@@ -20,12 +20,18 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program` with what it prints appended to `log`.
-    pub(super) fn start(program: &Path, arguments: &[&OsStr], log: &Path) -> io::Result<Self> {
+    /// Starts `program` with these variables in addition to its own environment, and what it prints appended to `log`.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[&OsStr],
+        variables: &[(String, String)],
+        log: &Path,
+    ) -> io::Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = mortal(program);
         command
             .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);

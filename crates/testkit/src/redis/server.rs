@@ -193,5 +193,6 @@ fn spawn(options: &RedisOptions, folder: &Path) -> Process {
         arguments.push(OsStr::new("--sentinel"));
     }
     let program = options.program.file();
-    Process::start(program, &arguments, &folder.join("log")).expect("the program starts")
+    let variables = &options.variables;
+    Process::start(program, &arguments, variables, &folder.join("log")).expect("the program starts")
 }
