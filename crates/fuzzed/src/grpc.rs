@@ -67,13 +67,17 @@ fn taken(bytes: &[u8], step: usize) -> (Vec<Bytes>, Option<String>) {
 fn answer(message: &Bytes) {
     reads_as_written::<HealthCheckRequest>(message);
     reads_as_written::<ServerReflectionRequest>(message);
-    let read = RateLimitCall::read(message);
-    let Some(asked) = reads_as_written::<RateLimitRequest>(message) else {
+    let Some(decoded) = reads_as_written::<RateLimitRequest>(message) else {
+        let read = RateLimitCall::read(message);
         assert_eq!(read, None, "read although it is not a message");
         return;
     };
-    let asked = RateLimitCall::of(&asked);
-    assert!(read.is_none_or(|read| read == asked), "read as another call");
+    let asked = RateLimitCall::of(&decoded);
+    let read = RateLimitCall::read(message);
+    assert!(
+        read.is_none_or(|read| read == asked),
+        "read as another call"
+    );
     for rules in [RULES, DESCRIPTORS] {
         if let Ok(rules) = RuleSet::from_yaml(rules) {
             decide(&asked, rules);

@@ -37,12 +37,11 @@ pub(super) async fn answer(
 /// not moved with the call.
 fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
     let decoded;
-    let asked = match RateLimitCall::read(message) {
-        Some(asked) => asked,
-        None => {
-            decoded = decode(message)?;
-            RateLimitCall::of(&decoded)
-        }
+    let asked = if let Some(asked) = RateLimitCall::read(message) {
+        asked
+    } else {
+        decoded = decode(message)?;
+        RateLimitCall::of(&decoded)
     };
     let rules = server.gate.rules();
     let parts = question(&asked, &rules)?;
