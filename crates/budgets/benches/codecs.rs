@@ -140,7 +140,9 @@ fn grpc_decode(frame: Bytes) -> Bytes {
         arrived.put(black_box(frame.clone()));
         let message = arrived.take().unwrap().unwrap();
         let asked = RateLimitCall::read(&message).unwrap();
-        black_box(grpc::parts(&asked, false).unwrap());
+        let mut parts = grpc::Parts::new();
+        grpc::add_parts(&mut parts, &asked, false).unwrap();
+        black_box(&parts);
     }
     frame
 }

@@ -15,4 +15,4 @@ mod write;
 pub use answer::RateLimitAnswer;
 pub use call::RateLimitCall;
 pub use frame::{LARGEST, MessageBuffer, decode, framed};
-pub use question::{Parts, parts};
+pub use question::{Parts, add_parts, parts};

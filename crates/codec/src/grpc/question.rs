@@ -30,9 +30,20 @@ const MAX_DESCRIPTORS: usize = 256;
 /// The parts of a call, usually one.
 pub type Parts<'m> = SmallVec<[Part<'m>; 1]>;
 
-/// The parts of a call. `as_written` keeps the entries unchanged, for descriptor rules; other rules use
-/// attributes by name.
+/// The parts of a call, as [`add_parts`] adds them.
 pub fn parts<'m>(asked: &RateLimitCall<'m>, as_written: bool) -> Result<Parts<'m>, CodecError> {
+    let mut parts = Parts::new();
+    add_parts(&mut parts, asked, as_written)?;
+    Ok(parts)
+}
+
+/// Adds the parts of a call, where they stay: a part is large, and each move copies it. `as_written` keeps the
+/// entries unchanged, for descriptor rules; other rules use attributes by name.
+pub fn add_parts<'m>(
+    parts: &mut Parts<'m>,
+    asked: &RateLimitCall<'m>,
+    as_written: bool,
+) -> Result<(), CodecError> {
     if asked.domain.is_empty() {
         let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
         return Err(CodecError::invalid(message));
@@ -47,9 +58,7 @@ pub fn parts<'m>(asked: &RateLimitCall<'m>, as_written: bool) -> Result<Parts<'m
             asked.descriptors.len()
         )));
     }
-    let mut parts = Parts::new();
     for (number, descriptor) in asked.descriptors.iter().enumerate() {
-        // Filled where it stays: a part is large, and each move copies it.
         parts.push(Part::new(Attributes::new()));
         if let Some(part) = parts.last_mut()
             && let Err(problem) = fill(part, asked, descriptor, as_written)
@@ -58,7 +67,7 @@ pub fn parts<'m>(asked: &RateLimitCall<'m>, as_written: bool) -> Result<Parts<'m
             return Err(CodecError::invalid(problem));
         }
     }
-    Ok(parts)
+    Ok(())
 }
 
 fn fill<'m>(

@@ -44,7 +44,8 @@ fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBo
         RateLimitCall::of(&decoded)
     };
     let rules = server.gate.rules();
-    let parts = question(&asked, &rules)?;
+    let mut parts = grpc::Parts::new();
+    add_parts(&mut parts, &asked, &rules)?;
     let deciding = server
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
@@ -67,7 +68,8 @@ async fn answer_over_network(
     let decoded = decode(message)?;
     let asked = RateLimitCall::of(&decoded);
     let rules = server.gate.rules();
-    let parts = question(&asked, &rules)?;
+    let mut parts = grpc::Parts::new();
+    add_parts(&mut parts, &asked, &rules)?;
     let deciding = server
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
@@ -85,9 +87,13 @@ fn decode(message: &Bytes) -> Result<RateLimitRequest, Status> {
     Ok(grpc::decode(message.clone())?)
 }
 
-/// The parts of a call, whose conditions take a bounded number of steps.
-fn question<'m>(asked: &RateLimitCall<'m>, rules: &RuleSet) -> Result<grpc::Parts<'m>, Status> {
-    let parts = grpc::parts(asked, rules.is_by_descriptors())?;
+/// Adds the parts of a call, whose conditions take a bounded number of steps.
+fn add_parts<'m>(
+    parts: &mut grpc::Parts<'m>,
+    asked: &RateLimitCall<'m>,
+    rules: &RuleSet,
+) -> Result<(), Status> {
+    grpc::add_parts(parts, asked, rules.is_by_descriptors())?;
     if parts.len() > 1 {
         let steps = condition_steps(rules, parts.iter().map(|part| &part.attributes));
         if steps > MAX_CONDITION_STEPS {
@@ -96,7 +102,7 @@ fn question<'m>(asked: &RateLimitCall<'m>, rules: &RuleSet) -> Result<grpc::Part
             )));
         }
     }
-    Ok(parts)
+    Ok(())
 }
 
 fn reply(server: &Server, answer: &RateLimitAnswer<'_, '_>) -> Response<GrpcBody> {
