@@ -9,6 +9,7 @@ use tidegate::{Attributes, MAX_ATTRIBUTES};
 const LONGEST_COST: usize = 15;
 
 /// The attributes and the cost of a check, or `None` if it has another form.
+#[inline]
 pub fn read(body: &[u8]) -> Option<(Attributes<'_>, u64)> {
     let mut json = PlainJson {
         text: std::str::from_utf8(body).ok()?,
