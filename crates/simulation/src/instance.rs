@@ -118,7 +118,8 @@ impl SimulatedProcess {
     }
 
     /// The clock jumps over ticks at which this process did not run.
-    pub(crate) fn miss(&mut self, ticks: u32) {
+    pub(crate) fn miss(&mut self, wall: Timestamp, ticks: u32) {
+        self.clock.set(wall);
         if ticks > 0 {
             self.runtime.block_on(tokio::time::advance(TICK * ticks));
             self.ticks += u64::from(ticks);

@@ -338,14 +338,15 @@ impl World {
         }
         let shown = (drift.shown(now - process.started_at) + 1) / 1_000;
         let missed = u32::try_from(shown.saturating_sub(process.ticks)).unwrap_or(u32::MAX);
-        process.miss(missed);
         let questions = &mut slot.questions;
         while let Some((_, question)) = questions.pop_front_if(|(at, _)| *at <= now) {
             let (answers, time) = (self.answers.clone(), self.time.clone());
             let gate = Arc::clone(&process.gate);
             process.spawn(answers.ask(gate, (instance, life), question, time));
         }
-        let is_alone = now > slot.last_arrival && process.is_idle();
+        // A process that runs again reads what has arrived before its timers fire.
+        process.miss(slot.wall.at(now), missed);
+        let is_alone = missed == 0 && now > slot.last_arrival && process.is_idle();
         let most = if is_alone {
             let next = questions.front().map_or(end, |(at, _)| end.min(*at));
             (next.saturating_sub(now) / 1_000).clamp(1, MOST_AHEAD)

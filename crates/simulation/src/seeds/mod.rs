@@ -17,7 +17,7 @@ mod timeline;
 mod verdict;
 
 use crate::redis::ScriptChange;
-pub use planted::{BugScope, PLANTED_BUGS, PlantedBug};
+pub use planted::{BugScope, PLANTED_BUGS, PlantedBug, RARE_BUGS};
 use run::SeedRun;
 
 /// What happened in a seed.

@@ -73,6 +73,14 @@ impl SeedPlan {
                 .map(|_| {
                     let at = random.between(SETTLED, end - 200);
                     let fault = SeedFault::draw(random, range);
+                    if let (SeedFault::Hold { instance, .. }, false) =
+                        (fault, rule.algorithm.is_bucket())
+                    {
+                        // Over the end of a window: what goes back arrives in the next.
+                        let at = (at / window + 1) * window - random.between(10, 140);
+                        let time = Duration::from_millis(random.between(60, 250));
+                        return (at.max(SETTLED), SeedFault::Hold { instance, time });
+                    }
                     let (SeedFault::Pause { instance, .. }, Some((at, time))) =
                         (fault, demand.pause(random, at))
                     else {

@@ -38,7 +38,9 @@ impl PlantedBug {
         let mut found = seeds.filter_map(|seed| {
             let report = run_seed(seed, self.changes);
             let broken = report.broken.into_iter().next()?;
-            Some((seed, broken))
+            // A seed that fails anyway says nothing about the bug.
+            let is_sound = run_seed(seed, &[]).broken.is_empty();
+            is_sound.then_some((seed, broken))
         });
         found.next()
     }
@@ -60,8 +62,17 @@ const fn change(from: &'static str, to: &'static str) -> ScriptChange {
     ScriptChange { from, to }
 }
 
-/// All of them.
+/// Bugs that few seeds are enough for.
 pub const PLANTED_BUGS: &[PlantedBug] = &[
+    PlantedBug {
+        name: "keys expire before their state is idle",
+        changes: &[change(
+            "return ceil(time / 1000) + 1",
+            "return ceil(time / 1000) - 200",
+        )],
+        scope: BugScope::Any,
+        within: 10,
+    },
     PlantedBug {
         name: "debt leaks below what is out on lease",
         changes: &[
@@ -75,8 +86,31 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             ),
         ],
         scope: BugScope::LeasedBuckets,
-        within: 40,
+        within: 10,
     },
+    PlantedBug {
+        name: "units that were used are carried into the next lease",
+        changes: &[change(
+            "local carried = previous and minus(previous.units, want.used) or 0",
+            "local carried = previous and previous.units or 0",
+        )],
+        scope: BugScope::LeasedBuckets,
+        within: 10,
+    },
+    PlantedBug {
+        name: "a lease grants one more than there is",
+        changes: &[change(
+            "local units = max(carried, min(want.units, minus(limit.burst, owed)))",
+            "local units = max(carried, min(want.units, minus(limit.burst, owed) + 1))",
+        )],
+        scope: BugScope::LeasedBuckets,
+        within: 10,
+    },
+];
+
+/// Bugs that need a rare order of events: the seeds that are drawn today seldom or never have it. They are looked
+/// for, and may be missed.
+pub const RARE_BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "the lease of a bucket is used after its end",
         changes: &[change(
@@ -84,7 +118,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             "local outcome = bucket.decide(limit, after, 0, now)\n  return outcome, after, units, ends_at + 1000000",
         )],
         scope: BugScope::LeasedBuckets,
-        within: 40,
+        within: 1000,
     },
     PlantedBug {
         name: "the end of a lease counts from the receipt of the reply",
@@ -94,25 +128,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             "local reply, answers = { time - 30000 }, 1",
         )],
         scope: BugScope::LeasedWindows,
-        within: 40,
-    },
-    PlantedBug {
-        name: "units that were used are carried into the next lease",
-        changes: &[change(
-            "local carried = previous and minus(previous.units, want.used) or 0",
-            "local carried = previous and previous.units or 0",
-        )],
-        scope: BugScope::LeasedBuckets,
-        within: 40,
-    },
-    PlantedBug {
-        name: "a lease grants one more than there is",
-        changes: &[change(
-            "local units = max(carried, min(want.units, minus(limit.burst, owed)))",
-            "local units = max(carried, min(want.units, minus(limit.burst, owed) + 1))",
-        )],
-        scope: BugScope::LeasedBuckets,
-        within: 40,
+        within: 1000,
     },
     PlantedBug {
         name: "units of a window are given back to the next",
@@ -121,7 +137,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             "if charged_at < ends_at then",
         )],
         scope: BugScope::LeasedWindows,
-        within: 40,
+        within: 1000,
     },
     PlantedBug {
         name: "a return is accepted twice, or after the end of its lease",
@@ -130,16 +146,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             "if true then\n    after.whole = max(0, after.whole - unused)",
         )],
         scope: BugScope::LeasedBuckets,
-        within: 40,
-    },
-    PlantedBug {
-        name: "keys expire before their state is idle",
-        changes: &[change(
-            "return ceil(time / 1000) + 1",
-            "return ceil(time / 1000) - 200",
-        )],
-        scope: BugScope::Any,
-        within: 40,
+        within: 1000,
     },
     PlantedBug {
         name: "a lease never ends",
@@ -154,6 +161,6 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             ),
         ],
         scope: BugScope::LeasedBuckets,
-        within: 40,
+        within: 1000,
     },
 ];

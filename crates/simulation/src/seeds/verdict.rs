@@ -44,12 +44,9 @@ impl SeedRun {
         let changed_at = *self.changed_at.lock();
         let limits = self.counts.iter().enumerate();
         let limits = limits.map(|(index, (from, count))| {
-            let is_last = index + 1 == self.counts.len();
-            let until = if is_last {
-                u64::MAX
-            } else {
-                changed_at.max(*from) + CHANGING
-            };
+            // At least until the next one came, also if no instance ran then.
+            let next = self.counts.get(index + 1);
+            let until = next.map_or(u64::MAX, |(next, _)| changed_at.max(*next) + CHANGING);
             (*from, until, share(*count))
         });
         limits.collect()
