@@ -47,8 +47,9 @@ def reference(row):
 def retry(row):
     if not row["retries"] or not row["retries"][0]:
         return "–"
-    tried, admitted, early = row["retries"]
-    return f"{share(admitted, tried)}, {share(early, tried)}"
+    tried, admitted, early, *after = row["retries"]
+    text = f"{share(admitted, tried)}, {share(early, tried)}"
+    return text + (f"; {share(after[0], tried)} a microsecond after" if after and after[0] != admitted else "")
 
 
 def table(rows, first=who):
