@@ -16,7 +16,7 @@ def draw(rows):
     ours = [("Tidegate, " + name, line(row)) for name, row in shared(rows)]
     if ours:
         flat = [(f"APISIX {when}, reported", [(second, value, value, value) for second in range(SECONDS)]) for when, value in zip(("before", "after"), REPORTED)]
-        yield "apisix", chart.lines("APISIX 13704: 800 requests per second on two instances, limit 500", "second", "admitted in the second", ours + flat, is_linear=True)
+        yield "apisix", chart.lines("800 requests per second on two instances, limit 500; APISIX: averages as reported", "second", "admitted in the second", ours + flat, is_linear=True)
     peers = [(row["contender"].replace("SlidingWindowCounter", "Counter"), line(row)) for row in rows if row["scenario"] == APISIX and row["contender"] != "tidegate" and row["virtual"] and "Fixed" not in row["contender"]]
     if peers:
         yield "apisix-peers", chart.lines("800 requests per second on one process, limit 500", "second", "admitted in the second", peers[:4], is_linear=True)

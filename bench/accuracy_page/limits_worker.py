@@ -1,7 +1,8 @@
 """The Python package `limits` on arrivals of a file, in virtual time: `limits_worker.py STRATEGY COUNT RETRIED FILE`.
 
 Each line of the file is the time of an arrival in microseconds, and its key. Prints one line with a digit for each
-arrival, then a line for each denial that was tried again: whether it was admitted at the reset time, and a microsecond before.
+arrival, then a line for each denial that was tried again: whether it was admitted at the reset time, a microsecond before,
+and a microsecond after.
 """
 
 import sys
@@ -48,7 +49,7 @@ def main():
         # Rounded up: a microsecond is as exact as its times are.
         then = max(-(-reset * 1e6 // 1), micros)
         before = arrivals[: index + 1]
-        print(int(replay(before, then, key)), int(replay(before, then - 1, key)))
+        print(*(int(replay(before, at, key)) for at in (then, then - 1, then + 1)))
 
 
 main()

@@ -6,6 +6,10 @@ REPORTED = (590, 438)
 COUNTS = (1, 2, 4, 8)
 
 
+def instances_of(count):
+    return "1 instance" if count == 1 else f"{count} instances"
+
+
 def number(value):
     return f"{value:,}"
 
@@ -43,8 +47,9 @@ def reference(row):
 def retry(row):
     if not row["retries"] or not row["retries"][0]:
         return "–"
-    tried, admitted, early = row["retries"]
-    return f"{share(admitted, tried)}, {share(early, tried)}"
+    tried, admitted, early, *after = row["retries"]
+    text = f"{share(admitted, tried)}, {share(early, tried)}"
+    return text + (f"; {share(after[0], tried)} a microsecond after" if after and after[0] != admitted else "")
 
 
 def table(rows, first=who):
@@ -192,7 +197,7 @@ def settled(rows):
         return []
     counts = [count for count in COUNTS if any(row["instances"] == count for row in rows)]
     lines = ["Used of what the reference admits, Poisson at 200 % of the limit, from the sixth second on. At least 98 % are promised; above 100 % is what was not used before.", ""]
-    lines += ["| algorithm | " + " | ".join(f"{count} instance{'s' if count > 1 else ''}" for count in counts) + " |", "| --- |" + " --- |" * len(counts)]
+    lines += ["| algorithm | " + " | ".join(instances_of(count) for count in counts) + " |", "| --- |" + " --- |" * len(counts)]
     for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
         here = {row["instances"]: row["late"] for row in rows if row["algorithm"] == algorithm}
         cells = [f"{here[count][0] * 100 / here[count][1]:.1f} %" if count in here else "–" for count in counts]
@@ -215,7 +220,7 @@ def totals(rows):
 def by_instances(rows):
     """A row for each algorithm: what was admitted by so many instances."""
     counts = [count for count in COUNTS if any(row["instances"] == count for row in rows)]
-    lines = ["| algorithm | most in a second | bound | over the promise | " + " | ".join(f"{count} instance{'s' if count > 1 else ''}" for count in counts) + " |"]
+    lines = ["| algorithm | most in a second | bound | over the promise | " + " | ".join(instances_of(count) for count in counts) + " |"]
     lines.append("| --- | --- | --- | --- |" + " --- |" * len(counts))
     for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
         here = {row["instances"]: row for row in rows if row["algorithm"] == algorithm}
@@ -244,7 +249,7 @@ def where_peers_are_better(rows):
             behind = [row for row in own if row["store"] == "leased" and row["under_reference"] * peer["reference"] > missed * row["reference"]]
             if behind:
                 worst = max(behind, key=lambda row: row["under_reference"] / row["reference"])
-                lines.append(f"- {title(scenario)}: {peer['contender']} in one process is nearer to `{peer['algorithm']}` than Tidegate leased, at most {share(worst['under_reference'], worst['reference'])} under with {worst['instances']} instances")
+                lines.append(f"- {title(scenario)}: {peer['contender']} in one process is nearer to `{peer['algorithm']}` than Tidegate leased, at most {share(worst['under_reference'], worst['reference'])} under with {instances_of(worst['instances'])}")
     text = ["## Where a peer is better", ""]
     if not lines:
         return [*text, "In no row that was measured.", ""]

@@ -15,6 +15,8 @@ pub struct Retries {
     pub admitted: u64,
     /// How many were admitted one microsecond before.
     pub early: u64,
+    /// How many were admitted one microsecond after, where that was tried.
+    pub after: Option<u64>,
 }
 
 impl Retries {
@@ -22,6 +24,12 @@ impl Retries {
         self.tried += 1;
         self.admitted += u64::from(admitted);
         self.early += u64::from(early);
+    }
+
+    fn to_json(self) -> Value {
+        let mut counts = vec![self.tried, self.admitted, self.early];
+        counts.extend(self.after);
+        counts.into()
     }
 }
 
@@ -63,7 +71,7 @@ pub fn row(
         "under_reference": figures.under_reference,
         "over_ideal": figures.over_ideal,
         "under_ideal": figures.under_ideal,
-        "retries": retries.map(|retries| json!([retries.tried, retries.admitted, retries.early])),
+        "retries": retries.map(Retries::to_json),
         "per_second": per_second,
         "late": late(scenario, figures),
     })
