@@ -261,7 +261,8 @@ mod tests {
             ("two permits need both to end",    2,   120, false,  0,   after(50),    170),
             ("the first permit has ended",      1,   160, true,   0,   Retry::Now,   220),
             ("more than there are",            4,   120, false,  0,   Retry::Never, 170),
-            ("no permit is held   ",          0,   170, true,   3,   Retry::Now,   170),
+            ("all of them wait for the last",  3,   120, false,  0,   after(50),    170),
+            ("no permit is held any more",     0,   171, true,   3,   Retry::Now,   171),
         ];
         for (name, cost, at, allowed, left, retry, reset) in table {
             let got = limit.decide(&permits, cost, seconds(at));
@@ -294,6 +295,7 @@ mod tests {
         let mut ended = Vec::new();
         limit.charge(&mut permits, second, 1, seconds(360), |id| ended.push(id));
         assert_eq!(ended, [first]);
+        assert_eq!(limit.decide(&permits, 0, seconds(360)).remaining, 1);
     }
 
     #[test]
@@ -363,5 +365,32 @@ mod tests {
             "it has ended then"
         );
         assert_eq!(permits.len(), 0);
+    }
+
+    #[test]
+    fn a_denied_charge_waits_for_as_many_permits_as_it_lacks() {
+        let limit = Concurrency::new(5, Micros::MINUTE);
+        let mut permits = HeldPermits::default();
+        for (id, cost, at) in [(1, 1, 100), (2, 2, 110), (3, 2, 120)] {
+            let id = PermitId::from_u128(id);
+            limit.charge(&mut permits, id, cost, seconds(at), |_| ());
+        }
+        for (cost, wait) in [(1, 30), (2, 40), (3, 40), (4, 50), (5, 50)] {
+            let got = limit.decide(&permits, cost, seconds(130));
+            let wait = Retry::After(Micros::from_seconds(wait));
+            assert_eq!((got.retry, got.remaining), (wait, 0), "{cost}");
+        }
+    }
+
+    #[test]
+    fn a_permit_that_had_ended_stays_ended_when_the_clock_is_set_back() {
+        let limit = Concurrency::new(5, Micros::MINUTE);
+        let mut permits = HeldPermits::default();
+        let (first, second) = (PermitId::from_u128(1), PermitId::from_u128(2));
+        limit.charge(&mut permits, first, 1, seconds(900), |_| ());
+        limit.charge(&mut permits, second, 2, seconds(950), |_| ());
+        assert!(permits.renew(second, Some(seconds(1_000))));
+        let got = limit.decide(&permits, 0, seconds(100));
+        assert_eq!((got.remaining, got.reset_at), (3, seconds(160)));
     }
 }

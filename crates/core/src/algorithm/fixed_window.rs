@@ -183,6 +183,7 @@ mod tests {
             ("a fresh window",                       clock, 0,     0,    1,    75,  true,   9,   Retry::Now,   120),
             ("the rest of it",                       clock, 60,    9,    1,    75,  true,   0,   Retry::Now,   120),
             ("a full one denies to its end",         clock, 60,    10,   1,    75,  false,  0,   after(45),    120),
+            ("the whole limit waits for the end",    clock, 60,    1,    10,   75,  false,  9,   after(45),    120),
             ("the end begins the next",              clock, 60,    10,   1,    120, true,   9,   Retry::Now,   180),
             ("more than the limit never passes",     clock, 60,    0,    11,   75,  false,  10,  Retry::Never, 75),
             ("the first request opens the window",   first, 0,     0,    1,    75,  true,   9,   Retry::Now,   135),

@@ -203,6 +203,7 @@ mod tests {
             ("half of 40 and 80 are 100",            40,      80,     30,     1,   false,  0,   Retry::After(Micros::new(1))),
             ("a third of 40 and 80 are 93",          40,      80,     40,     1,   true,   6,   Retry::Now),
             ("the current window has to pass first", 0,       100,    30,     1,   false,  0,   Retry::After(Micros::from_seconds(30) + Micros::new(1))),
+            ("the whole limit waits for all to pass", 0,      50,     30,     100, false,  50,  Retry::After(Micros::new(88_800_001))),
             ("an untouched key",                     0,       0,      30,     100, true,   0,   Retry::Now),
             ("never more than the limit",            0,       0,      30,     101, false,  100, Retry::Never),
         ];

@@ -231,6 +231,7 @@ mod tests {
             // name                            cost at   allowed left retry                                        reset
             ("full",                           1,   630, false,  0,   Retry::After(Micros::from_seconds(30)),      680),
             ("needs both slots to leave",      5,   630, false,  0,   Retry::After(Micros::from_seconds(50)),      680),
+            ("so does the whole limit",        10,  630, false,  0,   Retry::After(Micros::from_seconds(50)),      680),
             ("the first slot has left",        4,   660, true,   0,   Retry::Now,                                  720),
             ("a peek at what is left",         0,   660, true,   4,   Retry::Now,                                  680),
             ("all have left",                  0,   680, true,   10,  Retry::Now,                                  680),

@@ -372,14 +372,8 @@ fn mapped(section: &str) -> Vec<(PathBuf, Vec<String>)> {
     files
 }
 
-#[test]
-fn the_life_of_a_request_leads_to_code() {
-    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
-    let section = page
-        .split("\n## ")
-        .find(|section| section.starts_with("The life"));
-    let files = mapped(section.expect("the section is there"));
-    assert!(files.len() > 20, "only {} files were found", files.len());
+/// Fails if a file below `crates` is not there, or does not declare what is named after it.
+fn assert_declared(files: Vec<(PathBuf, Vec<String>)>) {
     for (file, names) in files {
         let text = std::fs::read_to_string(root().join("crates").join(&file));
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -392,5 +386,38 @@ fn the_life_of_a_request_leads_to_code() {
             });
             assert!(is_there, "`{name}` is not in {}", file.display());
         }
+    }
+}
+
+/// The section of a page with this title.
+fn section(page: &str, title: &str) -> String {
+    let text = std::fs::read_to_string(root().join(page)).expect("the page is there");
+    let section = text
+        .split("\n## ")
+        .find(|section| section.starts_with(title));
+    section.expect("the section is there").to_owned()
+}
+
+#[test]
+fn the_life_of_a_request_leads_to_code() {
+    let files = mapped(&section("ARCHITECTURE.md", "The life"));
+    assert!(files.len() > 20, "only {} files were found", files.len());
+    assert_declared(files);
+}
+
+#[test]
+fn every_attack_that_is_defended_has_its_tests() {
+    let section = section("SECURITY.md", "What is defended");
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let rows: Vec<&str> = rows.skip(2).collect();
+    assert!(rows.len() > 15, "only {} attacks were found", rows.len());
+    for row in rows {
+        let files = mapped(row);
+        let tests = files.iter().map(|(_, tests)| tests.len());
+        assert!(
+            !files.is_empty() && tests.min() > Some(0),
+            "no test in: {row}"
+        );
+        assert_declared(files);
     }
 }

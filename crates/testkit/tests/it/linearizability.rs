@@ -269,7 +269,10 @@ impl Xorshift {
 
 #[test]
 fn a_correct_store_is_accepted_whatever_gets_no_answer() {
-    assert_eq!(rejected(PlantedBug::None, 170), 0);
+    // More to look for orders that the search does not find.
+    let histories = std::env::var("TIDEGATE_CHECKED_HISTORIES");
+    let histories = histories.map_or(170, |histories| histories.parse().unwrap());
+    assert_eq!(rejected(PlantedBug::None, histories), 0);
 }
 
 #[test]
