@@ -6,7 +6,7 @@ pub(crate) const INTRODUCTION: &str = "\
 <!-- Written by `./scripts/faults report` from crates/faults/results. Do not edit: run the suite again. -->
 
 What Tidegate does when something breaks: one fault at a time, real processes, more demand than the limits allow. Each figure was measured and is compared
-with what is promised. A figure beyond its bound fails the suite and is printed in bold.
+with what is promised; one beyond its bound fails its row and the suite.
 
 ## What is promised
 
