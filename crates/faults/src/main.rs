@@ -1,6 +1,8 @@
 //! The fault suite: starts real servers and a real Redis, breaks one thing at a time under load, and compares what was admitted,
 //! how long answers took and when they were normal again with what is promised. `scripts/faults` runs it.
 
+#![forbid(unsafe_code)]
+
 mod bound;
 mod clock_shim;
 mod evictions;

@@ -84,7 +84,7 @@ impl RespTarget {
             connection: None,
             text: String::new(),
             word: String::new(),
-            received: Replies::default(),
+            received: LoadReplies::default(),
         }
     }
 }
@@ -146,14 +146,14 @@ struct RespLane {
     text: String,
     /// One word of them.
     word: String,
-    received: Replies,
+    received: LoadReplies,
 }
 
 impl RespLane {
     async fn connection(&mut self) -> Result<&mut LoadConnection, LoadRunError> {
         if self.connection.is_none() {
             let mut connection = self.call.endpoint.connect().await?;
-            self.received = Replies::default();
+            self.received = LoadReplies::default();
             if let Some(token) = &self.call.token {
                 let mut text = String::new();
                 write_command(["AUTH", token].into_iter(), &mut text);
@@ -255,13 +255,13 @@ enum RespReply {
 
 /// What was received.
 #[derive(Default)]
-struct Replies {
+struct LoadReplies {
     bytes: Vec<u8>,
     /// Where the next reply begins.
     start: usize,
 }
 
-impl Replies {
+impl LoadReplies {
     /// Reads the next reply.
     async fn next(&mut self, connection: &mut LoadConnection) -> Result<RespReply, LoadRunError> {
         loop {
