@@ -36,8 +36,8 @@ pub(crate) fn read(text: &str) -> Result<RuleSet, Problems> {
 
 /// A problem can be shown, and stands in the text.
 pub(crate) fn check_problems(problems: &Problems, text: &str) {
-    // To YAML, a carriage return ends a line too.
-    let lines = text.split(['\n', '\r']).count();
+    // To YAML, a carriage return ends a line too, and the end of the text begins one.
+    let lines = text.split(['\n', '\r']).count() + 1;
     for problem in problems.iter() {
         assert!(!problem.message.is_empty(), "{problem:?}");
         assert!(problem.to_string().len() <= LONGEST_MESSAGE + 4 * text.len());

@@ -1,8 +1,8 @@
 //! Snapshots of the memory store: what is restored is kept as it is, and any states can be charged.
 
 use tidegate::memory::fuzzing::sealed;
-use tidegate::store::{Charge, Scope};
-use tidegate::{Algorithm, Limit, ManualClock, MemoryStore, Micros, Rate, Timestamp};
+use tidegate::store::{Charge, Request, Scope};
+use tidegate::{Algorithm, Limit, ManualClock, MemoryStore, Micros, PermitId, Rate, Timestamp};
 
 /// How many keys the store of a check holds.
 const KEYS: usize = 1_024;
@@ -74,7 +74,11 @@ fn limits() -> Vec<Limit> {
         Algorithm::SLIDING_WINDOW_SLOTS,
     ];
     let limits = algorithms.map(|algorithm| Limit::new(rate, algorithm));
-    let concurrent = "5 concurrent".parse();
+    let holders = Rate {
+        window: None,
+        ..rate
+    };
+    let concurrent = Limit::new(holders, Algorithm::CONCURRENCY);
     limits.into_iter().chain([concurrent]).flatten().collect()
 }
 
@@ -89,8 +93,13 @@ fn charge(store: &MemoryStore) {
             cost: 1,
         };
         let mut admitted = 0;
-        for _ in 0..7 {
-            let outcome = store.charge_one(&charge);
+        for id in 100..107 {
+            // Concurrency is counted by permits.
+            let request = Request {
+                permit: Some(PermitId::from_u128(id)),
+                ..Request::new(std::slice::from_ref(&charge))
+            };
+            let outcome = store.charge(&request)[0];
             assert_eq!(outcome.limit, 5, "{outcome:?}");
             assert!(outcome.remaining <= 5, "{outcome:?}");
             admitted += u64::from(outcome.allowed);
@@ -102,9 +111,6 @@ fn charge(store: &MemoryStore) {
 
 #[cfg(test)]
 mod tests {
-    use tidegate::PermitId;
-    use tidegate::store::Request;
-
     use super::*;
 
     /// The words of the states in a snapshot of one block, without their end.
@@ -136,6 +142,7 @@ mod tests {
             }
         }
         let stream = written(&store);
+        assert_eq!(limits().len(), 7);
         assert_eq!(restored(&stream).unwrap().stats().keys, 14);
         check(&stream);
         let input = [&0_u64.to_le_bytes()[..], &states(&stream)].concat();

@@ -1,7 +1,7 @@
 //! The replies of Redis, for the fuzzers. Not a part of the API.
 
 use redis::{RedisResult, Value, from_redis_value, parse_redis_value};
-use tidegate_core::{Charge, Limit, Micros, Outcome, PermitId, Request, Scope};
+use tidegate_core::{Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, Request, Scope};
 
 use crate::call::CallError;
 use crate::cluster;
@@ -29,10 +29,17 @@ pub fn decode_replies(bytes: &[u8]) -> Vec<DecodedReply> {
     };
     let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
     let scope = Scope::new("rule");
-    let limits: Vec<Limit> = ["5/minute", "3 concurrent", "100/hour"]
-        .iter()
-        .filter_map(|text| text.parse().ok())
-        .collect();
+    let holders = Rate {
+        count: 3,
+        window: None,
+        burst: None,
+    };
+    let limits = [
+        Limit::new(Rate::new(5, Micros::MINUTE), Algorithm::TOKEN_BUCKET),
+        Limit::new(holders, Algorithm::CONCURRENCY),
+        Limit::new(Rate::new(100, Micros::HOUR), Algorithm::FIXED_WINDOW),
+    ];
+    let limits: Vec<Limit> = limits.into_iter().flatten().collect();
     let charge = |limit| Charge {
         scope: &scope,
         limit,
