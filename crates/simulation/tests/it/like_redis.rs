@@ -8,19 +8,20 @@ use tidegate_simulation::{SeededRandom, SimulatedRedis};
 use tidegate_testkit::redis::RedisServer;
 
 /// The commands of scripts, with arguments that are drawn: `K` is a key, `M` a member or field, `V` a value, `N` a number,
-/// `R` a rank, `B` a bound of scores, `P` and `F` milliseconds in the past and in the future.
+/// `R` a rank, `B` a bound of scores, `P` and `F` milliseconds in the past and in the future. Spans
+/// end later than any `F`, as the clock of the real server goes on.
 const COMMANDS: &[&str] = &[
     "GET K",
     "SET K V",
     "SET K V PXAT F",
     "SET K V PXAT P",
-    "SET K V PX 1000000",
+    "SET K V PX 5000000",
     "DEL K",
     "TYPE K",
     "PEXPIREAT K F",
     "PEXPIREAT K P",
     "PEXPIREAT K F GT",
-    "PEXPIRE K 1000000",
+    "PEXPIRE K 5000000",
     "HGET K M",
     "HMGET K M M",
     "HGETALL K",
