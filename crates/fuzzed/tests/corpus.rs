@@ -117,6 +117,10 @@ impl Mutations {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how many changes to try is chosen for a run of the tests"
+)]
 fn the_neighbours_of_the_corpus_hold() {
     let each = std::env::var("FUZZED_MUTATIONS");
     let each: usize = each.map_or(10, |each| each.parse().expect("a number"));
