@@ -250,6 +250,7 @@ mod tests {
             ("and not a second sooner",          1,   159, false,  0,   after(1),     190),
             ("all gone",                         10,  190, true,   0,   Retry::Now,   250),
             ("never more than the limit",        11,  190, false,  10,  Retry::Never, 190),
+            ("whole since a while",              0,   200, true,   10,  Retry::Now,   200),
         ];
         for (name, cost, at, allowed, left, retry, reset) in table {
             let got = limit.decide(&log, cost, seconds(at));
@@ -334,6 +335,14 @@ mod tests {
         assert!(log.append(seconds(100), 1), "the same instant");
         assert!(!log.append(seconds(99), 1), "an earlier one");
         assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn an_entry_that_had_left_stays_away_when_the_clock_is_set_back() {
+        let limit = SlidingLog::new(10, Micros::MINUTE);
+        let mut log = Log::default();
+        assert!(log.append(seconds(900), 4) && log.append(seconds(1_000), 3));
+        assert_eq!(limit.decide(&log, 0, seconds(100)).remaining, 7);
     }
 
     #[test]

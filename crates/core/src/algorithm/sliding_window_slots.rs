@@ -301,8 +301,8 @@ mod tests {
         assert_eq!(limit.decide(&slots, 0, seconds(660)).remaining, 8);
         let counts: Vec<u32> = slots.counts().collect();
         assert_eq!(counts, [0, 0, 0, 4, 0, 2]);
-        assert!(Slots::from_counts(seconds(625), vec![0; MAX_RING].into()).is_some());
-        assert!(Slots::from_counts(seconds(625), vec![0; MAX_RING + 1].into()).is_none());
+        assert!(Slots::from_counts(seconds(625), vec![0; 3_601].into()).is_some());
+        assert!(Slots::from_counts(seconds(625), vec![0; 3_602].into()).is_none());
     }
 
     #[test]
@@ -345,6 +345,23 @@ mod tests {
             "a later slot"
         );
         limit.give_back(&mut Slots::default(), 2, Timestamp::EPOCH, seconds(606));
+    }
+
+    #[test]
+    fn what_has_stopped_counting_is_not_given_back_from_the_slot_in_its_position() {
+        let limit = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 4, seconds(605));
+        limit.charge(&mut slots, 5, seconds(665));
+        limit.give_back(&mut slots, 4, seconds(605), seconds(666));
+        assert_eq!(limit.decide(&slots, 0, seconds(666)).remaining, 5);
+        limit.give_back(&mut slots, 5, seconds(665), seconds(666));
+        let got = limit.decide(&slots, 0, seconds(666));
+        assert_eq!(
+            (got.remaining, got.reset_at),
+            (10, seconds(666)),
+            "whole now"
+        );
     }
 
     #[test]

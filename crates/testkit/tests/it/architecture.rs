@@ -375,8 +375,9 @@ fn mapped(section: &str) -> Vec<(PathBuf, Vec<String>)> {
 /// Fails if a file below `crates` is not there, or does not declare what is named after it.
 fn assert_declared(files: Vec<(PathBuf, Vec<String>)>) {
     for (file, names) in files {
-        let text = std::fs::read_to_string(root().join("crates").join(&file));
-        let text = text.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let path = root().join("crates").join(&file);
+        assert!(path.is_file(), "{} is not there", file.display());
+        let text = std::fs::read_to_string(path).expect("it can be read");
         for name in names {
             let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
             let is_there = ["fn", "struct"].iter().any(|keyword| {

@@ -53,7 +53,7 @@ pub(super) struct Disturbed {
 }
 
 enum DisturbedRedis {
-    One(RedisServer, FaultProxy),
+    One(Box<RedisServer>, FaultProxy),
     Cluster(Cluster),
 }
 
@@ -62,7 +62,7 @@ impl Disturbed {
         let redis = if fault == KeepingFault::Resharding {
             DisturbedRedis::Cluster(Cluster::start())
         } else {
-            let server = RedisServer::start();
+            let server = Box::new(RedisServer::start());
             let proxy = FaultProxy::before(server.address());
             DisturbedRedis::One(server, proxy)
         };
