@@ -28,6 +28,8 @@
 //! assert_eq!(answers.iter().filter(|answer| answer.is_allowed).count(), 5);
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod clocks;
 mod instance;
 mod network;

@@ -1,6 +1,8 @@
 //! Runs seeds: `tidegate-simulation [FIRST [COUNT]]`. Prints figures, and for a seed that breaks a promise what it
 //! broke and how to run it again. `tidegate-simulation planted` looks for planted bugs instead.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use tidegate_simulation::seeds::{PLANTED_BUGS, RARE_BUGS, SeedReport, run_seed};
@@ -77,13 +79,12 @@ fn look_for_planted() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (bugs, is_required) in [(PLANTED_BUGS, true), (RARE_BUGS, false)] {
         for bug in bugs {
-            match bug.find() {
-                Some((seed, broken)) => println!("{}: found by seed {seed}: {broken}", bug.name),
-                None => {
-                    println!("{}: not found within {} seeds", bug.name, bug.within);
-                    if is_required {
-                        code = ExitCode::FAILURE;
-                    }
+            if let Some((seed, broken)) = bug.find() {
+                println!("{}: found by seed {seed}: {broken}", bug.name);
+            } else {
+                println!("{}: not found within {} seeds", bug.name, bug.within);
+                if is_required {
+                    code = ExitCode::FAILURE;
                 }
             }
         }

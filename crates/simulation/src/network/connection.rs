@@ -51,7 +51,7 @@ pub(crate) struct SimulatedConnection {
 
 #[derive(Debug, Default)]
 struct ConnectionEnds {
-    phase: ConnectionPhase,
+    phase: SimulatedPhase,
     /// What the instance has written and the network has not taken yet.
     written: Vec<u8>,
     /// What has arrived at the instance.
@@ -62,7 +62,7 @@ struct ConnectionEnds {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum ConnectionPhase {
+enum SimulatedPhase {
     #[default]
     Dialing,
     Open,
@@ -84,9 +84,9 @@ impl SimulatedConnection {
     pub(crate) fn answer_dial(&self, is_accepted: bool) {
         self.change(|ends| {
             ends.phase = if is_accepted {
-                ConnectionPhase::Open
+                SimulatedPhase::Open
             } else {
-                ConnectionPhase::Ended
+                SimulatedPhase::Ended
             };
         });
     }
@@ -94,7 +94,7 @@ impl SimulatedConnection {
     /// Bytes arrive at the instance.
     pub(crate) fn deliver(&self, bytes: &[u8]) {
         self.change(|ends| {
-            if ends.phase == ConnectionPhase::Open {
+            if ends.phase == SimulatedPhase::Open {
                 ends.arrived.extend(bytes);
             }
         });
@@ -103,7 +103,7 @@ impl SimulatedConnection {
     /// The instance learns that the connection has ended. What has arrived is lost.
     pub(crate) fn end(&self) {
         self.change(|ends| {
-            ends.phase = ConnectionPhase::Ended;
+            ends.phase = SimulatedPhase::Ended;
             ends.arrived.clear();
         });
     }
@@ -131,12 +131,12 @@ impl SimulatedConnection {
         std::future::poll_fn(|context| {
             let mut ends = self.ends.lock();
             match ends.phase {
-                ConnectionPhase::Dialing => {
+                SimulatedPhase::Dialing => {
                     ends.waiting = Some(context.waker().clone());
                     Poll::Pending
                 }
-                ConnectionPhase::Open => Poll::Ready(Ok(())),
-                ConnectionPhase::Ended => {
+                SimulatedPhase::Open => Poll::Ready(Ok(())),
+                SimulatedPhase::Ended => {
                     Poll::Ready(Err(io::Error::from(io::ErrorKind::ConnectionRefused)))
                 }
             }
@@ -168,7 +168,7 @@ impl AsyncRead for SimulatedStream {
     ) -> Poll<io::Result<()>> {
         let mut ends = self.0.ends.lock();
         if ends.arrived.is_empty() {
-            if ends.phase == ConnectionPhase::Ended {
+            if ends.phase == SimulatedPhase::Ended {
                 return Poll::Ready(Err(io::Error::from(io::ErrorKind::ConnectionReset)));
             }
             ends.waiting = Some(context.waker().clone());
@@ -188,7 +188,7 @@ impl AsyncWrite for SimulatedStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut ends = self.0.ends.lock();
-        if ends.phase == ConnectionPhase::Ended {
+        if ends.phase == SimulatedPhase::Ended {
             return Poll::Ready(Err(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
         ends.written.extend_from_slice(bytes);

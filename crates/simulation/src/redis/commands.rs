@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::keyspace::{KeyValue, Keyspace};
+use super::keyspace::{Keyspace, StoredValue};
 use super::reply::RedisReply;
 use super::sorted::{ScoreBound, SortedSet};
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Why a command did nothing.
-type Refusal = RedisReply;
+type CommandRefusal = RedisReply;
 
 /// Runs a command: its name and arguments. `time` is the server's, in microseconds.
 pub(crate) fn run(keys: &mut Keyspace, time: u64, command: &[&[u8]]) -> RedisReply {
@@ -29,12 +29,12 @@ pub(crate) fn run(keys: &mut Keyspace, time: u64, command: &[&[u8]]) -> RedisRep
     done.unwrap_or_else(|refusal| refusal)
 }
 
-fn unknown(name: &[u8]) -> Refusal {
+fn unknown(name: &[u8]) -> CommandRefusal {
     let name = String::from_utf8_lossy(name);
     RedisReply::error(format!("ERR unknown command '{name}'"))
 }
 
-fn syntax() -> Refusal {
+fn syntax() -> CommandRefusal {
     RedisReply::error("ERR syntax error")
 }
 
@@ -43,13 +43,13 @@ fn time_of(time: u64) -> RedisReply {
     RedisReply::List(parts.map(|part| RedisReply::text(part.to_string())).into())
 }
 
-fn whole(text: &[u8]) -> Result<i64, Refusal> {
+fn whole(text: &[u8]) -> Result<i64, CommandRefusal> {
     let number = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| RedisReply::error("ERR value is not an integer or out of range"))
 }
 
 /// The argument at an index.
-fn argument<'a>(arguments: &[&'a [u8]], index: usize) -> Result<&'a [u8], Refusal> {
+fn argument<'a>(arguments: &[&'a [u8]], index: usize) -> Result<&'a [u8], CommandRefusal> {
     let missing = || RedisReply::error("ERR wrong number of arguments");
     arguments.get(index).copied().ok_or_else(missing)
 }
@@ -59,11 +59,15 @@ fn end(at: i64) -> u64 {
     u64::try_from(at).unwrap_or(0)
 }
 
-fn on_any(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<RedisReply, Refusal> {
+fn on_any(
+    keys: &mut Keyspace,
+    name: &[u8],
+    arguments: &[&[u8]],
+) -> Result<RedisReply, CommandRefusal> {
     let key = argument(arguments, 0)?;
     Ok(match name {
         b"GET" => match keys.get(key) {
-            Some(KeyValue::Text(text)) => RedisReply::text(text.clone()),
+            Some(StoredValue::Text(text)) => RedisReply::text(text.clone()),
             Some(_) => RedisReply::error(WRONG_TYPE),
             None => RedisReply::Nothing,
         },
@@ -77,7 +81,7 @@ fn on_any(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Redis
                 _ => return Err(syntax()),
             };
             let value = argument(arguments, 1)?.to_vec();
-            keys.set(key, KeyValue::Text(value), expires_at);
+            keys.set(key, StoredValue::Text(value), expires_at);
             RedisReply::status("OK")
         }
         b"DEL" => RedisReply::count(arguments.iter().filter(|key| keys.remove(key)).count()),
@@ -100,11 +104,15 @@ fn on_any(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Redis
     })
 }
 
-fn on_hash(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<RedisReply, Refusal> {
+fn on_hash(
+    keys: &mut Keyspace,
+    name: &[u8],
+    arguments: &[&[u8]],
+) -> Result<RedisReply, CommandRefusal> {
     let key = argument(arguments, 0)?;
     if name == b"HSET" {
-        let value = keys.get_or(key, || KeyValue::Hash(BTreeMap::new()));
-        let KeyValue::Hash(fields) = value else {
+        let value = keys.get_or(key, || StoredValue::Hash(BTreeMap::new()));
+        let StoredValue::Hash(fields) = value else {
             return Err(RedisReply::error(WRONG_TYPE));
         };
         let mut added = 0;
@@ -116,7 +124,7 @@ fn on_hash(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Redi
     }
     let mut none = BTreeMap::new();
     let fields = match keys.get(key) {
-        Some(KeyValue::Hash(fields)) => fields,
+        Some(StoredValue::Hash(fields)) => fields,
         Some(_) => return Err(RedisReply::error(WRONG_TYPE)),
         None => &mut none,
     };
@@ -142,11 +150,15 @@ fn on_hash(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Redi
     })
 }
 
-fn on_sorted(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<RedisReply, Refusal> {
+fn on_sorted(
+    keys: &mut Keyspace,
+    name: &[u8],
+    arguments: &[&[u8]],
+) -> Result<RedisReply, CommandRefusal> {
     let key = argument(arguments, 0)?;
     if name == b"ZADD" {
-        let value = keys.get_or(key, || KeyValue::Sorted(SortedSet::default()));
-        let KeyValue::Sorted(members) = value else {
+        let value = keys.get_or(key, || StoredValue::Sorted(SortedSet::default()));
+        let StoredValue::Sorted(members) = value else {
             return Err(RedisReply::error(WRONG_TYPE));
         };
         let mut added = 0;
@@ -158,7 +170,7 @@ fn on_sorted(keys: &mut Keyspace, name: &[u8], arguments: &[&[u8]]) -> Result<Re
     }
     let mut none = SortedSet::default();
     let members = match keys.get(key) {
-        Some(KeyValue::Sorted(members)) => members,
+        Some(StoredValue::Sorted(members)) => members,
         Some(_) => return Err(RedisReply::error(WRONG_TYPE)),
         None => &mut none,
     };
@@ -241,7 +253,7 @@ fn remove_from(members: &mut SortedSet, chosen: &[Vec<u8>]) -> RedisReply {
     RedisReply::count(removed.count())
 }
 
-fn bound(text: &[u8]) -> Result<ScoreBound, Refusal> {
+fn bound(text: &[u8]) -> Result<ScoreBound, CommandRefusal> {
     let invalid = || RedisReply::error("ERR min or max is not a float");
     ScoreBound::read(text).ok_or_else(invalid)
 }

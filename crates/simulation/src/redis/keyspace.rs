@@ -6,13 +6,13 @@ use super::sorted::SortedSet;
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(crate) enum KeyValue {
+pub(crate) enum StoredValue {
     Text(Vec<u8>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     Sorted(SortedSet),
 }
 
-impl KeyValue {
+impl StoredValue {
     /// The name of its type.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl KeyValue {
 
 #[derive(Debug, Clone)]
 struct KeyEntry {
-    value: KeyValue,
+    value: StoredValue,
     /// The millisecond after which it is gone.
     expires_at: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Keyspace {
 
 impl Keyspace {
     /// The value of a key that has not expired.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Option<&mut KeyValue> {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<&mut StoredValue> {
         let entry = self.keys.get(key)?;
         if entry.expires_at.is_some_and(|end| self.now > end) {
             self.keys.remove(key);
@@ -59,7 +59,11 @@ impl Keyspace {
     }
 
     /// The value of a key; if there is none, a new one without an end.
-    pub(crate) fn get_or(&mut self, key: &[u8], new: impl FnOnce() -> KeyValue) -> &mut KeyValue {
+    pub(crate) fn get_or(
+        &mut self,
+        key: &[u8],
+        new: impl FnOnce() -> StoredValue,
+    ) -> &mut StoredValue {
         self.get(key);
         let entry = self.keys.entry(key.to_vec());
         let entry = entry.or_insert_with(|| KeyEntry {
@@ -69,7 +73,7 @@ impl Keyspace {
         &mut entry.value
     }
 
-    pub(crate) fn set(&mut self, key: &[u8], value: KeyValue, expires_at: Option<u64>) {
+    pub(crate) fn set(&mut self, key: &[u8], value: StoredValue, expires_at: Option<u64>) {
         self.keys
             .insert(key.to_vec(), KeyEntry { value, expires_at });
     }

@@ -4,7 +4,7 @@ use tidegate_core::Limit;
 use tidegate_core::{Charge, ManualClock, MemoryStore, Rate, Scope, Timestamp};
 
 use super::SeedReport;
-use super::judge::{Admission, Extra, Promise};
+use super::judge::{Admission, ExtraQuota, Promise};
 use super::rule::WithoutRedis;
 use super::run::SeedRun;
 use crate::question::GateAnswer;
@@ -85,10 +85,10 @@ impl SeedRun {
             .unwrap_or(0);
         let window = self.plan.rule.window.get();
         // What was on lease when state was lost may be used until its end.
-        let extras: Vec<Extra> = self
+        let extras: Vec<ExtraQuota> = self
             .losses
             .iter()
-            .map(|at| Extra {
+            .map(|at| ExtraQuota {
                 units: most,
                 from: clock.at(*at).min(clock.at(at.saturating_sub(1))),
                 until: clock.latest(*at) + 2 * window + 1_000_000,
@@ -188,18 +188,18 @@ impl SeedRun {
         let Some((capacity, since)) = self.last else {
             return;
         };
-        let last = self
+        let latest = self
             .answers
             .iter()
             .filter(|answer| answer.asked_at >= since);
-        let admitted = last.filter(|answer| answer.is_allowed && !answer.is_degraded);
+        let admitted = latest.filter(|answer| answer.is_allowed && !answer.is_degraded);
         let admitted = admitted.count() as u64;
-        let least = if self.plan.rule.is_leased {
+        let expected = if self.plan.rule.is_leased {
             (capacity * LEAST_USE).div_ceil(10_000)
         } else {
             capacity
         };
-        if admitted < least {
+        if admitted < expected {
             self.broken.push(format!(
                 "only {admitted} of {capacity} were there again after all was quiet"
             ));

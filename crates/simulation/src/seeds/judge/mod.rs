@@ -22,7 +22,7 @@ pub(crate) struct Admission {
 
 /// Units that may be admitted beyond the limit, because state was lost.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Extra {
+pub(crate) struct ExtraQuota {
     pub(crate) units: u64,
     pub(crate) from: u64,
     pub(crate) until: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Excess {
 pub(crate) struct Promise<'p> {
     /// The limits that were in force, with the times from and until which they were.
     pub(crate) limits: &'p [(u64, u64, Limit)],
-    pub(crate) extras: &'p [Extra],
+    pub(crate) extras: &'p [ExtraQuota],
 }
 
 impl Promise<'_> {

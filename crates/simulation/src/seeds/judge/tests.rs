@@ -13,7 +13,7 @@ fn limit(count: u64, burst: Option<u64>, algorithm: Algorithm) -> Limit {
 }
 
 /// Admissions of cost 1, between two times in milliseconds each.
-fn excess(limit: &Limit, times: &[(u64, u64)], extras: &[Extra]) -> Option<u64> {
+fn excess(limit: &Limit, times: &[(u64, u64)], extras: &[ExtraQuota]) -> Option<u64> {
     let admissions: Vec<Admission> = times
         .iter()
         .map(|(from, to)| Admission {
@@ -30,7 +30,7 @@ fn excess(limit: &Limit, times: &[(u64, u64)], extras: &[Extra]) -> Option<u64> 
     promise.check(&admissions).map(|excess| excess.units)
 }
 
-const EXTRA: Extra = Extra {
+const EXTRA: ExtraQuota = ExtraQuota {
     units: 1,
     from: 1_000_000,
     until: 1_500_000,
