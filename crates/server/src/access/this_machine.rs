@@ -46,12 +46,29 @@ pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     None
 }
 
+/// Headers in which proxies, tunnels and content delivery networks name the client, besides `X-Forwarded-*`.
+const OF_PROXIES: [&str; 13] = [
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-ray",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "true-client-ip",
+    "x-azure-clientip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
+    "x-real-ip",
+];
+
 /// Whether only proxies send a header, also in a spelling that some of them treat as the same.
 fn is_of_a_proxy(name: &HeaderName) -> bool {
     let folded = name.as_str().replace('_', "-");
     *name == FORWARDED
         || *name == VIA
-        || folded == "x-real-ip"
+        || OF_PROXIES.contains(&folded.as_str())
         || folded.starts_with("x-forwarded-")
 }
 
@@ -138,6 +155,9 @@ mod tests {
             ("with an underscore",      HERE,                       vec![HOST, JSON, ("x_forwarded_for", "1.2.3.4")],                   false),
             ("through a cache",         HERE,                       vec![HOST, JSON, ("via", "1.1 cache")],                             false),
             ("as nginx is set up",      HERE,                       vec![HOST, JSON, ("x-real-ip", "127.0.0.1")],                       false),
+            ("through a tunnel",        HERE,                       vec![HOST, JSON, ("cf-connecting-ip", "1.2.3.4")],                  false),
+            ("of a delivery network",   HERE,                       vec![HOST, JSON, ("true_client_ip", "1.2.3.4")],                    false),
+            ("that marks loops",        HERE,                       vec![HOST, JSON, ("cdn-loop", "cloudflare")],                       false),
             ("with a foreign name",     HERE,                       vec![("host", "evil.example"), JSON],                               false),
             ("with a name like ours",   HERE,                       vec![("host", "localhost.evil.example"), JSON],                     false),
             ("with two names",          HERE,                       vec![HOST, ("host", "evil.example"), JSON],                         false),
