@@ -107,8 +107,8 @@ impl SimulatedProcess {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let counted = Arc::clone(&self.tasks);
         self.runtime.spawn(async move {
-            let _counted = counted;
             task.await;
+            drop(counted);
         });
     }
 
@@ -132,13 +132,16 @@ impl SimulatedProcess {
         self.network.activity.clear();
         let activity = &self.network.activity;
         let idle = self.runtime.block_on(async {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the paused clock of this runtime is what is simulated"
+            )]
             let begin = TokioInstant::now();
             let end = tokio::time::sleep(TICK * (most - 1));
             let mut end = std::pin::pin!(end);
             std::future::poll_fn(|context| match activity.poll(context) {
-                Poll::Ready(()) => Poll::Ready(()),
                 Poll::Pending if most > 1 => end.as_mut().poll(context),
-                Poll::Pending => Poll::Ready(()),
+                _ => Poll::Ready(()),
             })
             .await;
             begin.elapsed()

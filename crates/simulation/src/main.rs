@@ -77,14 +77,13 @@ fn look_for_planted() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (bugs, is_required) in [(PLANTED_BUGS, true), (RARE_BUGS, false)] {
         for bug in bugs {
-            match bug.find() {
-                Some((seed, broken)) => println!("{}: found by seed {seed}: {broken}", bug.name),
-                None => {
-                    println!("{}: not found within {} seeds", bug.name, bug.within);
-                    if is_required {
-                        code = ExitCode::FAILURE;
-                    }
-                }
+            if let Some((seed, broken)) = bug.find() {
+                println!("{}: found by seed {seed}: {broken}", bug.name);
+                continue;
+            }
+            println!("{}: not found within {} seeds", bug.name, bug.within);
+            if is_required {
+                code = ExitCode::FAILURE;
             }
         }
     }

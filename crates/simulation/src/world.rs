@@ -243,7 +243,7 @@ impl World {
     pub fn replace_rules(&mut self, instance: usize, yaml: &str) {
         #[expect(clippy::expect_used, reason = "rules are part of a test")]
         let rules = RuleSet::from_yaml(yaml).expect("rules are valid");
-        self.instances[instance].settings.rules = yaml.to_owned();
+        yaml.clone_into(&mut self.instances[instance].settings.rules);
         if let Some(gate) = self.gate(instance).cloned() {
             self.spawn(instance, async move { gate.replace_rules(rules) });
         }

@@ -194,12 +194,12 @@ impl SeedRun {
             .filter(|answer| answer.asked_at >= since);
         let admitted = last.filter(|answer| answer.is_allowed && !answer.is_degraded);
         let admitted = admitted.count() as u64;
-        let least = if self.plan.rule.is_leased {
+        let wanted = if self.plan.rule.is_leased {
             (capacity * LEAST_USE).div_ceil(10_000)
         } else {
             capacity
         };
-        if admitted < least {
+        if admitted < wanted {
             self.broken.push(format!(
                 "only {admitted} of {capacity} were there again after all was quiet"
             ));

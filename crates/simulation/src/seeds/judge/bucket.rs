@@ -3,7 +3,7 @@
 //! For an interval from `start` to `end` that is `sum * window + count * start <= burst * window + count * end`.
 //! The left side is kept for every start while ends are visited in order.
 
-use tidegate_core::algorithm::Form;
+use tidegate_core::algorithm::{Bucket, Form};
 
 use super::{Admission, Excess, Promise};
 
@@ -14,8 +14,8 @@ pub(super) fn check(promise: &Promise<'_>, admissions: &[Admission]) -> Option<E
         _ => None,
     });
     // The fastest and largest, for all of the time.
-    let count = i128::from(buckets.clone().map(|bucket| bucket.count()).max()?);
-    let burst = i128::from(buckets.clone().map(|bucket| bucket.burst()).max()?);
+    let count = i128::from(buckets.clone().map(Bucket::count).max()?);
+    let burst = i128::from(buckets.clone().map(Bucket::burst).max()?);
     let window = i128::from(buckets.clone().next()?.window().get());
     let mut by_end = admissions.to_vec();
     by_end.sort_unstable_by_key(|admission| (admission.to, admission.from));

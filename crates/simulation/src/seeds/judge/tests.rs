@@ -30,6 +30,9 @@ fn excess(limit: &Limit, times: &[(u64, u64)], extras: &[Extra]) -> Option<u64> 
     promise.check(&admissions).map(|excess| excess.units)
 }
 
+/// A name, admissions, and by how much they are too many.
+type JudgedRow = (&'static str, &'static [(u64, u64)], Option<u64>);
+
 const EXTRA: Extra = Extra {
     units: 1,
     from: 1_000_000,
@@ -40,7 +43,7 @@ const EXTRA: Extra = Extra {
 fn windows_are_checked_by_hand() {
     let two = limit(2, None, Algorithm::FIXED_WINDOW);
     #[rustfmt::skip]
-    let table: [(&str, &[(u64, u64)], Option<u64>); 5] = [
+    let table: [JudgedRow; 5] = [
         ("two in each window",         &[(0, 1), (998, 999), (1_000, 1_001), (1_999, 1_999)], None),
         ("three in one",               &[(0, 1), (998, 999), (500, 501)],                      Some(1)),
         ("one may count in the next",  &[(0, 1), (500, 501), (998, 1_002)],                    None),
@@ -65,7 +68,7 @@ fn windows_are_checked_by_hand() {
 fn buckets_are_checked_by_hand() {
     let bucket = limit(10, Some(2), Algorithm::TOKEN_BUCKET);
     #[rustfmt::skip]
-    let table: [(&str, &[(u64, u64)], Option<u64>); 6] = [
+    let table: [JudgedRow; 6] = [
         ("the burst",                      &[(0, 0), (0, 0)],                       None),
         ("one more",                       &[(0, 0), (0, 0), (0, 0)],               Some(1)),
         ("one more in time",               &[(0, 0), (0, 0), (100, 100)],           None),
