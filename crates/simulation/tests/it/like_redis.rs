@@ -1,5 +1,7 @@
 //! The simulated Redis answers like a real one: random commands on few keys, and scripts, on both.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
