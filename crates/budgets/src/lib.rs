@@ -6,4 +6,3 @@
 //! what it measures, so that entering and leaving it does not count. Its input is the same in every run.
 
 #![forbid(unsafe_code)]
-
