@@ -83,7 +83,10 @@ mod tests {
             let key = (u64::from(rank - 1) * 2_654_435_761 % u64::from(keys)) as u32;
             let came = stream.iter().filter(|drawn| **drawn == key).count() as f64;
             let expected = draws as f64 / f64::from(rank) / harmonic;
-            assert!((came / expected - 1.0).abs() < 0.15, "{rank}: {came} of {expected}");
+            assert!(
+                (came / expected - 1.0).abs() < 0.15,
+                "{rank}: {came} of {expected}"
+            );
         }
     }
 }
