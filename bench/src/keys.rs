@@ -79,7 +79,7 @@ mod tests {
         let (keys, draws) = (1_000_u32, 200_000);
         let stream = Spread::Zipf(keys).stream(draws, 7);
         let harmonic: f64 = (1..=keys).map(|rank| 1.0 / f64::from(rank)).sum();
-        for rank in [1, 2, 10, 100] {
+        for rank in [1_u32, 2, 10, 100] {
             let key = (u64::from(rank - 1) * 2_654_435_761 % u64::from(keys)) as u32;
             let came = stream.iter().filter(|drawn| **drawn == key).count() as f64;
             let expected = draws as f64 / f64::from(rank) / harmonic;
