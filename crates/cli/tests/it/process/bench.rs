@@ -43,12 +43,14 @@ fn every_front_end_decides_what_it_is_sent() {
     let http = format!("http://{}", server.address);
     let grpc = server.grpc.unwrap().to_string();
     let resp = server.resp.unwrap().to_string();
-    let small = ["--requests", "40", "--keys", "5", "--connections", "4"];
+    // In order, so that every key comes often enough, however the connections share the requests.
+    let mut small = vec!["--requests", "40", "--keys", "5", "--in-order"];
+    small.extend(["--connections", "4"]);
     let with = |first: &[&'static str], address: [&str; 2], attribute: &str| {
         let mut line = first.to_vec();
         line.extend(address);
         line.extend(["-a", attribute]);
-        line.extend(small);
+        line.extend(&small);
         bench(&folder, &line)
     };
     let in_flight = ["--in-flight", "2"];
