@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::memory::MemoryStore;
 use crate::outcome::Outcome;
 use crate::permit::PermitId;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 /// The answers to the charges of one request, in their order. Up to four need no allocation.
 pub type Outcomes = SmallVec<[Outcome; 4]>;
@@ -95,6 +95,11 @@ pub trait SharedStore: Send + Sync {
     /// Whether the store is reachable, as far as is known. While it is not, calls fail immediately.
     fn is_up(&self) -> bool {
         true
+    }
+
+    /// How long a call may take at most; none if that is not bounded.
+    fn deadline(&self) -> Option<Micros> {
+        None
     }
 
     /// How many instances share this store, as far as is known.

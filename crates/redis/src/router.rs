@@ -81,6 +81,11 @@ impl Router {
         matches!(self.servers, Servers::Cluster(_))
     }
 
+    /// How long a call may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.deadline
+    }
+
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         now() + self.deadline

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store,
-    StoreError,
+    Charge, Limit, MemoryStore, Micros, Outcome, Outcomes, PermitId, Request, Scope, SharedStore,
+    Store, StoreError,
 };
 use tokio::sync::Semaphore;
 
@@ -37,6 +37,8 @@ pub struct FailingStore {
     state: Mutex<StoreState>,
     /// How many charges are answered; those after them wait.
     pub answers: Semaphore,
+    /// How long it says that a call may take. It does not keep to it.
+    pub deadline: Mutex<Option<Micros>>,
     /// Whether it says that it is unreachable.
     pub is_down: AtomicBool,
     /// How many servers share it; zero if that is unknown.
@@ -65,6 +67,7 @@ impl FailingStore {
             store,
             state: Mutex::new(StoreState::Up),
             answers: Semaphore::new(Semaphore::MAX_PERMITS),
+            deadline: Mutex::default(),
             is_down: AtomicBool::default(),
             instances: AtomicU64::default(),
             last_used: Mutex::default(),
@@ -180,6 +183,10 @@ impl SharedStore for FailingStore {
 
     fn is_up(&self) -> bool {
         !self.is_down.load(Ordering::Relaxed)
+    }
+
+    fn deadline(&self) -> Option<Micros> {
+        *self.deadline.lock().unwrap()
     }
 
     fn instances(&self) -> Option<u64> {

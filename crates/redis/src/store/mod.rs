@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store, StoreError,
+    Charge, Limit, Micros, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store,
+    StoreError,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -283,6 +284,10 @@ impl SharedStore for RedisStore {
 
     fn is_up(&self) -> bool {
         self.inner.router.is_up()
+    }
+
+    fn deadline(&self) -> Option<Micros> {
+        Some(self.inner.router.patience().into())
     }
 
     fn instances(&self) -> Option<u64> {

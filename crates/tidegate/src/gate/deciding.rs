@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{MemoryStore, Outcomes, Store, StoreError};
+use tidegate_core::{MemoryStore, Micros, Outcomes, SharedStore, Store, StoreError};
 
 use super::group::{StoreCall, Verb};
 use super::matching::match_rules;
@@ -155,11 +155,23 @@ impl<S: Store> Gate<S> {
         if request.charges.is_empty() {
             return Ok(Outcomes::new());
         }
-        self.reconcile_keys(&request).await?;
-        match call.verb {
-            Verb::Charge => self.store.charge(&request).await,
-            Verb::Peek => self.store.peek(&request).await,
-            Verb::Preview => self.store.preview(&request).await,
-        }
+        let began = self.clock.now();
+        let has_owed = self.reconcile_keys(&request).await?;
+        let asking = async {
+            match call.verb {
+                Verb::Charge => self.store.charge(&request).await,
+                Verb::Peek => self.store.peek(&request).await,
+                Verb::Preview => self.store.preview(&request).await,
+            }
+        };
+        let shared = self.store.shared().filter(|_| has_owed);
+        let Some(deadline) = shared.and_then(SharedStore::deadline) else {
+            return asking.await;
+        };
+        // Both calls together may take as long as one.
+        let used = self.clock.now().since(began);
+        let left = Micros::new(deadline.get().saturating_sub(used.get()));
+        let asked = tokio::time::timeout(left.into(), asking).await;
+        asked.unwrap_or_else(|_| Err(StoreError::TimedOut(deadline.into())))
     }
 }

@@ -56,14 +56,16 @@ impl<S: Store> Gate<S> {
         let _ = self.reconcile_debt(&key, debt, at).await;
     }
 
-    /// Charges what the keys of a request owe, so that the store decides it by all that was used.
-    pub(super) async fn reconcile_keys(&self, request: &Request<'_>) -> Result<(), StoreError> {
+    /// Charges what the keys of a request owe, so that the store decides it by all that was used. Returns whether
+    /// they owed anything.
+    pub(super) async fn reconcile_keys(&self, request: &Request<'_>) -> Result<bool, StoreError> {
         if self.local.is_settled() {
-            return Ok(());
+            return Ok(false);
         }
-        let mut failed = None;
+        let (mut failed, mut has_owed) = (None, false);
         for charge in request.charges {
             if let Some(debt) = self.local.take(charge) {
+                has_owed = true;
                 let at = request.at.or(debt.at);
                 // Each on its own: what one state owes does not depend on where another is.
                 if let Err(error) = self.reconcile_debt(charge.key, debt, at).await {
@@ -71,7 +73,7 @@ impl<S: Store> Gate<S> {
                 }
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(has_owed), Err)
     }
 
     async fn reconcile_debt(

@@ -497,3 +497,25 @@ fn a_store_that_flaps_grants_nothing_twice_of_a_bucket() {
         );
     }
 }
+
+/// The store answers the call for what is owed, and not the one for the request.
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_key_that_owes_takes_no_longer_than_any_other() {
+    let deadline = Micros::from_millis(15);
+    let gate = gate(WINDOW);
+    let store = gate.store();
+    *store.deadline.lock().unwrap() = Some(deadline);
+    store.switch(StoreState::Unreachable);
+    let attributes = request("user_id=u");
+    assert!(gate.decide(&attributes).await.is_allowed());
+    store.switch(StoreState::Up);
+    store
+        .answers
+        .forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    let began = tokio::time::Instant::now();
+    let decision = tidegate_testkit::within(gate.decide(&attributes)).await;
+    assert!(decision.is_degraded());
+    assert_eq!(store.settled(), [("u".to_owned(), 1)]);
+    let took = began.elapsed();
+    assert!(took <= std::time::Duration::from(deadline), "{took:?}");
+}
