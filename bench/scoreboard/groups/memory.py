@@ -42,9 +42,12 @@ def server_row(name, role, start, arguments, keys):
         def turn():
             server = start()
             try:
-                before, begun = server.process.memory(), time.monotonic()
                 sent = ["resp", "--address", server.addresses["resp"], *arguments]
                 sent += ["--connections", "50", "--in-flight", "16", "--in-order", "--keys", str(keys)]
+                # What a server takes once it works, such as the heaps of its threads, belongs to no key.
+                load.send(sent, requests=1_000)
+                time.sleep(1)
+                before, begun = server.process.memory(), time.monotonic()
                 load.send(sent, requests=keys)
                 _fill_seconds[name] = (time.monotonic() - begun) / keys
                 row.command, row.load = shown(server.process.command), load.text(sent)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{NOW, decide, request, rules};
 use tidegate::headers::HeaderSettings;
-use tidegate::{Gate, ManualClock, MemoryStore, Micros, Store, Timestamp};
+use tidegate::{Clock, Gate, ManualClock, MemoryStore, Micros, Store, Timestamp, TokioClock};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -512,10 +512,11 @@ async fn a_request_of_a_key_that_owes_takes_no_longer_than_any_other() {
     store
         .answers
         .forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    let began = tokio::time::Instant::now();
+    let clock = TokioClock::start();
+    let began = clock.now();
     let decision = tidegate_testkit::within(gate.decide(&attributes)).await;
     assert!(decision.is_degraded());
     assert_eq!(store.settled(), [("u".to_owned(), 1)]);
-    let took = began.elapsed();
-    assert!(took <= std::time::Duration::from(deadline), "{took:?}");
+    let took = clock.now().since(began);
+    assert!(took <= deadline, "{took:?}");
 }
