@@ -75,6 +75,9 @@ def head(found):
     lines += ["| | |", "| --- | --- |"]
     lines.append(f"| machine | {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB of memory |")
     lines.append(f"| kernel | Linux {machine['kernel']} |")
+    others = [f"{name} on {result['machine']['cpu']}" for name, result in found.items() if result["machine"]["cpu"] != machine["cpu"]]
+    if others:
+        lines.append(f"| measured elsewhere | {', '.join(others)} |")
     dates = sorted({result["date"] for result in found.values()})
     lines.append(f"| date | {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "") + " |")
     versions = [f"{name} {version}" for name, version in newest["versions"].items()]
