@@ -11,9 +11,6 @@ use tokio::time::Instant;
 /// How late a timer may fire before this process counts as stalled. Timers are exact to a millisecond.
 pub(crate) const PUNCTUAL: Duration = Duration::from_millis(3);
 
-/// How long it takes at the most, in a process that runs, to read what has arrived.
-pub(crate) const A_MOMENT: Duration = Duration::from_millis(2);
-
 /// In how many turns of the runtime, at the most, what has arrived is read and handed on.
 const TURNS: usize = 16;
 
@@ -79,7 +76,7 @@ pub(crate) async fn until<F: Future>(
     if now() > deadline + PUNCTUAL {
         return tokio::time::timeout(again, future).await.ok();
     }
-    // Turns, not time: a timer would fire one to two milliseconds later than asked.
+    // Turns, not time: a timer would fire one to two milliseconds later.
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
         if let Some(output) = future.as_mut().now_or_never() {

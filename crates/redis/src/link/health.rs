@@ -4,11 +4,14 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::{BATCH, SILENCE};
-use crate::monotonic::{A_MOMENT, PUNCTUAL};
+use super::BATCH;
+use crate::monotonic::PUNCTUAL;
 
 /// How many calls may fail with none that succeeds between them.
 const FAILURES: u32 = 5;
+/// How many turns of the runtime may be given to read what has arrived, with no answer in time between them: a
+/// server that sends bytes and no answers is noticed, too.
+const READING_TURNS: u32 = 1_000;
 
 /// What is learned about a server from one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub(super) struct LinkHealth {
     /// How much time may still be given again; renewed by an answer in time, so that a server that does not
     /// answer is noticed on a busy machine, too.
     after_stalls: Duration,
-    for_reading: Duration,
+    reading_turns: u32,
 }
 
 impl LinkHealth {
@@ -44,7 +47,7 @@ impl LinkHealth {
             deadline,
             failures: 0,
             after_stalls: deadline * 3,
-            for_reading: SILENCE,
+            reading_turns: READING_TURNS,
         }
     }
 
@@ -82,9 +85,12 @@ impl LinkHealth {
         (late > PUNCTUAL && spend(&mut self.after_stalls, again)).then_some(again)
     }
 
-    /// The time to read what has arrived, if any may still be given.
-    pub(super) fn for_reading(&mut self) -> Option<Duration> {
-        spend(&mut self.for_reading, A_MOMENT).then_some(A_MOMENT)
+    /// Whether another turn is given to read what has arrived. Turns, not time: a timer would fire one to two
+    /// milliseconds later than asked.
+    pub(super) fn may_read(&mut self) -> bool {
+        let left = self.reading_turns.checked_sub(1);
+        self.reading_turns = left.unwrap_or(0);
+        left.is_some()
     }
 }
 
@@ -166,12 +172,12 @@ mod tests {
             assert_eq!(health.after_stall(second), Some(DEADLINE));
         }
         assert_eq!(health.after_stall(second), None, "not for ever");
-        let reading = std::iter::from_fn(|| health.for_reading()).count();
-        assert_eq!(reading, 50);
+        let turns = std::iter::from_fn(|| health.may_read().then_some(())).count();
+        assert_eq!(turns, 1_000);
         let answered = BatchResult::Answered { is_late: false };
         assert_eq!(health.observe(answered), ControlFlow::Continue(()));
         assert_eq!(health.after_stall(second), Some(DEADLINE));
-        assert_eq!(health.for_reading(), Some(A_MOMENT));
+        assert!(health.may_read());
     }
 
     #[test]

@@ -133,14 +133,6 @@ impl Queue {
         self.due = self.jobs.iter().map(|job| job.deadline).min();
     }
 
-    /// Lets none of them be late before `time`.
-    fn wait_until(&mut self, time: Instant) {
-        for job in &mut self.jobs {
-            job.deadline = job.deadline.max(time);
-        }
-        self.due = self.due.map(|due| due.max(time));
-    }
-
     /// Gives all of them more time.
     fn extend(&mut self, by: Duration) {
         for job in &mut self.jobs {

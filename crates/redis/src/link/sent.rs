@@ -77,16 +77,6 @@ impl SentBatch {
         self.stalled += by;
     }
 
-    /// Lets nothing of it be late before `time`.
-    pub(super) fn wait_until(&mut self, time: Instant) {
-        for job in &mut self.jobs {
-            job.deadline = job.deadline.max(time);
-        }
-        self.late_at = self.late_at.max(time);
-        self.silent_at = self.silent_at.max(time);
-        self.due = self.due.max(time);
-    }
-
     /// Fails the jobs whose deadline has passed. Returns what that says about the server, if anything.
     pub(super) fn look(&mut self, now: Instant) -> Option<BatchResult> {
         if now < self.due {

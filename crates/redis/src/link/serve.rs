@@ -65,14 +65,9 @@ pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> 
                 ControlFlow::Continue(())
             }
             // What has arrived is read before anything counts as late.
-            (None, Some(_)) if connected.arrivals.are_waiting() => {
-                match traffic.health.for_reading() {
-                    Some(again) => {
-                        traffic.wait_until(at + again);
-                        ControlFlow::Continue(())
-                    }
-                    None => traffic.look(at),
-                }
+            (None, Some(_)) if connected.arrivals.are_waiting() && traffic.health.may_read() => {
+                tokio::task::yield_now().await;
+                ControlFlow::Continue(())
             }
             (None, _) => traffic.look(at),
         };
@@ -174,14 +169,6 @@ impl<'s> LinkTraffic<'s> {
         self.shared.queue.lock().extend(by);
         for batch in &mut self.batches {
             batch.extend(by);
-        }
-    }
-
-    /// Lets no job be late before `time`. Those with more time keep it.
-    fn wait_until(&mut self, time: Instant) {
-        self.shared.queue.lock().wait_until(time);
-        for batch in &mut self.batches {
-            batch.wait_until(time);
         }
     }
 

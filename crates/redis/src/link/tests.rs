@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::serve::serve;
-use super::{Link, LinkSettings, LinkShared, LinkTarget, Queue};
+use super::{Link, LinkSettings, LinkShared, LinkTarget};
 use crate::arrivals::WatchedStream;
-use crate::call::{CallBody, Job};
+use crate::call::CallBody;
 use crate::dial::Dialer;
 use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::monotonic::{now, stalls};
@@ -101,20 +101,4 @@ async fn a_stall_between_any_two_readings_of_the_clock_fails_nothing() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-}
-
-/// With replies that come near the deadline all the time, the others would get later and later.
-#[tokio::test(start_paused = true)]
-async fn time_to_read_what_has_arrived_is_given_to_late_jobs_alone() {
-    let start = now();
-    let mut queue = Queue::default();
-    let after = |millis| start + Duration::from_millis(millis);
-    for millis in [15, 20] {
-        let ping = CallBody::Command(Arc::new(redis::cmd("PING")));
-        queue.push(Job::new(ping, false, after(millis)).0);
-    }
-    queue.wait_until(after(17));
-    let deadlines: Vec<_> = queue.jobs.iter().map(|job| job.deadline).collect();
-    assert_eq!(deadlines, [after(17), after(20)]);
-    assert_eq!(queue.due, Some(after(17)));
 }
