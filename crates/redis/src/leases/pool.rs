@@ -35,7 +35,8 @@ pub(crate) struct UnitPool {
     batch: u64,
     demand: PoolDemand,
     used_at: Instant,
-    /// When the window or slot that was charged last ends or has ended.
+    /// When the window or slot that was charged last ends or has ended, at the latest: what is asked for from then
+    /// on is charged in the next one.
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
@@ -333,11 +334,12 @@ impl UnitPool {
         }
     }
 
-    /// Asks for more next time if the last lease was soon used up, and for less if it was not.
+    /// Asks for more next time if the last lease was soon used up, and for less if it was not. A lease of less than
+    /// a batch says nothing about larger ones: the end of a window or a shortage made it small.
     fn learn_batch(&mut self) {
         if let Some(held) = &self.lease {
             let lasted = now().saturating_duration_since(held.filled_at);
-            if lasted < LASTS {
+            if lasted < LASTS && held.granted >= self.batch {
                 self.batch = self.batch.saturating_mul(2);
             } else if lasted > LASTS * 2 {
                 self.batch = (self.batch / 2).max(1);
@@ -374,12 +376,14 @@ impl UnitPool {
         let is_carried = left > 0 || kind == LeaseKind::Bucket;
         let granted = taken.saturating_add(if is_carried { carried } else { 0 });
         let lasts = Duration::from(ends_at.since(grant.now));
-        self.boundary = Some(grant.sent_at + lasts);
+        let received_at = now();
+        // Redis may have decided as late as that. The lease ends as if it had decided when it was asked.
+        self.boundary = Some(received_at + lasts);
         self.lease = Some(HeldLease {
             lease,
             granted,
             units: left.saturating_add(taken),
-            filled_at: now(),
+            filled_at: received_at,
             ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),
             outcome,
         });
@@ -520,6 +524,48 @@ mod tests {
         tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(next.units(), 0);
         assert_eq!(next.take(&limit, 1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_lease_of_a_whole_batch_that_is_soon_used_up_lets_batches_grow() {
+        let limit = limit(Algorithm::FIXED_WINDOW);
+        let mut pool = pool(&limit);
+        // What is granted, how long after the lease before it, and the batch from then on.
+        #[rustfmt::skip]
+        let table = [
+            (1,  10,   2),
+            (1,  10,   2),
+            (2,  10,   2),
+            (4,  10,   4),
+            (4,  150,  4),
+            (3,  250,  2),
+        ];
+        pool.lease = None;
+        for (units, after, batch) in [(1, 0, 1)].into_iter().chain(table) {
+            tokio::time::advance(Duration::from_millis(after)).await;
+            let ask = pool.ask(1, 1, 50);
+            pool.granted(&limit, &ask, &grant(units, Micros::MINUTE), 1);
+            assert_eq!(pool.batch, batch, "{units} units after {after} ms");
+            assert!(pool.take(&limit, units).is_some());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn units_of_the_next_window_are_asked_for_when_it_has_certainly_begun() {
+        let limit = limit(Algorithm::FIXED_WINDOW);
+        let mut pool = pool(&limit);
+        pool.batch = 20;
+        let (ask, grant) = (pool.ask(8, 8, 50), grant(8, Micros::SECOND));
+        // Redis decided at the begin or at the end of this time.
+        tokio::time::advance(Duration::from_millis(10)).await;
+        pool.granted(&limit, &ask, &grant, 1);
+        let ends_at = pool.lease.as_ref().unwrap().ends_at;
+        assert_eq!(ends_at, grant.sent_at + Duration::from_millis(999));
+        tokio::time::advance(Duration::from_millis(995)).await;
+        pool.asked(20);
+        assert_eq!(pool.ask(1, 1, 50).want.units, 1, "it may be the old one");
+        tokio::time::advance(Duration::from_millis(5)).await;
+        assert_eq!(pool.ask(1, 1, 50).want.units, 20);
     }
 
     #[tokio::test(start_paused = true)]
