@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::demand::SeedDemand;
+use super::rule::SeedRule;
 use crate::network::{Latency, Loss};
 use crate::random::SeededRandom;
 
@@ -66,12 +68,29 @@ pub(crate) struct FaultRange {
     pub(crate) window: u64,
 }
 
+impl FaultRange {
+    fn instance(self, random: &mut SeededRandom) -> usize {
+        usize::try_from(random.below(self.instances as u64)).unwrap_or(0)
+    }
+}
+
 impl SeedFault {
+    /// One of the faults that let leases end unnoticed.
+    pub(crate) fn hold_or_pause(random: &mut SeededRandom, range: FaultRange) -> Self {
+        let instance = range.instance(random);
+        let time = Duration::from_millis(random.between(5, 700));
+        if random.happens(500) {
+            Self::Hold { instance, time }
+        } else {
+            Self::Pause { instance, time }
+        }
+    }
+
     pub(crate) fn draw(random: &mut SeededRandom, range: FaultRange) -> Self {
         let millis = |random: &mut SeededRandom, least, most| {
             Duration::from_millis(random.between(least, most))
         };
-        let instance = usize::try_from(random.below(range.instances as u64)).unwrap_or(0);
+        let instance = range.instance(random);
         // Less than any limit remembers: what is further in the future is rebased, and the time between
         // is lived twice.
         let back = i64::try_from(range.window * 200).unwrap_or(i64::MAX);
@@ -133,6 +152,42 @@ impl SeedFault {
             _ => Self::ChangeRule {
                 count: random.between((range.count / 2).max(2), range.count * 2),
             },
+        }
+    }
+}
+
+impl SeedFault {
+    /// The same fault when it does the most harm, if that is known: what an instance holds or gives back arrives
+    /// late where demand waits for it.
+    pub(crate) fn aligned(
+        self,
+        random: &mut SeededRandom,
+        at: u64,
+        (demand, rule): (&SeedDemand, &SeedRule),
+    ) -> (u64, Self) {
+        let window = rule.window.get() / 1_000;
+        let millis = Duration::from_millis;
+        match self {
+            Self::Pause { instance, .. } => {
+                let pause = demand.pause(random, at);
+                pause.map_or((at, self), |(at, time)| {
+                    let time = millis(time);
+                    (at, Self::Pause { instance, time })
+                })
+            }
+            Self::Hold { instance, .. } => {
+                let hold = demand.hold(random, at).or_else(|| {
+                    // Over the end of a window: what goes back arrives in the next.
+                    let at = (at / window + 1) * window - random.between(10, 140);
+                    let over_end = (at, random.between(60, 250));
+                    (!rule.algorithm.is_bucket()).then_some(over_end)
+                });
+                hold.map_or((at, self), |(at, time)| {
+                    let time = millis(time);
+                    (at, Self::Hold { instance, time })
+                })
+            }
+            _ => (at, self),
         }
     }
 }

@@ -3,8 +3,11 @@
 //!
 //! - Never over the bound: by the clock of Redis no more is admitted than the limit, plus one limit for
 //!   each event that loses state; without Redis, no more than the instance's share by its own clock.
-//! - What is lost comes back: when all is quiet, a single instance is admitted the whole limit.
-//! - Under saturation and without faults, at least 98 % of the limit is used.
+//! - What is lost comes back: when nothing goes wrong any more and every lease has ended, a single instance is
+//!   admitted the whole limit. For some buckets it asks for a part of the limit meanwhile, so that nothing comes
+//!   back just because the state expires.
+//! - Under saturation and without faults, at least 98 % of the limit is used. A unit that is used later than one
+//!   store would use it, but by the end of its lease, counts as used.
 
 mod demand;
 mod fault;

@@ -1,8 +1,6 @@
 //! A plan: all that a seed decides before it runs.
 
-use std::time::Duration;
-
-use super::demand::SeedDemand;
+use super::demand::{DemandRange, SeedDemand};
 use super::fault::{FaultRange, SeedFault};
 use super::rule::SeedRule;
 use crate::clocks::Drift;
@@ -60,10 +58,18 @@ impl SeedPlan {
         let per_second = rule.count * 1_000 / window;
         let (demand, faults, end) = if is_calm {
             let demand = SeedDemand::saturating(random, count, per_second);
-            (demand, Vec::new(), 7_000)
+            (demand, Vec::new(), SETTLED + (4 * window).max(6_000))
         } else {
-            let demand = SeedDemand::draw(random, count, (per_second, window));
-            let end = SETTLED + random.between(1_200, 2_400);
+            let range = DemandRange {
+                instances: count,
+                per_second,
+                capacity: rule.limit(rule.count).capacity(),
+                window,
+                span: rule.span().map(|span| span.get() / 1_000),
+                is_leased: rule.is_leased,
+            };
+            let demand = SeedDemand::draw(random, range);
+            let end = SETTLED + random.between(1_200, 2_400).max(demand.least_time());
             let range = FaultRange {
                 instances: count,
                 count: rule.count,
@@ -72,22 +78,13 @@ impl SeedPlan {
             let mut faults: Vec<(u64, SeedFault)> = (0..random.between(1, 6))
                 .map(|_| {
                     let at = random.between(SETTLED, end - 200);
-                    let fault = SeedFault::draw(random, range);
-                    if let (SeedFault::Hold { instance, .. }, false) =
-                        (fault, rule.algorithm.is_bucket())
-                    {
-                        // Over the end of a window: what goes back arrives in the next.
-                        let at = (at / window + 1) * window - random.between(10, 140);
-                        let time = Duration::from_millis(random.between(60, 250));
-                        return (at.max(SETTLED), SeedFault::Hold { instance, time });
-                    }
-                    let (SeedFault::Pause { instance, .. }, Some((at, time))) =
-                        (fault, demand.pause(random, at))
-                    else {
-                        return (at, fault);
+                    let fault = if demand.has_leftovers() && random.happens(500) {
+                        SeedFault::hold_or_pause(random, range)
+                    } else {
+                        SeedFault::draw(random, range)
                     };
-                    let time = Duration::from_millis(time);
-                    (at.max(SETTLED), SeedFault::Pause { instance, time })
+                    let (at, fault) = fault.aligned(random, at, (&demand, &rule));
+                    (at.max(SETTLED), fault)
                 })
                 .collect();
             faults.sort_by_key(|(at, _)| *at);

@@ -1,5 +1,6 @@
 //! The rule of a seed: one limit, how instances share it, and what they do without Redis.
 
+use tidegate_core::algorithm::Form;
 use tidegate_core::{Algorithm, Limit, Micros, Rate};
 
 use crate::random::SeededRandom;
@@ -63,6 +64,15 @@ impl SeedRule {
     fn burst(&self, count: u64) -> Option<u64> {
         let burst = (count * self.burst_percent / 100).max(1);
         self.algorithm.is_bucket().then_some(burst)
+    }
+
+    /// The window or slot with which leases end; none for a bucket.
+    pub(crate) fn span(&self) -> Option<Micros> {
+        match self.limit(self.count).form() {
+            Form::Bucket(_) => None,
+            Form::SlidingSlots(slots) => Some(slots.slot()),
+            _ => Some(self.window),
+        }
     }
 
     /// The limit with this count.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_core::SharedStore as _;
+use tidegate_core::{Limit, SharedStore as _};
 
 use super::fault::SeedFault;
 use super::plan::{SETTLED, SeedPlan};
@@ -18,9 +18,23 @@ use crate::world::World;
 /// How long an instance that leaves has for it, in milliseconds.
 const LEAVING: u64 = 60;
 /// How long units may be on lease beyond the window, in microseconds.
-const LEASE: u64 = 1_000_000;
+pub(super) const LEASE: u64 = 1_000_000;
+/// An instance asks for so many units at a time that they last no longer, in microseconds, unless that is less than
+/// one. It then reports what it used.
+const REPORTED: u64 = 200_000;
 /// In how many parts the whole limit is asked for in the end, each 10 ms after the other.
 const PARTS: u64 = 10;
+
+/// How the whole limit was asked for in the end.
+pub(super) struct LastQuestions {
+    pub(super) limit: Limit,
+    /// The true time from which on nothing went wrong.
+    pub(super) since: u64,
+    /// The true time from which on the whole limit was asked for.
+    pub(super) asked_at: u64,
+    /// How many units may have been used before that without a report to Redis: they count as on lease.
+    pub(super) unreported: u64,
+}
 
 /// A seed, and what is recorded of its run.
 pub(super) struct SeedRun {
@@ -44,8 +58,8 @@ pub(super) struct SeedRun {
     is_leaving: Vec<bool>,
     /// The longest that a pause or a hold lasts, in milliseconds.
     disturbed_until: u64,
-    /// Of the whole limit, which is asked for in the end: how much, and since when.
-    pub(super) last: Option<(u64, u64)>,
+    /// The whole limit, which is asked for in the end.
+    pub(super) last: Option<LastQuestions>,
     pub(super) broken: Vec<String>,
 }
 
@@ -248,6 +262,19 @@ impl SeedRun {
         }
     }
 
+    /// Asks one instance for a third of the limit, evenly, so that the state does not expire: what is lost must come
+    /// back by itself. Returns how many units it may have used without a report to Redis.
+    fn keep_alive(&mut self, time: Duration) -> u64 {
+        let count = self.counts.last().map_or(1, |(_, count)| *count);
+        let gap = 3 * self.plan.rule.window.get() / count.max(1);
+        let end = self.world.now() + u64::try_from(time.as_micros()).unwrap_or(0);
+        while self.world.now() < end {
+            self.world.ask(0, Question::new("user_id", "u1"));
+            self.world.run_for(Duration::from_micros(gap));
+        }
+        REPORTED / gap + 1
+    }
+
     /// Waits until all that was lost must be back, and asks one instance for the whole limit.
     fn recover(&mut self) {
         let window = self.plan.rule.window.get();
@@ -266,17 +293,30 @@ impl SeedRun {
             self.end_and_start(next);
         }
         self.world.run_until(quiet * 1_000);
+        self.answers.extend(self.world.take_answers());
         // Links connect again within a second, leases end, windows pass, and debts flow back.
-        self.world
-            .run_for(Duration::from_micros(1_200_000 + LEASE + 3 * window));
+        let since = self.world.now();
+        let time = Duration::from_micros(1_200_000 + LEASE + 3 * window);
+        let unreported = if self.plan.rule.algorithm.is_bucket() && self.random.happens(500) {
+            self.keep_alive(time)
+        } else {
+            self.world.run_for(time);
+            0
+        };
         let shown = self.server.at(self.world.now());
         let to_boundary = window - shown % window;
         self.world
             .run_for(Duration::from_micros(to_boundary + 4_000));
-        self.answers.extend(self.world.take_answers());
         let count = self.counts.last().map_or(0, |(_, count)| *count);
-        let capacity = self.plan.rule.limit(count).capacity();
-        self.last = Some((capacity, self.world.now()));
+        let limit = self.plan.rule.limit(count);
+        let capacity = limit.capacity();
+        let asked_at = self.world.now();
+        self.last = Some(LastQuestions {
+            limit,
+            since,
+            asked_at,
+            unreported,
+        });
         for part in 0..PARTS {
             let end = capacity * (part + 1) / PARTS;
             for _ in capacity * part / PARTS..end {

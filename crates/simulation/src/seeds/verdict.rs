@@ -6,7 +6,7 @@ use tidegate_core::{Charge, ManualClock, MemoryStore, Rate, Scope, Timestamp};
 use super::SeedReport;
 use super::judge::{Admission, ExtraQuota, Promise};
 use super::rule::WithoutRedis;
-use super::run::SeedRun;
+use super::run::{LEASE, SeedRun};
 use crate::question::GateAnswer;
 
 /// For how long after a change requests may still be decided by the rules before it.
@@ -15,6 +15,53 @@ const CHANGING: u64 = 500_000;
 const LEAST_USE: u64 = 9_800;
 /// How long after the limit first denied something its use is measured, in microseconds.
 const SATURATED_AFTER: u64 = 500_000;
+
+/// One store that decides without delay.
+struct ReferenceStore {
+    store: MemoryStore,
+    clock: ManualClock,
+    limit: Limit,
+}
+
+impl ReferenceStore {
+    fn new(limit: &Limit) -> Self {
+        let clock = ManualClock::default();
+        let builder = MemoryStore::builder().max_keys(10);
+        Self {
+            store: builder.clock(clock.clone()).build(),
+            clock,
+            limit: limit.clone(),
+        }
+    }
+
+    /// Whether it admits a request at this time.
+    fn admits(&mut self, at: u64, cost: u64) -> bool {
+        self.clock.set(Timestamp::from_micros(at));
+        let charge = Charge {
+            scope: &Scope::new("reference"),
+            limit: &self.limit,
+            key: "u1",
+            cost,
+        };
+        self.store.charge_one(&charge).allowed
+    }
+}
+
+/// What a reference and the instances admitted up to a request.
+#[derive(Debug, Clone, Copy)]
+struct UseSoFar {
+    /// The true time of the request.
+    at: u64,
+    possible: u64,
+    admitted: u64,
+}
+
+impl UseSoFar {
+    /// How many units less than the reference the instances have used.
+    fn outstanding(&self) -> i64 {
+        self.possible.cast_signed() - self.admitted.cast_signed()
+    }
+}
 
 impl SeedRun {
     pub(super) fn report(mut self, seed: u64) -> SeedReport {
@@ -183,61 +230,83 @@ impl SeedRun {
         ))
     }
 
-    /// After a quiet time the whole limit was there again.
+    /// After a time in which nothing went wrong the whole limit was there again: as much as in a store that has
+    /// decided only what was admitted since.
     fn check_recovery(&mut self) {
-        let Some((capacity, since)) = self.last else {
+        let Some(last) = &self.last else {
             return;
         };
-        let latest = self
-            .answers
-            .iter()
-            .filter(|answer| answer.asked_at >= since);
-        let admitted = latest.filter(|answer| answer.is_allowed && !answer.is_degraded);
-        let admitted = admitted.count() as u64;
+        let mut reference = ReferenceStore::new(&last.limit);
+        let (mut possible, mut admitted) = (0, 0);
+        let of_last = |answer: &&GateAnswer| answer.asked_at >= last.since;
+        let mut answers: Vec<&GateAnswer> = self.answers.iter().filter(of_last).collect();
+        answers.sort_by_key(|answer| answer.asked_at);
+        for answer in answers {
+            let is_admitted = answer.is_allowed && !answer.is_degraded;
+            let is_last = answer.asked_at >= last.asked_at;
+            if is_last || is_admitted {
+                let is_possible = reference.admits(self.server.at(answer.asked_at), 1);
+                possible += u64::from(is_last && is_possible);
+            }
+            admitted += u64::from(is_last && is_admitted);
+        }
         let expected = if self.plan.rule.is_leased {
-            (capacity * LEAST_USE).div_ceil(10_000)
+            let possible = possible.saturating_sub(last.unreported);
+            (possible * LEAST_USE).div_ceil(10_000)
         } else {
-            capacity
+            possible
         };
         if admitted < expected {
             self.broken.push(format!(
-                "only {admitted} of {capacity} were there again after all was quiet"
+                "only {admitted} of {possible} were there again after all was quiet"
             ));
         }
     }
 
     /// How much of the limit was used, compared with one store that decides all requests without delay.
+    ///
+    /// Units on lease are used later than that store would use them, and are lost only if they are not used by
+    /// their end. So use is measured between two instants with the least outstanding: one in the first period
+    /// after saturation, one in the last. In a period every lease that was out at its begin ends.
     fn used(&self) -> Option<u64> {
         if !self.plan.is_calm {
             return None;
         }
         let limit = self.plan.rule.limit(self.plan.rule.count);
-        let clock = ManualClock::default();
-        let store = MemoryStore::builder()
-            .max_keys(10)
-            .clock(clock.clone())
-            .build();
-        let scope = Scope::new("reference");
+        let mut reference = ReferenceStore::new(&limit);
         let mut answers: Vec<&GateAnswer> = self.answers.iter().collect();
         answers.sort_by_key(|answer| answer.asked_at);
+        let mut uses = Vec::with_capacity(answers.len());
         let (mut possible, mut admitted, mut from) = (0, 0, u64::MAX);
         for answer in answers {
-            clock.set(Timestamp::from_micros(self.server.at(answer.asked_at)));
-            let charge = Charge {
-                scope: &scope,
-                limit: &limit,
-                key: "u1",
-                cost: answer.question.cost,
-            };
-            let is_possible = store.charge_one(&charge).allowed;
+            let at = self.server.at(answer.asked_at);
+            let is_possible = reference.admits(at, answer.question.cost);
             if !is_possible {
                 from = from.min(answer.asked_at + SATURATED_AFTER);
             }
+            possible += u64::from(is_possible);
+            admitted += u64::from(answer.is_allowed && !answer.is_degraded);
             if answer.asked_at >= from {
-                possible += u64::from(is_possible);
-                admitted += u64::from(answer.is_allowed && !answer.is_degraded);
+                uses.push(UseSoFar {
+                    at: answer.asked_at,
+                    possible,
+                    admitted,
+                });
             }
         }
+        let period = if limit.algorithm().is_bucket() {
+            LEASE
+        } else {
+            self.plan.rule.window.get()
+        };
+        let (first, last) = (uses.first()?.at, uses.last()?.at);
+        let early = uses.iter().filter(|so_far| so_far.at <= first + period);
+        let late = uses.iter().filter(|so_far| so_far.at + period >= last);
+        let early = early.min_by_key(|so_far| so_far.outstanding())?;
+        // The last of them, so that as much as possible is measured.
+        let late = late.rev().min_by_key(|so_far| so_far.outstanding())?;
+        let possible = late.possible.checked_sub(early.possible)?;
+        let admitted = late.admitted.saturating_sub(early.admitted);
         (possible > 0).then(|| admitted * 10_000 / possible)
     }
 }
