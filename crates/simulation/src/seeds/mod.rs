@@ -20,7 +20,7 @@ mod timeline;
 mod verdict;
 
 use crate::redis::ScriptChange;
-pub use planted::{BugScope, PLANTED_BUGS, PlantedBug, RARE_BUGS};
+pub use planted::{BugScope, PLANTED_BUGS, PlantedBug};
 use run::SeedRun;
 
 /// What happened in a seed.

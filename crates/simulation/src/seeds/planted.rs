@@ -7,13 +7,15 @@ use super::run_seed;
 use crate::random::SeededRandom;
 use crate::redis::ScriptChange;
 
-/// Which rules can show a bug.
+/// Which seeds can show a bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BugScope {
     /// Buckets with `sync: leased`.
     LeasedBuckets,
-    /// Fixed windows with `sync: leased`.
-    LeasedWindows,
+    /// The same, with demand that leaves units over when leases end.
+    LeftInBuckets,
+    /// Fixed windows with `sync: leased`, and demand that leaves units over at their ends.
+    LeftInWindows,
     /// All.
     Any,
 }
@@ -25,9 +27,9 @@ pub struct PlantedBug {
     pub name: &'static str,
     /// How the script is changed.
     pub changes: &'static [ScriptChange],
-    /// The rules that can show it.
+    /// The seeds that can show it.
     pub scope: BugScope,
-    /// Within how many seeds with faults and such a rule, from 1 on, it must be found.
+    /// Within how many of these seeds, from 1 on, it must be found.
     pub within: usize,
 }
 
@@ -45,13 +47,15 @@ impl PlantedBug {
         found.next()
     }
 
-    /// Whether a seed has faults and a rule that can show the bug.
+    /// Whether a seed has faults, and a rule and demand that can show the bug.
     fn concerns(&self, seed: u64) -> bool {
         let plan = SeedPlan::draw(&mut SeededRandom::new(seed));
         let rule = &plan.rule;
+        let is_left = rule.is_leased && plan.demand.has_leftovers();
         let is_shown = match self.scope {
             BugScope::LeasedBuckets => rule.is_leased && rule.algorithm.is_bucket(),
-            BugScope::LeasedWindows => rule.is_leased && rule.algorithm == Algorithm::FIXED_WINDOW,
+            BugScope::LeftInBuckets => is_left && rule.algorithm.is_bucket(),
+            BugScope::LeftInWindows => is_left && rule.algorithm == Algorithm::FIXED_WINDOW,
             BugScope::Any => true,
         };
         is_shown && !plan.is_calm
@@ -62,7 +66,7 @@ const fn change(from: &'static str, to: &'static str) -> ScriptChange {
     ScriptChange { from, to }
 }
 
-/// Bugs that few seeds are enough for.
+/// Bugs that the seeds find. Those about the ends of leases need units that are left over then.
 pub const PLANTED_BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "keys expire before their state is idle",
@@ -86,7 +90,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
             ),
         ],
         scope: BugScope::LeasedBuckets,
-        within: 10,
+        within: 60,
     },
     PlantedBug {
         name: "units that were used are carried into the next lease",
@@ -106,19 +110,14 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
         scope: BugScope::LeasedBuckets,
         within: 10,
     },
-];
-
-/// Bugs that need a rare order of events: the seeds that are drawn today seldom or never have it. They are looked
-/// for, and may be missed.
-pub const RARE_BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "the lease of a bucket is used after its end",
         changes: &[change(
             "local outcome = bucket.decide(limit, after, 0, now)\n  return outcome, after, units, ends_at",
             "local outcome = bucket.decide(limit, after, 0, now)\n  return outcome, after, units, ends_at + 1000000",
         )],
-        scope: BugScope::LeasedBuckets,
-        within: 1000,
+        scope: BugScope::LeftInBuckets,
+        within: 300,
     },
     PlantedBug {
         name: "the end of a lease counts from the receipt of the reply",
@@ -127,8 +126,8 @@ pub const RARE_BUGS: &[PlantedBug] = &[
             "local reply, answers = { time }, 1",
             "local reply, answers = { time - 30000 }, 1",
         )],
-        scope: BugScope::LeasedWindows,
-        within: 1000,
+        scope: BugScope::LeftInWindows,
+        within: 300,
     },
     PlantedBug {
         name: "units of a window are given back to the next",
@@ -136,8 +135,8 @@ pub const RARE_BUGS: &[PlantedBug] = &[
             "if opened_at <= charged_at and charged_at < ends_at then",
             "if charged_at < ends_at then",
         )],
-        scope: BugScope::LeasedWindows,
-        within: 1000,
+        scope: BugScope::LeftInWindows,
+        within: 300,
     },
     PlantedBug {
         name: "a return is accepted twice, or after the end of its lease",
@@ -145,8 +144,8 @@ pub const RARE_BUGS: &[PlantedBug] = &[
             "if lease then\n    after.whole = after.whole - min(unused, lease.units)",
             "if true then\n    after.whole = max(0, after.whole - unused)",
         )],
-        scope: BugScope::LeasedBuckets,
-        within: 1000,
+        scope: BugScope::LeftInBuckets,
+        within: 300,
     },
     PlantedBug {
         name: "a lease never ends",
@@ -160,7 +159,7 @@ pub const RARE_BUGS: &[PlantedBug] = &[
                 "if true then\n      break",
             ),
         ],
-        scope: BugScope::LeasedBuckets,
-        within: 1000,
+        scope: BugScope::LeftInBuckets,
+        within: 300,
     },
 ];
