@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::address::{TrustedProxies, push_address};
+use tidegate::address::{TrustedProxies, forwarded_elements, push_address};
 use tidegate_tower::{ForwardedHeader, client_address};
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -132,7 +132,7 @@ impl Chain {
     fn before(headers: &HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let mut chain = Self {
             x_forwarded_for: joined(headers, &FOR),
-            forwarded: joined(headers, &FORWARDED),
+            forwarded: joined_elements(headers),
         };
         if chain.x_forwarded_for.is_empty() != chain.forwarded.is_empty() {
             let proxies = forwarding.trusted_proxies;
@@ -191,6 +191,24 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     if texts.iter().all(|text| text.trim_ascii().is_empty()) {
         return String::new();
     }
+    texts.join(", ")
+}
+
+/// The elements of all `Forwarded` fields as one list, without what is malformed and what is to the left of it: in one
+/// list, a quote that a field leaves open would pair with one of another field.
+fn joined_elements(headers: &HeaderMap) -> String {
+    let fields: Vec<&[u8]> = headers
+        .get_all(FORWARDED)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if fields.iter().all(|field| field.trim_ascii().is_empty()) {
+        return String::new();
+    }
+    let mut texts: Vec<_> = forwarded_elements(fields)
+        .map(String::from_utf8_lossy)
+        .collect();
+    texts.reverse();
     texts.join(", ")
 }
 
@@ -309,6 +327,39 @@ mod tests {
             ("x-forwarded-proto", "http"),
         ]);
         assert_eq!(written("10.0.0.1", &sent), expected);
+    }
+
+    #[test]
+    fn a_quote_that_a_field_leaves_open_does_not_pair_with_another_field() {
+        const OPEN: &str = "by=\"a\";for=1.2.3.4;b=\"x";
+        for (sent, expected) in [
+            // The next server would read one element, for 1.2.3.4.
+            (&[OPEN, "", "c=\""][..], "for=10.0.0.1;proto=http"),
+            (&[OPEN, "c"], "c, for=10.0.0.1;proto=http"),
+            (
+                &[OPEN, "for=10.0.0.3"],
+                "for=10.0.0.3, for=10.0.0.1;proto=http",
+            ),
+            // A server that pairs quotes from the left would read one element.
+            (
+                &["for=\"1.2.3.4, for=203.0.113.7"],
+                "for=203.0.113.7, for=10.0.0.1;proto=http",
+            ),
+            (&["for=1.2.3.4;b=\\\""], "for=10.0.0.1;proto=http"),
+            (
+                &["for=1.2.3.4;b=\"x, y\" , for=203.0.113.7", "for=10.0.0.3"],
+                "for=1.2.3.4;b=\"x, y\", for=203.0.113.7, for=10.0.0.3, for=10.0.0.1;proto=http",
+            ),
+        ] {
+            let fields: Vec<_> = sent.iter().map(|value| ("forwarded", *value)).collect();
+            let all = written_in(ForwardedHeader::Forwarded, "10.0.0.1", &fields);
+            let found = all.iter().find(|(name, _)| name == "forwarded");
+            assert_eq!(
+                found.map(|(_, value)| value.as_str()),
+                Some(expected),
+                "{sent:?}"
+            );
+        }
     }
 
     #[test]

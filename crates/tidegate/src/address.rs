@@ -243,8 +243,8 @@ impl TrustedProxies {
     /// Each proxy adds on the right whom it heard from. So from a trusted peer the list is read from
     /// the right, past trusted addresses, to the first that is not: the client. What stands to the
     /// left of it anybody may have written. If all are trusted it is the leftmost. What is not an
-    /// address (`unknown`, `_hidden`, nothing) ends the list: the client is then the trusted address
-    /// to the right of it, or the peer.
+    /// address (`unknown`, `_hidden`, nothing, an element with a quote left open) ends the list: the
+    /// client is then the trusted address to the right of it, or the peer.
     ///
     /// A proxy writes one of the two headers and may pass on the other as the client sent it. When
     /// both are there and name different clients, neither can be believed:
@@ -341,8 +341,32 @@ fn canonical_network(network: IpNet) -> IpNet {
     }
 }
 
+/// The elements of the values of all `Forwarded` fields of a request, from the right, up to the first that is
+/// malformed.
+///
+/// Joined by commas they are read as the same elements from either side, because every quote in them is closed
+/// and nothing outside of quotes is escaped. Of the malformed element and what is to the left of it nothing can
+/// be passed on: a quote that is open there pairs with any that follows.
+///
+/// ```
+/// use tidegate::address::forwarded_elements;
+///
+/// let fields: [&[u8]; 2] = [b"for=6.6.6.6;by=\"a, for=203.0.113.7", b"for=10.0.0.2"];
+/// let elements: Vec<&[u8]> = forwarded_elements(fields).collect();
+/// assert_eq!(elements, [&b"for=10.0.0.2"[..], b"for=203.0.113.7"]);
+/// ```
+pub fn forwarded_elements<'f>(
+    fields: impl IntoIterator<Item = &'f [u8], IntoIter: DoubleEndedIterator>,
+) -> impl Iterator<Item = &'f [u8]> {
+    let fields = fields.into_iter().rev();
+    let elements = fields.flat_map(|field| rsplit_unquoted(field, b','));
+    elements
+        .map(<[u8]>::trim_ascii)
+        .take_while(|element| is_well_formed(element))
+}
+
 /// The value of a parameter in the last element of a `Forwarded` field, which is what the nearest proxy
-/// wrote; without its quotes. None if it is not there, or twice.
+/// wrote; without its quotes. None if it is not there, or twice, or if the element is malformed.
 ///
 /// ```
 /// use tidegate::address::forwarded_parameter;
@@ -355,8 +379,12 @@ pub fn forwarded_parameter<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> 
     parameter(element, name)
 }
 
-/// The value of a parameter of an element of `Forwarded`. None if it is not there, or twice.
+/// The value of a parameter of an element of `Forwarded`. None if it is not there, or twice, or if the element is
+/// malformed.
 fn parameter<'e>(element: &'e [u8], wanted: &str) -> Option<&'e [u8]> {
+    if !is_well_formed(element) {
+        return None;
+    }
     let mut values = rsplit_unquoted(element, b';').filter_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = pair.split_at(equals);
@@ -407,6 +435,22 @@ fn is_port(text: &str) -> bool {
         Some(name) => !name.is_empty() && name.bytes().all(may_hide),
         None => text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok(),
     }
+}
+
+/// Whether every quote in an element of `Forwarded` is closed, and nothing outside of quotes is escaped. Then pairing
+/// its quotes from the left and from the right gives the same pairs.
+fn is_well_formed(element: &[u8]) -> bool {
+    let (mut is_quoted, mut bytes) = (false, element.iter());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'\\' if !is_quoted => return false,
+            // The escaped character; if there is none, the quote stays open.
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+    !is_quoted
 }
 
 /// The parts of `text` between separators that are not in a quoted string, from the right.

@@ -214,6 +214,12 @@ fn forwarded_by_hand() {
         (&["for=203.0.113.7, for=6.6.6.6;for=7.7.7.7"], PEER),
         (&["for=203.0.113.7, for=\"6.6.6.\\6\""], PEER),
         (&["for=203.0.113.7, for=\"6.6.6.6"], PEER),
+        // Malformed, although the address itself could be read.
+        (&["by=\"a;for=6.6.6.6"], PEER),
+        (&["for=6.6.6.6;by=a\""], PEER),
+        (&["for=6.6.6.6;by=\\\"a"], PEER),
+        (&["for=6.6.6.6;b\"", "by=\"a\"b\""], PEER),
+        (&["for=6.6.6.6;by=\"", "for=10.0.0.3"], "10.0.0.3"),
         (&["for=203.0.113.7,"], PEER),
         (&["203.0.113.7"], PEER),
         (&[""], PEER),
@@ -221,6 +227,43 @@ fn forwarded_by_hand() {
     for (fields, client) in table {
         let by_forwarded = trusted().client_address(ip(PEER), [""; 0], fields.iter().copied());
         assert_eq!(by_forwarded, Ok(ip(client)), "{fields:?}");
+    }
+}
+
+#[test]
+fn elements_are_passed_on_up_to_a_malformed_one() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[], &[]),
+        (&["a , b", "c"], &["c", "b", "a"]),
+        (&["a", ""], &["", "a"]),
+        (&["a=\"b, c\\\", d\", e"], &["e", "a=\"b, c\\\", d\""]),
+        (&["a", "b=\"c", "d"], &["d"]),
+        (&["a", "b=\"c, d"], &["d"]),
+        (&["a=\"b", "c\""], &[]),
+        (&["a", "b\\"], &[]),
+        (&["a", "\"b\\"], &[]),
+        (&["a", "b\\\", c"], &["c"]),
+    ];
+    for (fields, expected) in cases {
+        let found: Vec<&[u8]> =
+            forwarded_elements(fields.iter().map(|field| field.as_bytes())).collect();
+        let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
+        assert_eq!(found, expected, "{fields:?}");
+    }
+}
+
+#[test]
+fn a_malformed_element_has_no_parameters() {
+    for (field, expected) in [
+        ("host=a", Some("a")),
+        ("host=b, host=a", Some("a")),
+        ("for=\"x;host=a", None),
+        ("host=a;for=x\"", None),
+        ("host=a\\", None),
+        ("for=\"x, host=a", Some("a")),
+    ] {
+        let found = forwarded_parameter(field.as_bytes(), "host");
+        assert_eq!(found, expected.map(str::as_bytes), "{field}");
     }
 }
 
