@@ -165,7 +165,10 @@ fn size(line: &[u8]) -> Result<u64, Broken> {
     const BAD: Broken = Broken::Malformed("a chunk has no size");
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let (digits, rest) = line.split_at(digits.count());
-    if !matches!(rest.trim_ascii_start().first(), None | Some(b';')) {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let after_blanks = rest.iter().find(|byte| !is_blank(byte));
+    // Servers do not agree on whether a bare carriage return ends a line.
+    if !matches!(after_blanks, None | Some(b';')) || rest.contains(&b'\r') {
         return Err(BAD);
     }
     let digits = str::from_utf8(digits).map_err(|_| BAD)?;
@@ -283,7 +286,7 @@ mod tests {
                 "hello world",
                 "HTTP",
             ),
-            ("00A \r\n0123456789\r\n0;last\r\n\r\n", "0123456789", ""),
+            ("00A \r\n0123456789\r\n0\t ;last\r\n\r\n", "0123456789", ""),
             (
                 "1\r\nx\r\n0\r\nX-Sum: 1\r\na: b\r\n\r\nH",
                 "x{\"x-sum\": \"1\", \"a\": \"b\"}",
@@ -309,6 +312,13 @@ mod tests {
             "0x1\r\nx\r\n0\r\n\r\n",
             "1x\r\nx\r\n0\r\n\r\n",
             "1 x\r\nx\r\n0\r\n\r\n",
+            "1\r\r\nx\r\n0\r\n\r\n",
+            "1\r;a\r\nx\r\n0\r\n\r\n",
+            "1;a\r\r\nx\r\n0\r\n\r\n",
+            "1;a\rb\r\nx\r\n0\r\n\r\n",
+            "1\u{c}\r\nx\r\n0\r\n\r\n",
+            "1 \u{c};a\r\nx\r\n0\r\n\r\n",
+            "1\r\nx\r\n0;a\r\r\n\r\n",
             "10000000000000000\r\nx\r\n0\r\n\r\n",
             "1\r\nx\r\n0\r\nno trailer\r\n\r\n",
             "1\r\nx\r\n0\r\n\n",
