@@ -557,6 +557,7 @@ fn feedback_is_taken_whole_or_not_at_all() {
         for _ in 0..3 {
             clock.advance(Micros::SECOND);
             assert_eq!(gate.feedback(&reports), Err(error.clone()));
+            assert_eq!(error.index(), 10, "the report that is wrong");
         }
         assert_eq!(limit(&gate), 100);
     }

@@ -1,11 +1,11 @@
 //! Limits that a caller brings: charged like those of rules, with the store and without it.
 
-use tidegate::rules::OnStoreFailure;
-use tidegate::{Gate, Limit, Micros};
+use tidegate::rules::{FrontEnd, OnStoreFailure};
+use tidegate::{Gate, Limit, MemoryStore, Micros};
 use tidegate_core::{Charge, Scope};
 use tidegate_testkit::block_on;
 
-use super::rules;
+use super::{request, rules};
 use tidegate_testkit::{FailingStore, StoreState};
 
 fn gate() -> Gate<FailingStore> {
@@ -53,4 +53,32 @@ fn without_the_store_it_is_done_as_the_caller_says() {
         (true, 1, false, false)
     );
     assert_eq!(gate.store().settled(), [("k".to_owned(), 2)]);
+}
+
+#[test]
+fn only_a_store_in_memory_decides_without_waiting() {
+    let list = "- {id: r, per: [], limit: 10/minute}";
+    let in_memory = Gate::new(MemoryStore::new(), rules(list));
+    let elsewhere = gate();
+    assert!(in_memory.is_immediate());
+    assert!(!elsewhere.is_immediate());
+
+    let asked = request("z=1");
+    let deciding = in_memory.decide_by(in_memory.rules(), FrontEnd::Library, &asked);
+    assert!(deciding.now().unwrap().decision().is_allowed());
+    let deciding = elsewhere.decide_by(elsewhere.rules(), FrontEnd::Library, &asked);
+    assert!(deciding.now().is_none());
+
+    let (scope, limit) = (Scope::new("own"), "1/minute".parse::<Limit>().unwrap());
+    let charge = Charge {
+        scope: &scope,
+        limit: &limit,
+        key: "k",
+        cost: 1,
+    };
+    let charging = in_memory.charge(&charge, OnStoreFailure::Deny);
+    assert!(charging.now().unwrap().outcome.allowed);
+    assert!(!charging.now().unwrap().outcome.allowed);
+    let charging = elsewhere.charge(&charge, OnStoreFailure::Deny);
+    assert!(charging.now().is_none());
 }

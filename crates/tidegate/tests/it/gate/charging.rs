@@ -72,6 +72,7 @@ fn a_request_without_its_identity_is_skipped_shared_or_denied() {
     let denied = decide(&gate, &request("path=/deny b=1").with_cost(0));
     assert!(denied.is_denied());
     assert_eq!(denied.rule(), Some("deny"));
+    assert!(denied.headline().unwrap().limit.is_none(), "none was asked");
     let staff = decide(&gate, &request("path=/deny b=1 tier=staff"));
     assert!(staff.is_denied(), "a tier is no identity");
     assert!(decide(&gate, &request("path=/deny a=1 tier=staff")).is_allowed());
@@ -249,6 +250,28 @@ fn the_rule_that_decides_speaks_for_all() {
         name("user_id=u", 1).as_deref(),
         Some("same"),
         "of those that deny the longest wait"
+    );
+}
+
+#[test]
+fn a_decision_says_what_the_rule_that_decides_said() {
+    let gate = gate("- {id: r, per: [user_id], limit: 2/minute, algorithm: fixed_window}");
+    let end = NOW + Micros::MINUTE;
+    let first = decide(&gate, &request("user_id=u"));
+    assert_eq!((first.limit(), first.remaining()), (Some(2), Some(1)));
+    assert_eq!(first.reset_at(), Some(end));
+    assert_eq!(first.seconds_to_retry(), None, "it is allowed");
+    assert_eq!(decide(&gate, &request("user_id=u")).remaining(), Some(0));
+    let denied = decide(&gate, &request("user_id=u"));
+    assert_eq!((denied.limit(), denied.remaining()), (Some(2), Some(0)));
+    assert_eq!(denied.reset_at(), Some(end));
+    assert_eq!(denied.retry_after(), Some(Micros::MINUTE));
+    assert_eq!(denied.seconds_to_retry(), Some(60));
+    let unlimited = decide(&gate, &request("a=b"));
+    assert_eq!((unlimited.limit(), unlimited.remaining()), (None, None));
+    assert_eq!(
+        (unlimited.reset_at(), unlimited.retry_after()),
+        (None, None)
     );
 }
 

@@ -1,8 +1,11 @@
 //! A store that cannot answer: each rule says what happens.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use super::{NOW, decide, left, request, rules};
 use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Gate, PermitId, Retry, StoreError};
+use tidegate::{Attributes, Gate, ManualClock, MemoryStore, Micros, PermitId, Retry, StoreError};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -195,6 +198,50 @@ fn the_store_names_permits_and_hears_of_other_rules() {
     gate.replace_rules(rules(LOCAL));
     decide(&gate, &request("z=1"));
     let changed = &gate.store().rules_changed;
-    assert_eq!(changed.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(changed.load(Ordering::Relaxed), 1);
     assert_eq!(*gate.store().permits_named.lock().unwrap(), [2]);
+}
+
+#[test]
+fn a_permit_that_the_store_took_in_silence_is_renewed_there_too() {
+    let clock = ManualClock::new(NOW);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let list = "- {id: r, per: [], limit: 1, algorithm: concurrency, lease_ttl: 60s}";
+    let store = FailingStore::over(Arc::new(store));
+    let gate = Gate::with_clock(store, rules(list), clock.clone());
+    gate.store().switch(StoreState::Silent);
+    let permit = decide(&gate, &Attributes::new()).permit().unwrap();
+    switch(&gate, false);
+    clock.advance(Micros::SECOND.times(40));
+    assert!(block_on(gate.renew(permit)).unwrap());
+    clock.advance(Micros::SECOND.times(40));
+    let decision = decide(&gate, &Attributes::new());
+    assert!(!decision.is_degraded());
+    assert!(decision.is_denied(), "the store holds it for 60 s more");
+}
+
+#[test]
+fn a_permit_that_is_not_held_here_is_not_renewed_while_the_store_is_down() {
+    let gate = gate("- {id: r, per: [], limit: 1, algorithm: concurrency}");
+    switch(&gate, true);
+    gate.store().is_down.store(true, Ordering::Relaxed);
+    for ended in [
+        block_on(gate.renew(PermitId::random())),
+        block_on(gate.release(PermitId::random())),
+    ] {
+        assert!(matches!(ended, Err(StoreError::Unreachable(_))));
+    }
+}
+
+#[test]
+fn a_permit_is_held_unless_a_rule_allows_requests_without_counting_them() {
+    for (on_store_failure, is_held_without) in [("allow", false), ("local", true)] {
+        let gate = gate(&format!(
+            "- {{id: r, per: [], limit: 9, algorithm: concurrency, on_store_failure: {on_store_failure}}}"
+        ));
+        let permit = || decide(&gate, &request("z=1")).permit();
+        assert!(permit().is_some(), "{on_store_failure}");
+        switch(&gate, true);
+        assert_eq!(permit().is_some(), is_held_without, "{on_store_failure}");
+    }
 }

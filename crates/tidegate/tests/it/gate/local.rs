@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{NOW, decide, request, rules};
+use super::{NOW, decide, decide_with_receipt, request, rules};
 use tidegate::headers::HeaderSettings;
 use tidegate::{Clock, Gate, ManualClock, MemoryStore, Micros, Store, Timestamp, TokioClock};
 use tidegate_testkit::block_on;
@@ -279,6 +279,57 @@ fn what_was_admitted_is_settled_once() {
         assert_eq!(gate.store().settled(), []);
         assert_eq!(admitted(&gate, 20, Some(NOW)), 7);
     }
+}
+
+/// After as long as one unit takes to flow back, but a second at most.
+#[test]
+fn a_store_without_room_for_what_is_owed_is_asked_again_after_a_while() {
+    for (limit, wait) in [("10/minute", 1_000_000), ("240/minute", 250_000)] {
+        let (gate, clock) = clocked(&format!("- {{id: r, per: [user_id], limit: {limit}}}"));
+        assert!(
+            admitted(&gate, 500, None) < 500,
+            "the store has nothing left"
+        );
+        gate.store().switch(StoreState::Unreachable);
+        assert_eq!(admitted(&gate, 4, None), 4);
+        gate.store().switch(StoreState::Up);
+        let is_asked = || {
+            block_on(gate.reconcile());
+            assert_eq!(gate.unreconciled().waiting, 1, "it is still owed");
+            !gate.store().settled().is_empty()
+        };
+        assert!(is_asked());
+        assert!(!is_asked());
+        clock.advance(Micros::new(wait - 1));
+        assert!(!is_asked(), "{limit}");
+        clock.advance(Micros::new(1));
+        assert!(is_asked(), "{limit}");
+    }
+}
+
+#[test]
+fn what_costs_nothing_or_is_given_back_is_not_owed() {
+    let gate = gate(WINDOW);
+    gate.store().switch(StoreState::Unreachable);
+    decide(&gate, &request("user_id=u").with_cost(0));
+    assert_eq!(gate.unreconciled().waiting, 0);
+    let receipt = decide_with_receipt(&gate, &request("user_id=u"));
+    assert_eq!(gate.unreconciled().waiting, 1);
+    block_on(gate.give_back(receipt)).unwrap();
+    assert_eq!(gate.unreconciled().waiting, 0);
+}
+
+/// The store knows of what it said itself, so that only what was admitted here is owed, less what was given back.
+#[test]
+fn what_is_given_back_in_part_is_owed_in_part() {
+    let gate = gate(WINDOW);
+    gate.store().switch(StoreState::Unreachable);
+    *gate.store().last_used.lock().unwrap() = Some(5);
+    let receipt = decide_with_receipt(&gate, &request("user_id=u").with_cost(3));
+    block_on(gate.settle(receipt, 1)).unwrap();
+    gate.store().switch(StoreState::Up);
+    block_on(gate.reconcile());
+    assert_eq!(gate.store().settled(), [("u".to_owned(), 1)]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod failure;
 mod local;
 mod matching;
 mod networks;
+mod observing;
 mod oracle;
 mod parts;
 mod ratelimit;

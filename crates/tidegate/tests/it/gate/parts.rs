@@ -3,7 +3,7 @@
 use super::{NOW, decide_parts, gate, left, request, rules};
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{Grant, RuleSet};
+use tidegate::rules::{FrontEnd, Grant, RuleSet};
 use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Reason, Retry, Store};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
@@ -126,6 +126,44 @@ fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
     let parts = [spent("domain=web user=a", 1), part("team=t", 1)];
     assert!(!ask(&gate, &parts).0);
     assert_eq!(left(&gate, "domain=web user=a")[0], 1);
+}
+
+/// Such a part takes nothing, so it does not matter that it was not spent.
+#[test]
+fn what_was_spent_is_taken_next_to_a_part_that_only_asks() {
+    let gate = gate(&settling());
+    let parts = [
+        spent("domain=web user=a", 2),
+        spent("team=t", 6),
+        part("team=u", 0),
+    ];
+    assert!(!ask(&gate, &parts).0);
+    assert_eq!(left(&gate, "domain=web user=a")[0], 1);
+}
+
+/// The store denies it, and is gone when it is asked to take what is left. What it may have taken is not counted here.
+#[tokio::test]
+async fn what_was_spent_is_owed_if_the_store_certainly_did_not_take_it() {
+    let list = "
+- {id: bytes, per: [user], limit: 5/minute, settle: true}
+- {id: requests, per: [user], limit: 100/minute}";
+    for (state, waiting) in [
+        (StoreState::Up, 0),
+        (StoreState::Unreachable, 1),
+        (StoreState::Silent, 0),
+    ] {
+        let gate = Gate::new(FailingStore::answering(0), rules(list));
+        let parts = [spent("user=a", 9)];
+        let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
+        let fail = async {
+            gate.store().switch(state);
+            gate.store().answers.add_permits(1);
+        };
+        let (receipt, ()) = tokio::join!(deciding.wait(), fail);
+        assert!(receipt.decision().is_denied());
+        assert!(!receipt.decision().is_degraded());
+        assert_eq!(gate.unreconciled().waiting, waiting, "{state:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A file of envoyproxy/ratelimit means here what it means there.
 
 use super::parts::{ask, bringing, descriptors, entry};
-use super::request;
+use super::{decide_parts, request};
 use tidegate::gate::Part;
+use tidegate::headers::HeaderSettings;
 use tidegate::rules::Grant;
 use tidegate::{Gate, MemoryStore};
 use tidegate_testkit::block_on;
@@ -108,6 +109,10 @@ fn a_charge_that_was_spent_takes_what_is_left() {
         Some(0),
         "5 were taken"
     );
+    // As one of several, too.
+    ask(&gate, &[entry("user=c"), spent(entry("user=d"))]);
+    assert_eq!(charge(&gate, entry("user=c")), Some(1));
+    assert_eq!(charge(&gate, entry("user=d")), None);
 }
 
 const QUOTAS: &str = "
@@ -151,6 +156,20 @@ fn a_request_is_denied_when_all_of_its_quotas_are_exceeded() {
         let parts: Vec<Part<'_>> = asked.iter().map(|text| entry(text)).collect();
         assert_eq!(ask(&gate, &parts).0, expected, "{asked:?}");
     }
+}
+
+#[test]
+fn headers_do_not_tell_of_a_quota_that_is_exceeded_if_the_request_goes_on() {
+    let gate = Gate::new(MemoryStore::new(), descriptors(QUOTAS));
+    assert!(ask(&gate, &[entry("quota=used")]).0);
+    let policies = |asked: [&str; 2]| {
+        let decisions = decide_parts(&gate, &asked.map(entry));
+        let mut headers = decisions.headers(&HeaderSettings::default());
+        let policy = headers.find(|(name, _)| *name == "ratelimit-policy");
+        policy.unwrap().1.split(',').count()
+    };
+    assert_eq!(policies(["quota=used", "quota=a"]), 1, "it is allowed");
+    assert_eq!(policies(["quota=used", "quota=a"]), 2, "it is denied");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What was charged, given back or settled when the request is done.
 
 use super::{NOW, decide_with_receipt, gate, left, request, rules};
+use tidegate::gate::Part;
+use tidegate::rules::FrontEnd;
 use tidegate::{Gate, Micros, Store};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
@@ -138,4 +140,22 @@ fn what_is_settled_without_the_store_reaches_it_later() {
     gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
     assert_eq!(left(&gate, "user_id=u"), [60]);
+}
+
+#[test]
+fn each_part_of_a_request_is_given_back_once_and_only_if_it_was_charged() {
+    let gate = gate(&by("fixed_window"));
+    let users = ["user_id=a", "user_id=b", "user_id=c"];
+    for user in users {
+        super::decide(&gate, &request(user).with_cost(5));
+    }
+    let parts = [1, 2, 0].into_iter().zip(users);
+    let parts: Vec<Part<'_>> = parts
+        .map(|(cost, user)| Part::new(request(user).with_cost(cost)))
+        .collect();
+    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
+    let receipt = block_on(deciding.wait());
+    assert_eq!(users.map(|user| left(&gate, user)[0]), [94, 93, 95]);
+    block_on(gate.give_back(receipt)).unwrap();
+    assert_eq!(users.map(|user| left(&gate, user)[0]), [95, 95, 95]);
 }

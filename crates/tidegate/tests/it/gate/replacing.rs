@@ -1,8 +1,12 @@
 //! Other rules in force, and what is forgotten on request.
 
+use std::sync::Arc;
+
 use super::{NOW, answered, decide, gate, left, request, rules};
 use tidegate::gate::ResetError;
-use tidegate::rules::{FrontEnd, OverrideKey, TemporaryOverride, TemporaryOverrides, Verdict};
+use tidegate::rules::{
+    FrontEnd, OverrideKey, TemporaryOverride, TemporaryOverrides, ValueDigest, Verdict,
+};
 use tidegate::{Gate, MemoryStore, Micros};
 use tidegate_testkit::{FailingStore, StoreState, block_on};
 
@@ -251,4 +255,35 @@ fn a_reset_reports_what_another_tier_has_used() {
         [entry("user", 500, 40)]
     );
     assert_eq!(reported(&gate, "user_id=u tier=free", None).0, []);
+}
+
+#[test]
+fn an_override_by_digest_is_for_the_value_that_has_it() {
+    let digest = Arc::new(ValueDigest::new(b"secret"));
+    let one = TemporaryOverride {
+        key: OverrideKey::Digest(digest.of("k1")),
+        limit: "9/minute".to_owned(),
+        expires_at: NOW + Micros::SECOND,
+    };
+    let gate = gate("- {id: r, per: [api_key], limit: 5/minute}").with_digest(digest);
+    gate.replace_overrides(TemporaryOverrides::from([("r".to_owned(), vec![one])]));
+    assert_eq!(left(&gate, "api_key=k1"), [9]);
+    assert_eq!(left(&gate, "api_key=k2"), [5]);
+}
+
+#[test]
+fn a_reset_that_names_no_counter_says_what_rules_count_by() {
+    let text = |list: &str| {
+        let error = block_on(gate(list).reset(&request("z=1"), None)).unwrap_err();
+        error.to_string()
+    };
+    let rest = "a counter that all clients share is reset only if `rule` names its rule";
+    assert_eq!(
+        text("- {id: r, per: [], limit: 9/minute}"),
+        format!("these attributes name no counter, because no rule counts by any; {rest}")
+    );
+    assert_eq!(
+        text("- {id: r, per: [user_id, ip], limit: 9/minute}"),
+        format!("these attributes name no counter; the rules count by `ip`, `user_id`; {rest}")
+    );
 }
