@@ -295,7 +295,27 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_time() -> impl Strategy<Value = Timestamp> {
-        any::<u64>().prop_map(Timestamp::from_micros)
+        (0..=Timestamp::MAX.as_micros()).prop_map(Timestamp::from_micros)
+    }
+
+    #[test]
+    fn a_life_of_few_digits_is_kept_as_it_is() {
+        for shift in 0..=47 {
+            for digits in 0..64 {
+                let life = Micros::new(digits << shift);
+                assert_eq!(decode_life(encode_life(life)), life);
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_a_slot_if_their_tag_is_known_and_of_one_kind() {
+        for tag in 0..=0xffff_u64 {
+            let is_known = tag < 0x4000;
+            let is_of_both_kinds = tag & 0x3000 == 0x3000;
+            let slot = Slot::from_raw([1, 5 << 16 | tag, 2, 3]);
+            assert_eq!(slot.is_some(), is_known && !is_of_both_kinds, "{tag:x}");
+        }
     }
 
     proptest! {

@@ -313,10 +313,111 @@ impl LockedStripes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::keys::KeyHasher;
+    use crate::store::{Charge, Scope};
 
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_stripe_fits_into_a_pair_of_cache_lines() {
         assert_eq!(size_of::<Aligned<Lock<Stripe>>>(), 128);
+    }
+
+    /// Small stores have few, so that a key that has to go is chosen from many. Large ones have many, so
+    /// that each stays small.
+    #[test]
+    fn the_number_of_stripes_follows_from_the_size_of_the_store() {
+        #[rustfmt::skip]
+        let table = [
+            (1,          1),
+            (1_024,      1),
+            (2_047,      1),
+            (2_048,      2),
+            (5_000,      4),
+            (65_536,     64),
+            (1_000_000,  64),
+            (2_097_152,  128),
+            (10_000_000, 1_024),
+            (usize::MAX, 65_536),
+        ];
+        for (max_keys, stripes) in table {
+            let clock = Arc::new(SystemClock);
+            assert_eq!(
+                Stripes::new(max_keys, clock).all.len(),
+                stripes,
+                "{max_keys} keys"
+            );
+        }
+    }
+
+    /// So that threads with different keys seldom wait for each other.
+    #[test]
+    fn keys_are_spread_over_all_stripes() {
+        let stripes = Stripes::new(1_000_000, Arc::new(SystemClock));
+        let mut keys = vec![0; stripes.all.len()];
+        let hasher = KeyHasher::random();
+        let (scope, limit) = (Scope::new("spread"), "1/minute".parse().unwrap());
+        for key in 0..6_400 {
+            let hash = hasher.hash(&Charge {
+                scope: &scope,
+                limit: &limit,
+                key: &key.to_string(),
+                cost: 1,
+            });
+            keys[stripes.index(hash)] += 1;
+        }
+        // 100 each, give or take six times the deviation of chance.
+        assert!(
+            keys.iter().all(|keys| (40..=160).contains(keys)),
+            "{keys:?}"
+        );
+    }
+
+    /// The hash of a key in one of two stripes.
+    fn in_stripe(stripe: u64, key: u64) -> KeyHash {
+        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0xffff;
+        let (home, rest) = (spread | stripe, key << 16);
+        KeyHash { home, rest }
+    }
+
+    /// A full store with two stripes, of which one has all keys.
+    fn one_sided() -> Stripes {
+        let stripes = Stripes::new(2_048, Arc::new(SystemClock));
+        for key in 0..2_048 {
+            let slot = Slot::inline(in_stripe(0, key), [0; 2], Micros::SECOND);
+            stripes.restore(slot, None, None);
+        }
+        stripes
+    }
+
+    #[test]
+    fn a_key_that_is_alone_in_its_stripe_takes_the_place_of_one_elsewhere() {
+        let evicted = |stripes: &Stripes| {
+            let stats = stripes.shared().stats();
+            assert_eq!(stats.keys, 2_048, "no more than there may be");
+            stats.evicted
+        };
+        let stripes = one_sided();
+        assert_eq!(evicted(&stripes), 0);
+        let slot = Slot::inline(in_stripe(1, 0), [0; 2], Micros::SECOND);
+        stripes.restore(slot, None, None);
+        assert_eq!(evicted(&stripes), 1, "one that was restored");
+
+        let stripes = one_sided();
+        let limit = "1/minute".parse().unwrap();
+        // At a time that the request brings, so that nothing is removed for being idle.
+        let at = Some(Timestamp::from_seconds(1_000));
+        let hash = in_stripe(1, 0);
+        let (mut stripe, now) = stripes.lock(hash, at, stripes.time(at));
+        let task = Task {
+            hash,
+            limit: &limit,
+            cost: 1,
+            now,
+            permit: None,
+        };
+        let outcome = stripe.apply(StateStep::Charge, &task, stripes.shared());
+        stripes.finish(stripe);
+        assert!(outcome.allowed);
+        assert_eq!(evicted(&stripes), 1, "one that was charged");
     }
 }

@@ -490,4 +490,45 @@ mod tests {
         }
         assert_eq!((table.len(), table.places()), (0, 0));
     }
+
+    /// Homes that are spread evenly.
+    fn scattered(key: u64) -> Slot {
+        let home = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let rest = key << 16;
+        Slot::inline(KeyHash { home, rest }, [key, 0], Micros::ZERO)
+    }
+
+    #[test]
+    fn a_growing_table_has_a_fifth_of_its_places_empty_and_a_large_one_not_many_more() {
+        let mut table = Table::default();
+        for key in 0..20_000 {
+            table.insert(scattered(key));
+            let (len, places) = (table.len(), table.places());
+            assert!(len * 5 <= places * 4, "{len} in {places}");
+            if places > NEAR_CHUNKS * CHUNK {
+                assert!(len * 100 >= places * 71, "{len} in {places}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_shrinks_when_less_than_a_third_is_full_and_has_room_to_grow_again() {
+        let mut table = Table::default();
+        (0..20_000).for_each(|key| table.insert(scattered(key)));
+        for key in 0..19_999 {
+            let place = table.find(scattered(key).hash()).unwrap();
+            table.remove(place);
+            let before = table.places();
+            table.shrink();
+            let (len, places) = (table.len(), table.places());
+            // A third, or a little less if the next smaller table would be too full.
+            let is_full_enough = len * 10 >= places * 3 || places == SMALLEST;
+            assert!(is_full_enough, "{len} in {places}");
+            if places != before {
+                assert!(len * 3 < before, "{len} fill a third of {before}");
+                assert!(len * 5 <= places * 3, "{len} in {places}");
+            }
+        }
+        assert!(table.find(scattered(19_999).hash()).is_some());
+    }
 }

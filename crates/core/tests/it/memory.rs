@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+use std::num::NonZeroUsize;
+
 use tidegate_core::{
     Algorithm, Charge, Limit, ManualClock, MemoryStore, Micros, Outcome, PermitId, Rate, Request,
-    Scope, Timestamp,
+    Scope, Store, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
@@ -442,5 +444,163 @@ fn asking_after_the_clock_was_set_back_lets_no_key_go_before_its_time() {
         fixture.clock.set(NOW - Micros::from_seconds(20));
         fixture.store.sweep();
         assert_eq!(fixture.store.stats().keys, 1, "{limit:?}");
+    }
+}
+
+/// Charges two keys with one request.
+fn charge_two(fixture: &Fixture, limit: &Limit, keys: [&str; 2]) -> [Outcome; 2] {
+    let charges = keys.map(|key| Charge {
+        scope: &fixture.scope,
+        limit,
+        key,
+        cost: 1,
+    });
+    let outcomes = fixture.store.charge(&Request::new(&charges));
+    [outcomes[0], outcomes[1]]
+}
+
+#[test]
+fn requests_of_known_keys_remove_idle_ones_in_passing() {
+    let many: Limit = "1000000/minute".parse().unwrap();
+    let uses: [fn(&Fixture, &Limit); 2] = [
+        |fixture, limit| assert!(fixture.charge(limit, "one", 1).allowed),
+        |fixture, limit| assert!(charge_two(fixture, limit, ["one", "other"])[0].allowed),
+    ];
+    for use_known in uses {
+        let fixture = Fixture::with_room_for(1_000);
+        use_known(&fixture, &many);
+        for key in 0..900 {
+            fixture.charge(&ten_per_minute(), &key.to_string(), 1);
+        }
+        fixture.clock.advance(Micros::SECOND.times(10));
+        assert!(fixture.store.stats().keys > 900);
+        for _ in 0..30_000 {
+            use_known(&fixture, &many);
+        }
+        let stats = fixture.store.stats();
+        assert!(stats.keys <= 2, "{} keys", stats.keys);
+        assert_eq!(stats.expired, 900);
+    }
+}
+
+/// Threads that read the clock at the same time get different times, by less than ten milliseconds. A clock
+/// that is further behind was set back.
+#[test]
+fn a_clock_that_is_a_little_behind_is_that_of_another_thread() {
+    let limit = ten_per_minute();
+    for (behind, decided_behind) in [
+        (0, 0),
+        (1, 0),
+        (9_999, 0),
+        (10_000, 10_000),
+        (1 << 40, 1 << 40),
+    ] {
+        let before = |micros| Timestamp::from_micros(NOW.as_micros() - micros);
+        let fixture = Fixture::with_room_for(10);
+        fixture.charge(&limit, "first", 1);
+        fixture.clock.set(before(behind));
+        let at = fixture.charge(&limit, "second", 1).at;
+        assert_eq!(at, before(decided_behind), "one limit, {behind}");
+
+        let fixture = Fixture::with_room_for(10);
+        charge_two(&fixture, &limit, ["first", "second"]);
+        fixture.clock.set(before(behind));
+        let outcomes = charge_two(&fixture, &limit, ["third", "fourth"]);
+        let at = outcomes.map(|outcome| outcome.at);
+        assert_eq!(at, [before(decided_behind); 2], "two limits, {behind}");
+    }
+}
+
+/// So that one that is used all the time, and idle in between, does not come and go.
+#[test]
+fn an_idle_key_is_removed_one_second_after_it_became_idle() {
+    let fixture = Fixture::with_room_for(10);
+    let limit = Limit::new(Rate::per_minute(10), Algorithm::SlidingWindowLog).unwrap();
+    fixture.charge(&limit, "key", 1);
+    let removed_at = Micros::MINUTE.get() + Micros::SECOND.get();
+    for (after, keys) in [(removed_at - 1, 1), (removed_at, 0)] {
+        fixture
+            .clock
+            .set(Timestamp::from_micros(NOW.as_micros() + after));
+        fixture.store.sweep();
+        assert_eq!(fixture.store.stats().keys, keys, "after {after}");
+    }
+}
+
+#[test]
+fn a_key_that_was_denied_and_is_allowed_again_goes_as_any_other() {
+    for algorithm in [Algorithm::TOKEN_BUCKET, Algorithm::SlidingWindowLog] {
+        let fixture = Fixture::with_room_for(2);
+        let limit = Limit::new(Rate::per_minute(2), algorithm).unwrap();
+        let longer: Limit = "10/hour".parse().unwrap();
+        fixture.charge(&limit, "denied before", 2);
+        assert!(!fixture.charge(&limit, "denied before", 1).allowed);
+        fixture.clock.advance(Micros::MINUTE);
+        assert!(fixture.charge(&limit, "denied before", 1).allowed);
+        fixture.charge(&longer, "live", 10);
+
+        fixture.charge(&longer, "new", 1);
+        assert_eq!(fixture.remaining(&limit, "denied before"), 2, "it went");
+        assert_eq!(fixture.remaining(&longer, "live"), 0);
+    }
+}
+
+#[test]
+fn a_sweep_in_parts_removes_a_part_at_a_time() {
+    let fixture = Fixture::with_room_for(100_000);
+    for key in 0..2_000 {
+        fixture.charge(&ten_per_minute(), &key.to_string(), 1);
+    }
+    fixture.clock.advance(Micros::MINUTE);
+    let parts = NonZeroUsize::new(4).unwrap();
+    for part in 1..=4 {
+        fixture.store.sweep_part(parts);
+        let left = 2_000 * (4 - part) / 4;
+        let keys = fixture.store.stats().keys;
+        assert!(keys.abs_diff(left) < 150, "{keys} keys after {part} parts");
+    }
+    assert_eq!(fixture.store.stats().keys, 0);
+}
+
+#[test]
+fn a_store_in_memory_is_its_own_store_in_memory() {
+    let store = MemoryStore::new();
+    assert!(std::ptr::eq(
+        Store::memory(&store).unwrap(),
+        &raw const store
+    ));
+}
+
+#[test]
+fn a_key_of_which_all_was_given_back_is_idle() {
+    for algorithm in [Algorithm::TOKEN_BUCKET, Algorithm::SlidingWindowLog] {
+        let fixture = Fixture::with_room_for(10);
+        let limit = Limit::new(Rate::per_minute(10), algorithm).unwrap();
+        let charges = [Charge {
+            scope: &fixture.scope,
+            limit: &limit,
+            key: "key",
+            cost: 10,
+        }];
+        let request = Request::new(&charges);
+        let outcomes = fixture.store.charge(&request);
+        fixture.store.give_back(&request, &outcomes);
+        fixture.clock.advance(Micros::SECOND.times(2));
+        fixture.store.sweep();
+        assert_eq!(fixture.store.stats().keys, 0, "{limit:?}");
+    }
+}
+
+#[test]
+fn after_the_clock_was_set_back_a_key_is_idle_by_the_new_time() {
+    for (used, is_allowed) in [(5, true), (10, false)] {
+        let fixture = Fixture::with_room_for(10);
+        let limit = Limit::new(Rate::per_minute(10), Algorithm::SlidingWindowLog).unwrap();
+        fixture.charge(&limit, "key", used);
+        fixture.clock.set(NOW - Micros::HOUR);
+        assert_eq!(fixture.charge(&limit, "key", 1).allowed, is_allowed);
+        fixture.clock.advance(Micros::MINUTE + Micros::SECOND);
+        fixture.store.sweep();
+        assert_eq!(fixture.store.stats().keys, 0, "{used} used before");
     }
 }

@@ -392,12 +392,39 @@ fn changes_are_those_of_requests_that_took_something_or_gave_it_back() {
         keys.store.forget(&keys.scope, &limit, "key");
         assert!(has_changed(), "forgotten");
     }
+    // When the state is like a fresh one is kept exactly for this window, and rounded up for those above.
+    let rate = Rate::new(10, Micros::new(1 << 26));
+    let anchor = Anchor::FirstRequest;
+    let limit = Limit::new(rate, Algorithm::FixedWindow { anchor }).unwrap();
+    keys.charge(&limit, "key", 10, 1);
+    let before = keys.store.changes();
+    assert!(!keys.charge(&limit, "key", 1, 1).allowed);
+    assert_eq!(keys.store.changes(), before, "denied");
     let limit = Limit::concurrent(2).unwrap();
     keys.charge(&limit, "key", 1, 7);
     for act in [MemoryStore::renew, MemoryStore::release] {
         let before = keys.store.changes();
         assert!(act(&keys.store, PermitId::from_u128(7)));
         assert_ne!(keys.store.changes(), before);
+    }
+}
+
+#[test]
+fn states_that_are_larger_than_what_is_copied_at_once_are_written_whole() {
+    let mut keys = Keys::new(100);
+    let rate = Rate::new(10_000, Micros::HOUR);
+    let log = Limit::new(rate, Algorithm::SlidingWindowLog).unwrap();
+    let used = [("large", 5_000), ("larger", 7_000), ("small", 3)];
+    for (index, (key, count)) in used.into_iter().enumerate() {
+        for _ in 0..count {
+            // Each at a time of its own.
+            keys.clock.advance(Micros::new(1));
+            assert!(keys.charge(&log, key, 1, 0).allowed);
+        }
+        assert_eq!(keys.restart(100).keys, index as u64 + 1);
+    }
+    for (key, count) in used {
+        assert_eq!(keys.remaining(&log, key), 10_000 - count, "{key}");
     }
 }
 

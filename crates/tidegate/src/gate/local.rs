@@ -256,3 +256,28 @@ impl Local {
         self.counters.sweep_part(parts);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::{ManualClock, Micros};
+
+    #[test]
+    fn a_sweep_removes_idle_counters_of_this_instance() {
+        let clock = ManualClock::new(Timestamp::from_seconds(1_000));
+        let local = Local::new(Arc::new(clock.clone()));
+        let limit: Limit = "10/minute".parse().unwrap();
+        let share = Share::of(&Scope::new("rule"), &limit, 1);
+        let charge = LocalCharge {
+            share: &share,
+            key: "key",
+            cost: 1,
+        };
+        local.settle(&charge, None);
+        for (after, keys) in [(Micros::SECOND, 1), (Micros::MINUTE, 0)] {
+            clock.advance(after);
+            local.sweep_part(NonZeroUsize::MIN);
+            assert_eq!(local.counters.stats().keys, keys, "after {after:?}");
+        }
+    }
+}
