@@ -17,7 +17,7 @@ struct StricterAnswer {
 }
 
 /// All differences to hyper, but for bounds on sizes. There are none in the other direction.
-const STRICTER: [StricterAnswer; 3] = [
+const STRICTER: [StricterAnswer; 4] = [
     // The client of the gateway could choose another of them.
     StricterAnswer {
         refusal: AnswerRefusal::TwoLengths,
@@ -27,6 +27,11 @@ const STRICTER: [StricterAnswer; 3] = [
     StricterAnswer {
         refusal: AnswerRefusal::Malformed("invalid content length"),
         example: "HTTP/1.1 204 No Content\r\ncontent-length: x\r\n\r\n",
+    },
+    // To hyper, the trailers end at the bare newline and the answer does not; what is between them is dropped.
+    StricterAnswer {
+        refusal: AnswerRefusal::Malformed("a trailer ends in a bare newline"),
+        example: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\n\r\nc\r\n\r\n",
     },
     // No upgrade was asked for.
     StricterAnswer {

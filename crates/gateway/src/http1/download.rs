@@ -185,7 +185,7 @@ fn trailers(bytes: &mut BytesMut) -> Result<DownloadStep, Broken> {
     match httparse::parse_headers(bytes, &mut found) {
         // Servers do not agree on whether a bare newline ends a line, and with it the answer.
         Ok(httparse::Status::Complete((length, _))) if has_bare_newline(&bytes[..length]) => {
-            Err(BAD)
+            Err(Broken::Malformed("a trailer ends in a bare newline"))
         }
         Ok(httparse::Status::Complete((length, found))) => {
             let mut trailers = HeaderMap::with_capacity(found.len());
@@ -325,6 +325,7 @@ mod tests {
             "1\r\nx\r\n0\r\na: b\n\n",
             "1\r\nx\r\n0\r\na: b\r\n\n",
             "1\r\nx\r\n0\r\na: b\nc: d\r\n\r\n",
+            "1\r\nx\r\n0\r\na: b\n\r\nc\r\n\r\n",
             "5\r\nhell",
             &long,
         ] {
