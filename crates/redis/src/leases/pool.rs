@@ -33,6 +33,8 @@ pub(crate) struct UnitPool {
     lease: Option<HeldLease>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
+    /// Whether Redis was told what is used of the lease, and has not granted the next one since.
+    is_reported: bool,
     demand: PoolDemand,
     used_at: Instant,
     /// When the window or slot that was charged last ends or has ended, at the latest: what is asked for from then
@@ -141,6 +143,7 @@ impl UnitPool {
             state,
             lease: None,
             batch: 1,
+            is_reported: false,
             demand: PoolDemand::new(now()),
             used_at: now(),
             boundary: None,
@@ -248,8 +251,12 @@ impl UnitPool {
         unused
     }
 
-    /// Puts back units that were served and are not needed. False if the pool no longer has their lease.
+    /// Puts back units that were served and are not needed. False if the pool no longer has their lease, or has told
+    /// Redis that they are used.
     pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
+        if self.is_reported {
+            return false;
+        }
         let now = now();
         let is_same = |held: &&mut HeldLease| {
             let used = held.granted.saturating_sub(held.units);
@@ -288,7 +295,7 @@ impl UnitPool {
 
     /// What to ask Redis for to serve `cost`: no more than `share`, if less is enough. All requests that wait
     /// for it want `waiting` together.
-    pub(crate) fn ask(&self, cost: u64, waiting: u64, share: u64) -> UnitRequest {
+    pub(crate) fn ask(&mut self, cost: u64, waiting: u64, share: u64) -> UnitRequest {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
         let left = held.map_or(0, |held| held.units);
@@ -303,6 +310,7 @@ impl UnitPool {
             }
             LeaseKind::Window => (missing, most, None),
         };
+        self.is_reported = previous.is_some();
         let want = LeaseRequest {
             id: PermitId::random(),
             units,
@@ -368,13 +376,19 @@ impl UnitPool {
             // The units left here are part of what Redis says remains.
             outcome.remaining = outcome.remaining.saturating_sub(carried);
         }
-        // Some of what was left may have gone since Redis was asked, or with its window.
-        let is_next =
-            |held: &&HeldLease| kind == LeaseKind::Bucket || held.lease.ends_at == ends_at;
-        let held = self.lease.as_ref().filter(is_next);
-        let left = held.map_or(0, |held| held.units.min(carried));
-        let is_carried = left > 0 || kind == LeaseKind::Bucket;
-        let granted = taken.saturating_add(if is_carried { carried } else { 0 });
+        // Some of what was left may have gone since Redis was asked, or with its window; and into a window, more may
+        // have been put back.
+        let held = self.lease.as_ref();
+        let (left, carried) = match kind {
+            LeaseKind::Bucket => (held.map_or(0, |held| held.units.min(carried)), carried),
+            LeaseKind::Window => {
+                let same = held.filter(|held| held.lease.ends_at == ends_at);
+                let left = same.map_or(0, |held| held.units);
+                (left, if left > 0 { carried.max(left) } else { 0 })
+            }
+        };
+        let granted = taken.saturating_add(carried);
+        self.is_reported = false;
         let lasts = Duration::from(ends_at.since(grant.now));
         let received_at = now();
         // Redis may have decided as late as that. The lease ends as if it had decided when it was asked.
@@ -524,6 +538,27 @@ mod tests {
         tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(next.units(), 0);
         assert_eq!(next.take(&limit, 1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_put_back_while_redis_is_asked_is_not_lost() {
+        let any = |_: &UnitLease| true;
+        let limit = limit(Algorithm::FIXED_WINDOW);
+        let mut window = pool(&limit);
+        let ask = window.ask(8, 8, 50);
+        assert!(window.put_back(3, any));
+        window.granted(&limit, &ask, &grant(8, Micros::MINUTE), 1);
+        assert_eq!(window.units(), 6 + 3 + 8);
+        assert!(!window.put_back(1, any), "it knows of none that is used");
+
+        let limit = self::limit(Algorithm::TOKEN_BUCKET);
+        let mut bucket = pool(&limit);
+        let ask = bucket.ask(8, 8, 50);
+        assert!(!bucket.put_back(3, any), "Redis knows them as used");
+        bucket.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
+        assert_eq!(bucket.units(), 14);
+        assert!(bucket.take(&limit, 3).is_some());
+        assert!(bucket.put_back(3, any));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! What an observer sees of a decision.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use super::parts::{bringing, descriptors, entry};
@@ -54,7 +55,7 @@ impl Observer for Notes {
                 rule: rule.rule().id().to_owned(),
                 verdict: rule.verdict(),
                 admitted: rule.admitted(),
-                key: rule.key().map(|key| key.into_owned()),
+                key: rule.key().map(Cow::into_owned),
                 marks: marks.map(|(_, mark)| mark).collect(),
             });
             let values = rule.key_values().into_iter();
