@@ -502,8 +502,12 @@ mod tests {
     fn a_growing_table_has_a_fifth_of_its_places_empty_and_a_large_one_not_many_more() {
         let mut table = Table::default();
         for key in 0..20_000 {
+            let before = table.places();
             table.insert(scattered(key));
             let (len, places) = (table.len(), table.places());
+            if places != before {
+                assert!(len * 5 > before * 4, "{len} fit in {before}");
+            }
             assert!(len * 5 <= places * 4, "{len} in {places}");
             if places > NEAR_CHUNKS * CHUNK {
                 assert!(len * 100 >= places * 71, "{len} in {places}");

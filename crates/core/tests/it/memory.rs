@@ -604,3 +604,18 @@ fn after_the_clock_was_set_back_a_key_is_idle_by_the_new_time() {
         assert_eq!(fixture.store.stats().keys, 0, "{used} used before");
     }
 }
+
+/// A portable bucket keeps fractions of a request, whatever its window is next.
+#[test]
+fn a_bucket_whose_window_changes_keeps_what_was_used_to_the_fraction() {
+    let fixture = Fixture::with_room_for(10);
+    let bucket = |window| Limit::portable_bucket(1, window, 10).unwrap();
+    let (by_minute, by_hour) = (bucket(Micros::MINUTE), bucket(Micros::HOUR));
+    fixture.charge(&by_minute, "key", 5);
+    // Half of one flows back, so that five and a half are used.
+    fixture.clock.advance(Micros::SECOND.times(30));
+    let outcome = fixture.charge(&by_minute, "key", 1);
+    assert_eq!(outcome.reset_at, outcome.at + Micros::SECOND.times(330));
+    let outcome = fixture.charge(&by_hour, "key", 0);
+    assert_eq!(outcome.reset_at, outcome.at + Micros::MINUTE.times(330));
+}

@@ -410,6 +410,32 @@ fn changes_are_those_of_requests_that_took_something_or_gave_it_back() {
 }
 
 #[test]
+fn a_permit_keeps_its_whole_name_and_is_forgotten_when_it_has_ended() {
+    let mut keys = Keys::new(100);
+    let limit = Limit::concurrent(2).unwrap();
+    let name = u128::MAX / 3;
+    keys.charge(&limit, "key", 1, name);
+    keys.restart(100);
+    assert!(keys.store.renew(PermitId::from_u128(name)));
+    keys.clock.advance(Micros::DAY);
+    keys.charge(&limit, "key", 1, 7);
+    assert_eq!(keys.store.stats().permits, 1, "the new one");
+}
+
+#[test]
+fn as_many_slots_as_a_limit_can_have_are_kept() {
+    let mut keys = Keys::new(100);
+    let algorithm = Algorithm::SlidingWindowSlots {
+        slots: Some(3_600),
+        strict: true,
+    };
+    let limit = Limit::new(Rate::new(10, Micros::HOUR), algorithm).unwrap();
+    keys.charge(&limit, "key", 4, 0);
+    assert_eq!(keys.restart(100).keys, 1);
+    assert_eq!(keys.remaining(&limit, "key"), 6);
+}
+
+#[test]
 fn states_that_are_larger_than_what_is_copied_at_once_are_written_whole() {
     let mut keys = Keys::new(100);
     let rate = Rate::new(10_000, Micros::HOUR);

@@ -187,3 +187,13 @@ fn a_later_state_of_a_key_takes_the_place_of_an_earlier_one() {
     assert_eq!(store.stats().keys, 1);
     assert_eq!(store.charge_one(&charge).remaining, 4);
 }
+
+#[test]
+fn a_sealed_stream_is_read_with_all_of_its_states() {
+    let state = |key: u64| [key << 32, key << 16 | 0x1300, NOW.as_micros(), 0];
+    for keys in 0..5 {
+        let states: Vec<u64> = (1..=keys).flat_map(state).collect();
+        let stream = fuzzing::sealed(0, NOW.as_micros(), &states).unwrap();
+        assert_eq!(restore(&stream).unwrap().stats().keys as u64, keys);
+    }
+}

@@ -185,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_full_with_64_kib() {
+        let (head, around_block, end) = (2 * WORD, 2 * WORD, 2 * WORD);
+        let one = head + around_block + 65_536 + end;
+        assert_eq!(stream(8_191).len(), one - WORD);
+        assert_eq!(stream(8_192).len(), one);
+        assert_eq!(stream(8_193).len(), one + around_block + WORD);
+    }
+
+    #[test]
     fn another_version_is_not_damage() {
         let stream = stream(1);
         let error = WordReader::new(&stream[..], 8).err().unwrap();
