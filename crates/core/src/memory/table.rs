@@ -212,7 +212,9 @@ impl Table {
             while self.len() * 5 > fitting * 3 {
                 fitting = next_size(fitting);
             }
-            self.resize(fitting);
+            if fitting < self.places() {
+                self.resize(fitting);
+            }
         }
     }
 
