@@ -22,9 +22,9 @@ use crate::wire::LuaStep;
 
 /// How long to wait before the first retry of a call that the server could not serve; doubles each time.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How late a timer fires, often: they are exact to a millisecond, and so are the waits for the network in which they
-/// fire. Together up to two milliseconds.
-const TIMER_DELAY: Duration = Duration::from_micros(750);
+/// How much earlier than its deadline a call ends. Timers fire up to two milliseconds late: they are exact to a
+/// millisecond, and so is the wait for the network in which they fire.
+const EARLIER: Duration = Duration::from_micros(750);
 
 /// The servers of a store, whatever their topology.
 pub(crate) struct Router {
@@ -91,7 +91,7 @@ impl Router {
 
     /// The deadline of a call that starts now. A little earlier than set, because timers fire late.
     pub(crate) fn deadline(&self) -> Instant {
-        let earlier = TIMER_DELAY.min(self.deadline / 10);
+        let earlier = EARLIER.min(self.deadline / 10);
         now() + self.deadline.saturating_sub(earlier)
     }
 

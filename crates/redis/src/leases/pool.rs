@@ -33,7 +33,7 @@ pub(crate) struct UnitPool {
     lease: Option<HeldLease>,
     /// How much to ask for next time, unless less will be used before the window or slot ends.
     batch: u64,
-    /// Whether Redis was told what is used of the lease, and has not granted the next one since.
+    /// Whether Redis has been given the number of used units of the lease, and has not granted the next one since.
     is_reported: bool,
     demand: PoolDemand,
     used_at: Instant,
@@ -251,8 +251,8 @@ impl UnitPool {
         unused
     }
 
-    /// Puts back units that were served and are not needed. False if the pool no longer has their lease, or has told
-    /// Redis that they are used.
+    /// Puts back units that were served and are not needed. False if the pool no longer has their lease, or has
+    /// reported them to Redis as used.
     pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
         if self.is_reported {
             return false;
