@@ -20,6 +20,7 @@
 mod access;
 mod activity;
 mod admin_token;
+mod body_memory;
 mod chores;
 mod condition_steps;
 pub mod config;

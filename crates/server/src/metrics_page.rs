@@ -36,6 +36,7 @@ fn register_server(registry: &mut Registry, server: &Server, is_ready: bool) {
     register_unreconciled(registry, server.gate.unreconciled());
     server.identity.register_metrics(registry);
     server.access.refusals.register(registry, front_ends);
+    server.bodies.register_metrics(registry);
     if let Some(log) = &server.sinks.log {
         registry.register(
             "access_log_lost",

@@ -1,7 +1,7 @@
 //! Every error of the API, as problem+json (RFC 9457): the one place that turns errors into replies.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
@@ -10,6 +10,7 @@ use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
 use tidegate_codec::CodecError;
 
+use crate::body_memory::BodyMemoryUsedUp;
 use crate::data_dir::DataDirError;
 use crate::overrides::OverrideError;
 use crate::rulebook::{ChangeError, VersionError};
@@ -63,6 +64,14 @@ impl HttpProblem {
                 HeaderValue::from_static("Bearer realm=\"tidegate\""),
             ))),
             ..Self::new(StatusCode::UNAUTHORIZED, detail)
+        }
+    }
+
+    /// There is no room for it now.
+    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+        Self {
+            header: Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1")))),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         }
     }
 
@@ -144,6 +153,12 @@ impl HttpProblem {
             reply.headers_mut().insert(name, value);
         }
         reply
+    }
+}
+
+impl From<BodyMemoryUsedUp> for HttpProblem {
+    fn from(_: BodyMemoryUsedUp) -> Self {
+        Self::busy(BodyMemoryUsedUp::DETAIL)
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::activity::ServerActivity;
+use crate::body_memory::BodyMemory;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
@@ -49,6 +50,8 @@ pub(crate) struct Server {
     /// The temporary overrides of rules.
     pub(crate) overrides: OverrideBook,
     pub(crate) access: Access,
+    /// The memory of request bodies.
+    pub(crate) bodies: BodyMemory,
     /// Whether the console is served.
     pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
@@ -111,6 +114,7 @@ impl Server {
             book,
             overrides,
             access: Access::new(config.tokens.clone()),
+            bodies: BodyMemory::of(config.body_memory),
             has_console: config.console,
             identity: Arc::default(),
             headers: config.headers,

@@ -7,18 +7,39 @@ use crate::CodecError;
 
 /// The length of the prefix: flag and message length.
 pub(super) const PREFIX: usize = 5;
-/// The largest message, in bytes.
-pub const LARGEST: usize = 4 << 20;
+/// The largest message, in bytes, unless a call accepts less.
+pub const LARGEST: usize = 256 << 10;
 
 /// The bytes of a call that have arrived and are not taken yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MessageBuffer {
+    largest: usize,
     bytes: BytesMut,
     /// A message that arrived in one piece and need not be copied.
     whole: Option<Bytes>,
 }
 
+impl Default for MessageBuffer {
+    fn default() -> Self {
+        Self::with_largest(LARGEST)
+    }
+}
+
 impl MessageBuffer {
+    /// An empty one, for messages of at most this many bytes.
+    pub fn with_largest(largest: usize) -> Self {
+        Self {
+            largest,
+            bytes: BytesMut::new(),
+            whole: None,
+        }
+    }
+
+    /// How many bytes have arrived and are not taken yet.
+    pub fn len(&self) -> usize {
+        self.whole.as_ref().map_or(self.bytes.len(), Bytes::len)
+    }
+
     /// Whether nothing is left, also no part of a message.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.whole.is_none()
@@ -48,9 +69,10 @@ impl MessageBuffer {
         };
         let [flag, length @ ..] = *prefix;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > LARGEST {
+        if length > self.largest {
             return Err(CodecError::invalid(format!(
-                "a message may have at most {LARGEST} bytes, this has {length}"
+                "a message may have at most {} bytes, this has {length}",
+                self.largest
             )));
         }
         match flag {
@@ -119,7 +141,7 @@ mod tests {
         let table: [(&[u8], &str); 3] = [
             (&[1, 0, 0, 0, 0],    "compressed messages are not supported; send them uncompressed"),
             (&[2, 0, 0, 0, 0],    "this is not a gRPC message"),
-            (&[0, 1, 0, 0, 0],    "a message may have at most 4194304 bytes, this has 16777216"),
+            (&[0, 1, 0, 0, 0],    "a message may have at most 262144 bytes, this has 16777216"),
         ];
         for (bytes, expected) in table {
             assert_eq!(taken(&[bytes]).unwrap_err().to_string(), expected);

@@ -98,6 +98,8 @@ pub struct Config {
     pub drain_delay: Micros,
     /// The most connections open at a time, per port.
     pub max_connections: usize,
+    /// The most memory for request bodies that are held at a time, in bytes.
+    pub body_memory: usize,
     /// The format and level of logs.
     pub log: LogSettings,
     /// The access log, if there is one.

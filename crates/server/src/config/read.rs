@@ -71,6 +71,7 @@ pub(super) fn config(
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(&fields, "max_connections", problems);
+    let body_memory = parsed(fields.take("body_memory"), body_memory, problems);
     let log = log(&fields, problems);
     let access_log = access_log::read(&fields, problems);
     let otlp = otlp(&fields, problems);
@@ -114,6 +115,7 @@ pub(super) fn config(
         drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
         drain_delay: drain_delay.unwrap_or(Micros::ZERO),
         max_connections: max_connections.unwrap_or(10_000),
+        body_memory: body_memory.unwrap_or(256 << 20),
         log,
         access_log,
         otlp,
@@ -247,11 +249,20 @@ fn activity_mode(taken: TakenField<'_>, problems: &mut Problems) -> Option<Activ
 }
 
 fn activity_memory(text: &str) -> Result<usize, String> {
+    size(text, 1, ", or `activity: off`")
+}
+
+fn body_memory(text: &str) -> Result<usize, String> {
+    size(text, 1, "")
+}
+
+/// A size of at least `least` MiB. `or` is what else can be written instead of less.
+fn size(text: &str, least: usize, or: &str) -> Result<usize, String> {
     let bytes = bytes_of(text).and_then(|bytes| usize::try_from(bytes).ok());
     match bytes {
-        Some(bytes) if bytes >= 1 << 20 => Ok(bytes),
+        Some(bytes) if bytes >= least << 20 => Ok(bytes),
         Some(_) => Err(format!(
-            "`{text}` is too little; write at least `1MiB`, or `activity: off`"
+            "`{text}` is too little; write at least `{least}MiB`{or}"
         )),
         None => Err(format!(
             "`{text}` is not a size; write for example `64MiB` or `1GiB`"

@@ -89,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 60] = [
+pub static SETTINGS: [Setting; 61] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -143,6 +143,7 @@ pub static SETTINGS: [Setting; 60] = [
     variable(Key::new("drain_timeout", SPAN, "at shutdown: how long requests in flight may take").or("10s")),
     variable(Key::new("drain_delay", SPAN, "at shutdown: how long to keep accepting after /readyz reports 503").or("0s")),
     variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at a time, on each port").or("10000")),
+    variable(Key::new("body_memory", SIZE, "the most memory for the bodies of requests that are held at a time, at least `1MiB`").or("256MiB")),
     flag("text|json", Key::new("log_format", Kind::Words(&["text", "json"]), "how log lines look: `text` or `json`").or("text")),
     flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
     variable(Key::new("access_log", Kind::Text(""), "where requests of the API and the gateway are logged, as JSON lines: `off`, `stderr` or a file").or("off")),

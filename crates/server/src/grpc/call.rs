@@ -41,7 +41,7 @@ pub(super) async fn dispatch(
         Some((HEALTH, "Check")) => Box::pin(health::check(server, body)).await,
         Some((HEALTH, "Watch")) => Box::pin(health::watch(server, drain, body)).await,
         Some((REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo")) => {
-            Ok(reflection::answer(drain, body))
+            Ok(reflection::answer(server, drain, body))
         }
         _ => Err(Status::new(
             Code::Unimplemented,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Response;
 use hyper::body::Incoming;
 use tidegate_codec::grpc::decode;
@@ -23,7 +24,7 @@ pub(super) async fn check(
     server: &Arc<Server>,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = decode(message::only(body).await?)?;
+    let asked: HealthCheckRequest = decode(message(server, body).await?)?;
     let service = &asked.service;
     if !is_known(service) {
         let message = format!("there is no service `{service}`");
@@ -38,7 +39,7 @@ pub(super) async fn watch(
     drain: &Drain,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = decode(message::only(body).await?)?;
+    let asked: HealthCheckRequest = decode(message(server, body).await?)?;
     let is_known = is_known(&asked.service);
     let (server, drain) = (Arc::clone(server), drain.clone());
     Ok(stream::reply(move |sender| async move {
@@ -64,6 +65,11 @@ pub(super) async fn watch(
             }
         }
     }))
+}
+
+async fn message(server: &Server, body: Incoming) -> Result<Bytes, Status> {
+    let message = message::only(body, message::TINY, &server.bodies.clients).await?;
+    Ok(message.bytes().clone())
 }
 
 /// The empty name stands for the whole server.

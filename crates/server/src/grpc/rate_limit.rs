@@ -24,13 +24,13 @@ pub(super) async fn answer(
     access::may_check(server, parts)?;
     let needed = server.book.need_rules();
     needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
-    let message = message::only(body).await?;
+    let message = message::only(body, grpc::LARGEST, &server.bodies.clients).await?;
     if server.gate.is_immediate()
-        && let Some(reply) = answer_now(server, &message)?
+        && let Some(reply) = answer_now(server, message.bytes())?
     {
         return Ok(reply);
     }
-    Box::pin(answer_over_network(server, &message)).await
+    Box::pin(answer_over_network(server, message.bytes())).await
 }
 
 /// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is

@@ -1,5 +1,7 @@
 //! Server reflection, with which tools such as grpcurl list the methods.
 
+use std::sync::Arc;
+
 use http::Response;
 use hyper::body::Incoming;
 use prost::Message as _;
@@ -13,15 +15,16 @@ use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
-use super::message::Messages;
+use super::message::{self, Messages};
 use super::status::{Code, Status};
 use super::{schema, stream};
+use crate::server::Server;
 
 /// Answers a stream of requests.
-pub(super) fn answer(drain: &Drain, body: Incoming) -> Response<GrpcBody> {
-    let drain = drain.clone();
-    let mut questions = Messages::of(body);
+pub(super) fn answer(server: &Arc<Server>, drain: &Drain, body: Incoming) -> Response<GrpcBody> {
+    let (server, drain) = (Arc::clone(server), drain.clone());
     stream::reply(move |sender| async move {
+        let mut questions = Messages::of(body, message::TINY, &server.bodies.clients);
         loop {
             let question = tokio::select! {
                 question = questions.next() => question,

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use tidegate::path::has_hidden_slash;
 use tidegate::rules::FrontEnd;
@@ -21,6 +22,7 @@ use tidegate_listen::Peer;
 use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
+use super::body;
 use super::original::Original;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
@@ -28,8 +30,6 @@ use crate::store::AnyStore;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
 
-/// How much of an unused body is read off the connection, so that the connection can be kept.
-const MOST_DISCARDED: usize = 64 * 1024;
 /// For how long an unused body is read.
 const DISCARDING: Duration = Duration::from_secs(1);
 
@@ -93,6 +93,7 @@ impl Authorize {
         body: Incoming,
     ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
+        body::check_length(&body, body::TINY)?;
         super::need_rules(server)?;
         let reply = match self.decide(server, parts).await {
             Ok(reply) => reply,
@@ -195,11 +196,21 @@ fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
     }
 }
 
-/// Reads an unused body off the connection, if it is short. A longer one is left, which ends the connection.
-async fn discard(body: Incoming) {
-    let is_small = body.size_hint().lower() <= MOST_DISCARDED as u64;
-    if is_small && !body.is_end_stream() {
-        let whole = Limited::new(body, MOST_DISCARDED).collect();
-        let _ = tokio::time::timeout(DISCARDING, whole).await;
+/// Reads an unused body off the connection, so that the connection can be kept. A long one is left, which ends the
+/// connection.
+async fn discard(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
     }
+    let mut left = body::TINY;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARDING, reading).await;
 }

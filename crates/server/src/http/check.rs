@@ -31,7 +31,7 @@ pub(super) async fn check(
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::CHECK, &server.bodies.clients).await?;
     match check_now(server, &body)? {
         Some(reply) => Ok(reply),
         None => Box::pin(check_over_network(server, &body)).await,
@@ -85,7 +85,7 @@ pub(super) async fn batch(
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
     super::need_rules(server)?;
-    let body = body::read(body, body::LARGE).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.clients).await?;
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {
         return Err(HttpProblem::bad_request(format!(

@@ -80,7 +80,7 @@ pub(super) async fn make_code(
     need_console(server)?;
     let [] = parameters(parts, [])?;
     let code = server.access.make_code(parts)?;
-    body::read_unused(body).await?;
+    body::read_unused(body, &server.bodies.operators).await?;
     let body = json!({"code": code, "expires_in": CODE_LIFETIME.ceil_seconds()});
     Ok(json(StatusCode::OK, body.to_string()))
 }
@@ -99,7 +99,7 @@ pub(super) async fn open_session(
 ) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
     let [] = parameters(parts, [])?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::TINY, &server.bodies.clients).await?;
     let OpenSession { code } = body::parse(&body)?;
     let session = server.access.open_session(parts, &code)?;
     tracing::info!(
@@ -131,7 +131,7 @@ pub(super) async fn end_session(
     need_console(server)?;
     let [] = parameters(parts, [])?;
     server.access.end_session(parts)?;
-    body::read_unused(body).await?;
+    body::read_unused(body, &server.bodies.operators).await?;
     Ok(super::no_content())
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn reset(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let reset: ResetRequest<'_> = body::parse(&body)?;
     let attributes = match server.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
@@ -73,7 +73,7 @@ pub(super) async fn release(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
-    body::read_unused(body).await?;
+    body::read_unused(body, &server.bodies.clients).await?;
     let lease = lease(id)?;
     if server.gate.release(lease).await? {
         return Ok(super::no_content());
@@ -89,7 +89,7 @@ pub(super) async fn renew(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_check(parts)?;
-    body::read_unused(body).await?;
+    body::read_unused(body, &server.bodies.clients).await?;
     let lease = lease(id)?;
     if server.gate.renew(lease).await? {
         return Ok(super::no_content());

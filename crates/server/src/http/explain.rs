@@ -21,7 +21,7 @@ pub(super) async fn explain(
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let question: CheckRequest<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let show = |name: &str, value: &str| server.shown(name, value);

@@ -52,7 +52,7 @@ pub(super) async fn feedback(
 ) -> Result<ApiReply, HttpProblem> {
     server.access.may_report(parts)?;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.clients).await?;
     let (reports, is_list) = read(&body)?;
     let mut ended = Vec::with_capacity(reports.len());
     for (index, report) in reports.iter().enumerate() {

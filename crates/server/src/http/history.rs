@@ -119,7 +119,7 @@ pub(super) async fn roll_back(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let RollBack { version, dry_run } = body::parse(&body)?;
     let (expected, rollback) = (expected(&parts.headers)?, RuleChange::RollBack(version));
     if !dry_run {

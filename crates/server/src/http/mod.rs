@@ -125,6 +125,9 @@ async fn administer(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let server = &api.server;
+    if call.never_needs_token() {
+        body::check_length(&body, body::TINY)?;
+    }
     match call {
         ApiCall::Authorize | ApiCall::Check | ApiCall::ActivityStream => {
             Err(HttpProblem::not_found("there is no such call"))

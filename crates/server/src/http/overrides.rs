@@ -188,7 +188,7 @@ pub(super) async fn put(
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
     let [] = parameters(parts, [])?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let new: NewOverride<'_> = body::parse(&body)?;
     super::need_rules(server)?;
     let rules = server.gate.rules();

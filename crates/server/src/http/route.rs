@@ -46,6 +46,23 @@ pub(crate) enum ApiCall<'p> {
     RuleKeys(&'p str),
 }
 
+impl ApiCall<'_> {
+    /// Whether it is answered without a token, also where tokens are configured.
+    pub(crate) fn never_needs_token(self) -> bool {
+        matches!(
+            self,
+            Self::Authorize
+                | Self::Health
+                | Self::Readiness
+                | Self::Metrics
+                | Self::OpenApi
+                | Self::OpenSession
+                | Self::ConsoleFile(_)
+                | Self::ConsoleRedirect
+        )
+    }
+}
+
 /// The path of the call that is made for each request of a client.
 pub(super) const CHECK: &str = "/v1/check";
 

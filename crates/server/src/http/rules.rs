@@ -78,7 +78,8 @@ pub(super) async fn replace(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let mut document = body::document(&body::read(body, body::LARGE).await?)?;
+    let mut document =
+        body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
     let version = take_version(&mut document)?;
     let given = rules_of(&document)?;
     let rules = RuleSet::from_node(&document, server.book.settings()).map_err(|problems| {
@@ -105,7 +106,7 @@ pub(super) async fn create(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let document = body::document(&body::read(body, body::LARGE).await?)?;
+    let document = body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
     let rule = read_rule(server, &document)?;
     let id = rule.id().to_owned();
     let written = rule.written().clone();
@@ -126,7 +127,8 @@ pub(super) async fn put(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let mut document = body::document(&body::read(body, body::LARGE).await?)?;
+    let mut document =
+        body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
     name_if_nameless(&mut document, id);
     let rule = read_rule(server, &document)?;
     if rule.id() != id {

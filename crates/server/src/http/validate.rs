@@ -31,7 +31,7 @@ pub(super) async fn validate(
     let [] = parameters(parts, [])?;
     Rule::check_id(id)
         .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
-    let body = body::read(body, body::SMALL).await?;
+    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let RuleText { text } = body::parse(&body)?;
     let (rule, mut problems) = read(server, id, &text);
     problems.sort();

@@ -22,7 +22,7 @@ type Row = (
 );
 
 /// The most bytes that a message may have.
-const LARGEST: usize = 4 << 20;
+const LARGEST: usize = 256 << 10;
 
 const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
 

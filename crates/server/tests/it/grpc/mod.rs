@@ -1,6 +1,7 @@
 //! gRPC, asked by the client of tonic, and by Envoy.
 
 mod access;
+mod bounds;
 mod decisions;
 mod descriptors;
 pub(crate) mod envoy;

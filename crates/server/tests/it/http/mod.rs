@@ -2,6 +2,7 @@
 
 mod access;
 mod activity;
+mod bodies;
 mod checks;
 mod console;
 mod explain;

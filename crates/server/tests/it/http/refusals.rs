@@ -96,7 +96,8 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_soon_as_it_is_see
     let place = TestFolder::new();
     let server = place.serve(&[]);
     for (call, length, most) in [
-        ("POST /v1/check", "1100000", "1048576 bytes"),
+        ("POST /v1/check", "65537", "65536 bytes"),
+        ("POST /v1/check/batch", "1048577", "1048576 bytes"),
         ("PUT /v1/rules", "9000000", "8388608 bytes"),
     ] {
         let announced = [
@@ -119,7 +120,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_soon_as_it_is_see
             "",
         ))
         .unwrap();
-    let chunk = format!("{:x}\r\n{}\r\n", 1_060_000, "x".repeat(1_060_000));
+    let chunk = format!("{:x}\r\n{}\r\n", 65_537, "x".repeat(65_537));
     client.send(&chunk).unwrap();
     client.reply().unwrap().with_status(413).detail();
 }
