@@ -7,6 +7,10 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+/// The header in which a proxy presents its token to Tidegate, because `Authorization` is its client's. No server
+/// behind the gateway gets it.
+pub const PROXY_TOKEN: &str = "x-tidegate-token";
+
 /// What the `Connection` header of a message asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leg {
@@ -85,6 +89,8 @@ fn is_of_one_leg(name: &HeaderName) -> bool {
             | "upgrade"
             // The client gets `100 Continue` when its body is read.
             | "expect"
+            // A token for Tidegate itself.
+            | PROXY_TOKEN
     )
 }
 

@@ -38,6 +38,7 @@ mod upstream_url;
 mod worker;
 
 pub use check::check_all;
+pub use hop::PROXY_TOKEN;
 pub use self_upstream::{SelfUpstream, find_self_upstream};
 pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
@@ -45,6 +46,7 @@ pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use http::HeaderName;
 use parking_lot::Mutex;
 use tidegate::Store;
 use tidegate::path::EncodedSlashes;
@@ -216,6 +218,8 @@ impl Gateway {
             .forwarded_header(self.identity.forwarded_header())
             .underscore_headers(self.underscore_headers)
             .reads_headers(self.identity.headers())
+            // For its twins: the header itself is removed with those of the connection.
+            .reads_headers([HeaderName::from_static(PROXY_TOKEN)])
             .front_end(FrontEnd::Gateway)
             .encoded_slashes(self.encoded_slashes.unwrap_or_default())
             .client_address(|request| {

@@ -185,6 +185,24 @@ impl Identity {
         if !self.trusts(peer) {
             return Ok(address::canonical(peer));
         }
+        self.client_by(&self.trusted_proxies, peer, headers)
+    }
+
+    /// The same for a peer that is trusted, whatever its address.
+    pub fn client_behind(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<IpAddr, AttributeError> {
+        self.client_by(&self.trusted_proxies.with(peer), peer, headers)
+    }
+
+    fn client_by(
+        &self,
+        proxies: &TrustedProxies,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<IpAddr, AttributeError> {
         let mut values = self
             .address_headers
             .iter()
@@ -192,9 +210,8 @@ impl Identity {
             .map(|value| value.as_bytes().trim_ascii())
             .filter(|value| !value.is_empty());
         let Some(first) = values.next() else {
-            let (proxies, header) = (&self.trusted_proxies, self.forwarded_header);
             let values = |name| headers.get_all(name).iter().collect();
-            return Ok(proxies.client_by(header, peer, values)?);
+            return Ok(proxies.client_by(self.forwarded_header, peer, values)?);
         };
         let parsed = |value: &[u8]| str::from_utf8(value).ok().and_then(address::parse);
         let address = parsed(first);

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
@@ -61,6 +62,15 @@ impl<'a> PresentedToken<'a> {
             front_end,
             peer: parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip()),
             secret: given.and_then(|value| bearer(value.as_bytes())),
+        }
+    }
+
+    /// The token of a proxy, apart from its client's `Authorization`.
+    pub(crate) fn of_proxy(peer: IpAddr, value: &'a HeaderValue) -> Self {
+        Self {
+            front_end: FrontEnd::Authorize,
+            peer: Some(peer),
+            secret: Some(value.as_bytes().trim_ascii()),
         }
     }
 }

@@ -50,6 +50,7 @@ mod shared_rules;
 mod store;
 mod telemetry;
 mod token_files;
+mod untrusted_proxies;
 pub mod watch;
 
 pub use config::{Config, Overrides};

@@ -37,6 +37,7 @@ fn register_server(registry: &mut Registry, server: &Server, is_ready: bool) {
     server.identity.register_metrics(registry);
     server.access.refusals.register(registry, front_ends);
     server.bodies.register_metrics(registry);
+    server.untrusted_proxies.register(registry);
     if let Some(log) = &server.sinks.log {
         registry.register(
             "access_log_lost",

@@ -9,6 +9,7 @@ use tidegate::document::{self, Problems};
 use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
 use tidegate_codec::CodecError;
+use tidegate_tower::DenialReason;
 
 use crate::body_memory::BodyMemoryUsedUp;
 use crate::data_dir::DataDirError;
@@ -23,8 +24,10 @@ pub(crate) type ApiReply = Response<Full<Bytes>>;
 pub(crate) struct HttpProblem {
     status: StatusCode,
     detail: String,
+    /// Why, as a word for programs.
+    reason: Option<&'static str>,
     /// The problems of rules, field by field.
-    problems: Option<Value>,
+    problems: Option<Box<Value>>,
     header: Option<Box<(http::HeaderName, HeaderValue)>>,
 }
 
@@ -33,6 +36,7 @@ impl HttpProblem {
         Self {
             status,
             detail: detail.into(),
+            reason: None,
             problems: None,
             header: None,
         }
@@ -54,6 +58,14 @@ impl HttpProblem {
 
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// Refused for a reason that programs distinguish.
+    pub(crate) fn forbidden_for(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            reason: Some(reason),
+            ..Self::forbidden(detail)
+        }
     }
 
     /// No token, or an unknown one.
@@ -115,7 +127,7 @@ impl HttpProblem {
             .collect();
         let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Self {
-            problems: Some(Value::Array(errors)),
+            problems: Some(Box::new(Value::Array(errors))),
             ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, texts.join("; "))
         }
     }
@@ -142,8 +154,11 @@ impl HttpProblem {
         body.insert("title".to_owned(), json!(title));
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("detail".to_owned(), json!(self.detail));
+        if let Some(reason) = self.reason {
+            body.insert("reason".to_owned(), json!(reason));
+        }
         if let Some(problems) = self.problems {
-            body.insert("problems".to_owned(), problems);
+            body.insert("problems".to_owned(), *problems);
         }
         let mut reply = Response::new(Full::from(Value::Object(body).to_string()));
         *reply.status_mut() = self.status;
@@ -151,6 +166,9 @@ impl HttpProblem {
         reply.headers_mut().insert(CONTENT_TYPE, problem_json);
         if let Some((name, value)) = self.header.map(|header| *header) {
             reply.headers_mut().insert(name, value);
+        }
+        if let Some(reason) = self.reason {
+            reply.extensions_mut().insert(DenialReason(reason));
         }
         reply
     }

@@ -27,6 +27,7 @@ use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics, ServerExchanges};
+use crate::untrusted_proxies::UntrustedProxies;
 use tidegate_tower::RateLimitLayer;
 
 /// The most streams of activity at a time.
@@ -56,6 +57,10 @@ pub(crate) struct Server {
     pub(crate) has_console: bool,
     /// Identifies the clients of proxied requests.
     pub(crate) identity: Arc<Identity>,
+    /// Whether `/v1/authorize` answers callers that are no proxies, although tokens are configured.
+    pub(crate) open_authorize: bool,
+    /// Proxies that ask `/v1/authorize` and are not trusted.
+    pub(crate) untrusted_proxies: UntrustedProxies,
     pub(crate) headers: HeaderSettings,
     /// How `%2f` in the path of a proxied request is read. `None` refuses such paths.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
@@ -117,6 +122,8 @@ impl Server {
             bodies: BodyMemory::of(config.body_memory),
             has_console: config.console,
             identity: Arc::default(),
+            open_authorize: config.open_authorize,
+            untrusted_proxies: UntrustedProxies::new(),
             headers: config.headers,
             encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
@@ -205,6 +212,7 @@ impl Server {
         let mut warnings = self.gate.store().warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
         warnings.extend(self.identity.warnings());
+        warnings.extend(self.untrusted_proxies.warnings());
         warnings
     }
 

@@ -231,6 +231,14 @@ impl ForwardedHeader {
 }
 
 impl TrustedProxies {
+    /// The same proxies, and `ip`.
+    #[must_use]
+    pub fn with(&self, ip: IpAddr) -> Self {
+        let mut networks = self.networks.clone();
+        networks.push(IpNet::from(canonical(ip)));
+        Self { networks }
+    }
+
     /// Whether `ip` is one of them.
     pub fn is_trusted(&self, ip: IpAddr) -> bool {
         let ip = canonical(ip);

@@ -49,6 +49,7 @@
 //! | [`PeerAddress`], [`client_address`], [`ForwardedHeader`] | where the address of a client comes from |
 //! | [`UnderscoreHeaders`] | headers that some servers take for others |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
+//! | [`DenialReason`] | why an answer denies |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]
@@ -71,7 +72,7 @@ pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
-pub use reply::{Protocol, denied, insert_headers, problem, refused};
+pub use reply::{DenialReason, Protocol, denied, insert_headers, problem, refused};
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::UnderscoreHeaders;

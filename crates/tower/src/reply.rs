@@ -23,6 +23,10 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 /// Says to gRPC clients, which get no problem document, why they are denied.
 const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason");
 
+/// Why a request is not let through, as an extension of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DenialReason(pub &'static str);
+
 /// How a client is spoken to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,6 +128,9 @@ pub fn denied(
     };
     let mut reply = refusal.reply(protocol);
     insert_headers(reply.headers_mut(), decision, settings);
+    if let Some(reason) = decision.reason() {
+        reply.extensions_mut().insert(DenialReason(reason.name()));
+    }
     if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
         let headers = reply.headers_mut();
         headers.insert(GRPC_PUSHBACK, pushback(decision, headline.outcome.retry));

@@ -36,6 +36,19 @@ async fn paths_go_on_as_they_were_matched() {
 }
 
 #[tokio::test]
+async fn a_token_for_tidegate_is_not_passed_on_in_any_spelling() {
+    let recorder = Recorder::start().await;
+    let gateway = Gateway::before(recorder.address);
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nX-Tidegate-Token: s1\r\nX_Tidegate_Token: s2\r\nx-tidegate_token: s3\r\n\r\n";
+    let answer = gateway.ask(request).await;
+    assert!(answer.contains("GET / HTTP/1.1\r\n"), "{answer}");
+    assert!(
+        !answer.to_ascii_lowercase().contains("tidegate"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
 async fn headers_of_one_leg_stay_and_the_client_is_named() {
     let recorder = Recorder::start().await;
     let gateway = Gateway::before(recorder.address);

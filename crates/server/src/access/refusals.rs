@@ -38,8 +38,13 @@ impl AccessRefusal {
     }
 }
 
-/// The front ends that require tokens.
-const FRONT_ENDS: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::Grpc, FrontEnd::Resp];
+/// The front ends that read tokens.
+const FRONT_ENDS: [FrontEnd; 4] = [
+    FrontEnd::Http,
+    FrontEnd::Grpc,
+    FrontEnd::Resp,
+    FrontEnd::Authorize,
+];
 
 /// Refusals since the start.
 pub(crate) struct TokenRefusals {

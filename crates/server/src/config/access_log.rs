@@ -6,6 +6,7 @@ use std::str::FromStr as _;
 
 use http::HeaderName;
 use tidegate::document::{Fields, Problems};
+use tidegate_gateway::PROXY_TOKEN;
 
 use super::read::parsed;
 
@@ -42,7 +43,13 @@ pub(super) fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<Acces
     let headers = headers.map(|(spot, node)| spot.items(node, problems));
     let name = |text: &str| {
         let refused = |_| format!("`{text}` is not the name of a header");
-        HeaderName::from_str(text).map_err(refused)
+        let name = HeaderName::from_str(text).map_err(refused)?;
+        if name == PROXY_TOKEN {
+            return Err(format!(
+                "`{text}` has a token of this server, which is never logged; leave it out"
+            ));
+        }
+        Ok(name)
     };
     let items = headers.unwrap_or_default().into_iter();
     let headers = items.filter_map(|(spot, node)| spot.parsed(node, name, problems));

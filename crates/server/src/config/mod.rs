@@ -73,6 +73,8 @@ pub struct Config {
     pub instances: u64,
     /// The proxies that may name a client's address.
     pub trusted_proxies: TrustedProxies,
+    /// Whether `/v1/authorize` answers callers that are no proxies, although tokens are configured.
+    pub open_authorize: bool,
     /// Where the identity of a client comes from.
     pub identify: IdentifySettings,
     /// What happens to headers that some servers treat as the same as a header that is read.

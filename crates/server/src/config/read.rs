@@ -55,6 +55,7 @@ pub(super) fn config(
     let secret_attributes = names(fields.take("secret_attributes"), problems);
     let instances = fields.integer("instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let open_authorize = fields.boolean("open_authorize", problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
     let headers = headers(
@@ -103,6 +104,7 @@ pub(super) fn config(
         key_secret,
         instances: instances.unwrap_or(1),
         trusted_proxies,
+        open_authorize: open_authorize.unwrap_or(false),
         identify,
         underscore_headers,
         headers,

@@ -89,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 61] = [
+pub static SETTINGS: [Setting; 62] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -126,6 +126,7 @@ pub static SETTINGS: [Setting; 61] = [
     variable(Key::new("key_secret_file", PATH, "a file with the secret with which keys are hashed, the same on every server")),
     variable(Key::new("instances", Kind::Whole(1, 1_000_000), "the least number of servers that share the store").or("1")),
     variable(Key::new("trusted_proxies", Kind::OneOrMore(0, &Kind::Pattern("[.:]")), "networks of proxies that are trusted to describe a client and its request").or("[]")),
+    variable(Key::new("open_authorize", Kind::Flag, "whether `/v1/authorize` answers callers that are no proxies, although tokens are configured").or("false")),
     variable(Key::new("forwarded_header", Kind::Words(&["both", "x-forwarded-for", "forwarded"]), "in which header trusted proxies name the client").or("both")),
     variable(Key::new("underscore_headers", Kind::Words(&["drop", "refuse"]), "what happens to `X_Api_Key` where `X-Api-Key` is read").or("drop")),
     file(Key::new("identify", Kind::MapOf("", &Kind::OneOrMore(1, &SOURCE)), "where `api_key`, `user_id`, `tier` and other attributes of a client come from").like(r#"{"api_key": {"header": "x-api-key"}}"#)),

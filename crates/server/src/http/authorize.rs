@@ -14,24 +14,42 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
+use tidegate::address::canonical;
 use tidegate::path::has_hidden_slash;
 use tidegate::rules::FrontEnd;
 use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate_gateway::PROXY_TOKEN;
 use tidegate_identity as identity;
 use tidegate_listen::Peer;
-use tidegate_tower::{Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured};
+use tidegate_tower::{
+    DenialReason, Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured,
+};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::body;
-use super::original::Original;
+use super::original::{Original, describes_another};
+use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 use crate::store::AnyStore;
+use crate::untrusted_proxies;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
+const X_RATELIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
 
 /// For how long an unused body is read.
 const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Whether a caller is believed what it says about its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// It is one of `trusted_proxies`.
+    ByAddress,
+    /// It has a token.
+    ByToken,
+    /// It is not, and says nothing about a client.
+    Untrusted,
+}
 
 /// Decides requests on behalf of proxies.
 #[derive(Clone)]
@@ -78,14 +96,17 @@ impl Authorize {
                 let Some(peer) = peer(request) else {
                     return Ok(None);
                 };
-                let client = finding.identity.client_address(peer, &request.headers);
+                let client = match request.extensions.get() {
+                    Some(Trust::ByToken) => finding.identity.client_behind(peer, &request.headers),
+                    _ => finding.identity.client_address(peer, &request.headers),
+                };
                 client.map(Some)
             })
             .attributes(move |request, attributes| describe(&describing, request, attributes));
         Self(limits.layer(Allowed))
     }
 
-    /// Answers a proxy: 200, 429 or its `deny_status`, 400 for an ambiguous request, 503 if it cannot be decided.
+    /// Answers a proxy: 200, or the status of the denial, or the `deny_status` that it asks for instead.
     pub(crate) async fn answer(
         &self,
         server: &Server,
@@ -93,28 +114,28 @@ impl Authorize {
         body: Incoming,
     ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
-        body::check_length(&body, body::TINY)?;
-        super::need_rules(server)?;
-        let reply = match self.decide(server, parts).await {
-            Ok(reply) => reply,
-            Err(problem) => problem.reply(),
+        let decided = match body::check_length(&body, body::TINY) {
+            Ok(()) => self.decide(server, parts).await,
+            Err(problem) => Err(problem),
         };
+        let reply = decided.unwrap_or_else(HttpProblem::reply);
         discard(body).await;
         Ok(as_asked(reply, deny_status))
     }
 
-    async fn decide(&self, server: &Server, parts: Parts) -> Result<ApiReply, HttpProblem> {
-        let header = server.identity.forwarded_header();
-        let original = match peer(&parts) {
-            Some(peer) if server.identity.trusts(peer) => {
-                let original = Original::of(&parts.headers, header)?;
-                check(server, &original)?;
-                original
-            }
-            _ => Original::default(),
-        };
+    async fn decide(&self, server: &Server, mut parts: Parts) -> Result<ApiReply, HttpProblem> {
+        let trust = trust(server, &mut parts)?;
+        super::need_rules(server)?;
+        let mut original = Original::default();
+        if trust != Trust::Untrusted {
+            original = Original::of(&parts.headers, server.identity.forwarded_header())?;
+            check(server, &original)?;
+        }
         let mut request = Request::from_parts(parts, ());
         request.extensions_mut().insert(original);
+        if trust == Trust::ByToken {
+            request.extensions_mut().insert(trust);
+        }
         let Ok(reply) = self.0.clone().oneshot(request).await;
         let (head, body) = reply.into_parts();
         let Ok(body) = body.collect().await;
@@ -122,18 +143,55 @@ impl Authorize {
     }
 }
 
-/// The answer with a status that the proxy understands. If denied or refused, a header has the status for the
-/// client.
-fn as_asked(mut reply: ApiReply, deny_status: StatusCode) -> ApiReply {
-    let meant = match reply.status() {
-        StatusCode::TOO_MANY_REQUESTS => "429",
-        StatusCode::BAD_REQUEST => "400",
-        _ => return reply,
+/// Whether the caller is trusted. One that is not and describes a client's request is refused: without what it says,
+/// most rules would apply to none of its requests. Removes its token.
+fn trust(server: &Server, parts: &mut Parts) -> Result<Trust, HttpProblem> {
+    let token = parts.headers.remove(PROXY_TOKEN);
+    let Some(peer) = peer(parts) else {
+        return Err(HttpProblem::forbidden(
+            "the address of the caller is not known",
+        ));
     };
-    if deny_status != StatusCode::TOO_MANY_REQUESTS {
-        *reply.status_mut() = deny_status;
-        let meant = HeaderValue::from_static(meant);
-        reply.headers_mut().insert(X_RATELIMIT_STATUS, meant);
+    if server.identity.trusts(peer) {
+        return Ok(Trust::ByAddress);
+    }
+    let mut about_token = String::new();
+    if let Some(token) = token {
+        let presented = PresentedToken::of_proxy(peer, &token);
+        match server.access.may_check_with(&presented) {
+            Ok(()) => return Ok(Trust::ByToken),
+            Err(AccessRefusal::OutOfScope(problem)) => about_token = format!("; {problem}"),
+            Err(_) => about_token = format!("; {UNKNOWN_TOKEN}"),
+        }
+    }
+    if describes_another(&parts.headers) {
+        server.untrusted_proxies.note(peer);
+        let detail = untrusted_proxies::refusal(peer) + &about_token;
+        return Err(HttpProblem::forbidden_for("untrusted_proxy", detail));
+    }
+    if server.access.wants_tokens() && !server.open_authorize {
+        let peer = canonical(peer);
+        let detail = format!(
+            "`{peer}` is not a trusted proxy: add this address to `trusted_proxies`, send `X-Tidegate-Token`, or set `open_authorize`{about_token}"
+        );
+        return Err(HttpProblem::forbidden_for("not_a_proxy", detail));
+    }
+    Ok(Trust::Untrusted)
+}
+
+/// The answer with the status that the proxy asks for, if it does and the request is not allowed. Headers then have the
+/// status for the client and the reason.
+fn as_asked(mut reply: ApiReply, deny_status: Option<StatusCode>) -> ApiReply {
+    let meant = reply.status();
+    let Some(asked) = deny_status.filter(|_| meant != StatusCode::OK) else {
+        return reply;
+    };
+    *reply.status_mut() = asked;
+    let reason = reply.extensions().get().copied();
+    let headers = reply.headers_mut();
+    headers.insert(X_RATELIMIT_STATUS, HeaderValue::from(meant.as_u16()));
+    if let Some(DenialReason(reason)) = reason {
+        headers.insert(X_RATELIMIT_REASON, HeaderValue::from_static(reason));
     }
     reply
 }
@@ -179,17 +237,18 @@ fn peer(request: &Parts) -> Option<IpAddr> {
     Some(peer.ip())
 }
 
-/// The status that a proxy wants for a denied request.
-fn deny_status(query: &str) -> Result<StatusCode, HttpProblem> {
+/// The status that a proxy wants in place of every other than 200.
+fn deny_status(query: &str) -> Result<Option<StatusCode>, HttpProblem> {
     let given = identity::parameter(query, "deny_status");
     match given
         .map(|status| status.map(AttributeValue::into_form))
         .as_ref()
         .map(Option::as_deref)
     {
-        Ok(None | Some("429")) => Ok(StatusCode::TOO_MANY_REQUESTS),
-        Ok(Some("401")) => Ok(StatusCode::UNAUTHORIZED),
-        Ok(Some("403")) => Ok(StatusCode::FORBIDDEN),
+        Ok(None) => Ok(None),
+        Ok(Some("429")) => Ok(Some(StatusCode::TOO_MANY_REQUESTS)),
+        Ok(Some("401")) => Ok(Some(StatusCode::UNAUTHORIZED)),
+        Ok(Some("403")) => Ok(Some(StatusCode::FORBIDDEN)),
         _ => Err(HttpProblem::bad_request(
             "`deny_status` must be 401, 403 or 429, once",
         )),

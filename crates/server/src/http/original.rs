@@ -16,8 +16,15 @@ use crate::problem::HttpProblem;
 const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
 const HOST: &str = "x-forwarded-host";
+const ADDRESS: [&str; 2] = ["x-forwarded-for", "forwarded"];
 
 static NO_URI: Once = Once::new();
+
+/// Whether a request has a header in which proxies describe another.
+pub(super) fn describes_another(headers: &HeaderMap) -> bool {
+    let names = METHOD.iter().chain(&URI).chain(&ADDRESS).chain([&HOST]);
+    names.into_iter().any(|name| headers.contains_key(*name))
+}
 
 /// The original request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -78,34 +78,174 @@ fn of_others_only_the_address_is_known() {
     let rules = format!("{LOGIN}- {{id: each, per: [ip], limit: 3/hour}}\n");
     let server = serve(&place, "trusted_proxies: [10.0.0.0/8]\n", &rules);
     let mut client = server.client();
-    for last in ["1", "2", "3"] {
-        let headers = login(last);
-        let allowed = client
-            .ask_with("GET /v1/authorize", &headers, "")
-            .with_status(200);
+    // What no rule reads refuses nothing.
+    let others = [("x-forwarded-proto", "https"), ("x-real-ip", "203.0.113.7")];
+    for _ in 0..3 {
+        let allowed = client.ask_with("POST /v1/authorize", &others, "");
+        let allowed = allowed.with_status(200);
         let policy = allowed.header("ratelimit-policy").unwrap();
         assert!(!policy.contains("login"), "{policy}");
     }
-    client
-        .ask_with("GET /v1/authorize", &login("4"), "")
-        .with_status(429);
+    client.ask("POST /v1/authorize", "").with_status(429);
+}
+
+/// The headers in which proxies describe another request.
+const DESCRIPTIONS: [(&str, &str); 8] = [
+    ("X-Forwarded-For", "203.0.113.7"),
+    ("X-Forwarded-Method", "POST"),
+    ("X-Forwarded-Uri", "/login"),
+    ("X-Forwarded-Host", "a.example"),
+    ("X-Original-Method", "POST"),
+    ("X-Original-URI", "/login"),
+    ("X-Original-URL", "http://a.example/login"),
+    ("Forwarded", "for=203.0.113.7"),
+];
+
+#[test]
+fn a_proxy_that_is_not_trusted_gets_no_request_through() {
+    let place = TestFolder::new();
+    let server = serve(&place, "trusted_proxies: [10.9.9.9]\n", LOGIN);
+    let mut client = server.client();
+    for header in DESCRIPTIONS {
+        let refused = client.ask_with("GET /v1/authorize", &[header], "");
+        let refused = refused.with_status(403);
+        assert_eq!(refused.json()["reason"], "untrusted_proxy", "{header:?}");
+        let detail = refused.detail();
+        assert!(
+            detail.contains("`127.0.0.1`") && detail.contains("`trusted_proxies`"),
+            "{detail}"
+        );
+        for status in [401, 403, 429] {
+            let call = format!("GET /v1/authorize?deny_status={status}");
+            let refused = client.ask_with(&call, &[header], "").with_status(status);
+            assert_eq!(refused.header("x-ratelimit-status"), Some("403"));
+            let reason = refused.header("x-ratelimit-reason");
+            assert_eq!(reason, Some("untrusted_proxy"));
+        }
+    }
+    // Said once, whatever comes.
+    let logged = server.log.wait_for("is not a trusted proxy");
+    assert_eq!(
+        logged.matches("is not a trusted proxy").count(),
+        1,
+        "{logged}"
+    );
+    let metrics = server.ask("GET /metrics", "").body;
+    assert!(
+        metrics.contains("tidegate_untrusted_proxy_total 32"),
+        "{metrics}"
+    );
+    let ready = server.ask("GET /readyz", "").with_status(200).json();
+    let warnings = ready["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{ready}");
+    let warning = warnings[0].as_str().unwrap();
+    assert!(
+        warning.contains("`127.0.0.1` to `trusted_proxies`"),
+        "{warning}"
+    );
+    // What the console shows.
+    let status = server.ask("GET /v1/status", "").json();
+    assert_eq!(status["warnings"], ready["warnings"]);
+}
+
+/// Settings with two tokens.
+fn with_tokens(place: &TestFolder, settings: &str) -> String {
+    place.write("proxy-token", "a-token-of-the-proxy");
+    place.write("reader-token", "a-token-of-the-reader");
+    let token = |name: &str, scope: &str| {
+        let file = place.file(&format!("{name}-token"));
+        format!("- {{name: {name}, token_file: {file}, scopes: [{scope}]}}\n")
+    };
+    let (proxy, reader) = (token("proxy", "check"), token("reader", "read"));
+    format!("{settings}tokens:\n{proxy}{reader}")
+}
+
+#[test]
+fn a_proxy_is_trusted_by_a_token_too() {
+    let place = TestFolder::new();
+    let settings = with_tokens(&place, "access_log: stderr\n");
+    let rules = "- {id: login, match: {path: /login, method: POST, host: a.example}, per: [ip], limit: 1/hour}\n\
+        - {id: leak, match: {attributes: {header.x-tidegate-token: a-token-of-the-proxy}}, per: [], limit: blocked}\n";
+    let server = serve(&place, &settings, rules);
+    let ask = |token: Option<&str>, client: &str| {
+        let mut headers = login(client).to_vec();
+        headers.extend(token.map(|token| ("x-tidegate-token", token)));
+        server.ask_with("GET /v1/authorize", &headers, "")
+    };
+    for client in ["203.0.113.7", "203.0.113.8", "127.0.0.1, 203.0.113.9"] {
+        let proxy = Some("a-token-of-the-proxy");
+        let statuses = [ask(proxy, client).status, ask(proxy, client).status];
+        assert_eq!(statuses, [200, 429], "{client}");
+    }
+    for (token, about) in [
+        (None, "`X-Tidegate-Token`"),
+        (Some("a-token-of-the-reader"), "the scope `check`"),
+        (Some("a-token-of-the-proxi"), "unknown token"),
+    ] {
+        let refused = ask(token, "203.0.113.7").with_status(403);
+        assert_eq!(refused.json()["reason"], "untrusted_proxy");
+        assert!(refused.detail().contains(about), "{}", refused.detail());
+    }
+    let metrics = server.ask("GET /metrics", "").body;
+    for (reason, count) in [("unknown", 1), ("scope", 1)] {
+        let line = format!(
+            "tidegate_token_refused_total{{front_end=\"authorize\",reason=\"{reason}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    let log = server.log.wait_for("denied rule=\"login\"");
+    assert!(!log.contains("a-token-of"), "{log}");
+}
+
+#[test]
+fn with_tokens_only_proxies_are_answered() {
+    for (open, status) in [("", 403), ("open_authorize: true\n", 200)] {
+        let place = TestFolder::new();
+        let settings = with_tokens(&place, open);
+        let server = serve(
+            &place,
+            &settings,
+            "- {id: each, per: [ip], limit: 1/hour}\n",
+        );
+        let reply = server.ask("GET /v1/authorize", "").with_status(status);
+        if status == 403 {
+            assert_eq!(reply.json()["reason"], "not_a_proxy");
+            for advice in [
+                "`trusted_proxies`",
+                "`X-Tidegate-Token`",
+                "`open_authorize`",
+            ] {
+                assert!(reply.detail().contains(advice), "{}", reply.detail());
+            }
+            let metrics = server.ask("GET /metrics", "").body;
+            assert!(metrics.contains("tidegate_untrusted_proxy_total 0"));
+        } else {
+            // By its own address.
+            server.ask("GET /v1/authorize", "").with_status(429);
+        }
+        let described = server.ask_with("GET /v1/authorize", &login("203.0.113.7"), "");
+        assert_eq!(
+            described.with_status(403).json()["reason"],
+            "untrusted_proxy"
+        );
+    }
 }
 
 #[test]
 fn a_proxy_chooses_how_a_denial_looks() {
     let place = TestFolder::new();
     let server = serve(&place, "", "- {id: none, per: [], limit: blocked}\n");
-    for status in [401, 403] {
+    for status in [401, 403, 429] {
         let call = format!("GET /v1/authorize?a=b&deny_status={status}");
         let denied = server.ask(&call, "").with_status(status);
         assert_eq!(denied.header("x-ratelimit-status"), Some("429"));
+        assert_eq!(denied.header("x-ratelimit-reason"), Some("blocked"));
         assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
         assert_eq!(denied.json()["status"], 429);
     }
-    let denied = server
-        .ask("GET /v1/authorize?deny_status=429", "")
-        .with_status(429);
+    let denied = server.ask("GET /v1/authorize", "").with_status(429);
     assert_eq!(denied.header("x-ratelimit-status"), None);
+    assert_eq!(denied.header("x-ratelimit-reason"), None);
     // Never 200, whatever the client speaks: to a proxy that would be a yes.
     let grpc = [("content-type", "application/grpc")];
     server
@@ -302,17 +442,16 @@ fn a_refused_question_has_the_status_that_the_proxy_understands() {
         &[("x-forwarded-uri", "/%zz")],
     ];
     for headers in table {
-        for status in [401, 403] {
+        for status in [401, 403, 429] {
             let call = format!("GET /v1/authorize?deny_status={status}");
             let refused = server.ask_with(&call, headers, "").with_status(status);
             assert_eq!(refused.header("x-ratelimit-status"), Some("400"));
             assert_eq!(refused.json()["status"], 400, "{headers:?}");
         }
-        for call in ["GET /v1/authorize", "GET /v1/authorize?deny_status=429"] {
-            let refused = server.ask_with(call, headers, "").with_status(400);
-            assert_eq!(refused.header("x-ratelimit-status"), None);
-            refused.detail();
-        }
+        let refused = server.ask_with("GET /v1/authorize", headers, "");
+        let refused = refused.with_status(400);
+        assert_eq!(refused.header("x-ratelimit-status"), None);
+        refused.detail();
     }
 }
 
@@ -321,12 +460,12 @@ fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
     let place = TestFolder::new();
     place.write(
         "tidegate.yaml",
-        "identify: {api_key: {header: authorization}}\n",
+        "trusted_proxies: [127.0.0.1]\nidentify: {api_key: {header: authorization}}\n",
     );
     let rules = "- {id: key, per: [api_key], limit: 1/hour, missing: deny}\n";
     place.write("rules.yaml", &format!("rules:\n{rules}"));
     let arguments = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
-    let server = place.serve_with(&arguments, &[("TIDEGATE_TOKEN", "secret")]);
+    let server = place.serve_with(&arguments, &[("TIDEGATE_TOKEN", "secret-of-the-operator")]);
     let ask = |value: &str| {
         server
             .ask_with("GET /v1/authorize", &[("authorization", value)], "")

@@ -13,6 +13,11 @@ impl Guide {
         Self(fs::read_to_string(page).unwrap())
     }
 
+    /// The whole page.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// The blocks of a language, as they are printed.
     pub(crate) fn blocks(&self, language: &str) -> Vec<String> {
         let begin = format!("```{language}");

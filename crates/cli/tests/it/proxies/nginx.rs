@@ -1,5 +1,6 @@
 //! nginx, by `auth_request`.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use super::from::ask;
@@ -7,28 +8,87 @@ use super::guide::Guide;
 use super::headers::{Passing, each_header_arrives_once};
 use super::proxy::{Proxy, program};
 use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
+use crate::server::ProgramFolder;
 
 /// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
 pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
-    Proxy::start(&setup.place, |address| {
-        let server = setup.addressed(server);
-        let server = server.replace("listen 80;", &format!("listen {address};"));
-        let folder = setup.place.path(".");
-        let folder = folder.display();
-        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
-            .concat();
-        let text = format!(
-            "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
-        );
-        setup.place.write("nginx.conf", &text);
-        let mut command = Command::new(program("nginx", "`apt-get install nginx-light`"));
-        command
-            .args(["-e", "stderr", "-p"])
-            .arg(setup.place.path("."));
-        command.arg("-c").arg(setup.place.path("nginx.conf"));
-        command
-    })
+    Proxy::start(&setup.place, |address| command(setup, server, address))
+}
+
+fn command(setup: &Setup, server: &str, address: SocketAddr) -> Command {
+    let server = setup.addressed(server);
+    let server = server.replace("listen 80;", &format!("listen {address};"));
+    let folder = setup.place.path(".");
+    let folder = folder.display();
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
+        .concat();
+    let text = format!(
+        "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
+    );
+    setup.place.write("nginx.conf", &text);
+    let mut command = Command::new(program("nginx", "`apt-get install nginx-light`"));
+    command
+        .args(["-e", "stderr", "-p"])
+        .arg(setup.place.path("."));
+    command.arg("-c").arg(setup.place.path("nginx.conf"));
+    command
+}
+
+/// The settings of a guide, of a server that trusts another proxy than this one.
+fn distrusting(guide: &Guide) -> String {
+    let settings = guide.yaml("# tidegate.yaml");
+    let trusting = "trusted_proxies: [127.0.0.1]";
+    assert!(settings.contains(trusting), "{settings}");
+    settings.replace(trusting, "trusted_proxies: [10.9.9.9]")
+}
+
+#[test]
+fn an_nginx_that_is_not_trusted_gets_no_request_through() {
+    let guide = Guide::open("nginx.md");
+    let place = ProgramFolder::new();
+    place.write("tidegate.yaml", &distrusting(&guide));
+    place.write("rules.yaml", &guide.yaml("rules:"));
+    let setup = Setup::with_files(place);
+    let server = guide.blocks("nginx")[0].clone();
+    let proxy = Proxy::start_until(
+        &setup.place,
+        |address| command(&setup, &server, address),
+        |reply| reply.status == 500,
+    );
+    for path in ["/v1/items", "/other"] {
+        for _ in 0..3 {
+            let call = format!("GET {path}");
+            let refused = ask(2, proxy.address, &call, &[("x-api-key", "k1")]);
+            assert_eq!(refused.status, 500, "{refused:?}");
+            assert_eq!(refused.json()["status"], 500);
+        }
+        assert_eq!(setup.upstream.heads(path).len(), 0);
+    }
+    // The check of the guide.
+    let ready = setup.server.ask("GET /readyz", "").json();
+    let warning = ready["warnings"][0].as_str().unwrap();
+    let printed = guide
+        .text()
+        .lines()
+        .find(|line| line.contains("is not a trusted proxy"));
+    assert_eq!(warning, printed.unwrap().replace("172.18.0.3", "127.0.0.1"));
+
+    // By a token it is trusted wherever it is.
+    let place = ProgramFolder::new();
+    place.write("proxy-token", "a-token-of-the-proxy");
+    let tokens = "tokens: [{name: proxy, token_file: proxy-token, scopes: [check]}]\n";
+    place.write("tidegate.yaml", &(distrusting(&guide) + tokens));
+    place.write("rules.yaml", &guide.yaml("rules:"));
+    let setup = Setup::with_files(place);
+    let token = "internal;\nproxy_set_header X-Tidegate-Token a-token-of-the-proxy;";
+    let proxy = start(&setup, &server.replace("internal;", token));
+    let ask = |key: &str| ask(2, proxy.address, "GET /v1/items", &[("x-api-key", key)]);
+    let statuses = [ask("k1"), ask("k1"), ask("k1"), ask("k1"), ask("k2")];
+    assert_eq!(
+        statuses.map(|reply| reply.status),
+        [200, 200, 200, 429, 200]
+    );
 }
 
 #[test]

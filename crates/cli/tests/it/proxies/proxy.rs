@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use tidegate_testkit::{ReservedPort, wait_until};
 
 use crate::server::ProgramFolder;
-use tidegate_testkit_server::HttpClient;
 use tidegate_testkit_server::PATIENCE;
+use tidegate_testkit_server::{ClientReply, HttpClient};
 
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -44,6 +44,15 @@ impl Proxy {
         place: &ProgramFolder,
         command: impl FnOnce(SocketAddr) -> Command,
     ) -> Self {
+        Self::start_until(place, command, |reply| reply.body == "served")
+    }
+
+    /// The same, until an answer is as expected.
+    pub(crate) fn start_until(
+        place: &ProgramFolder,
+        command: impl FnOnce(SocketAddr) -> Command,
+        is_expected: impl Fn(&ClientReply) -> bool,
+    ) -> Self {
         let port = ReservedPort::new();
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let log = place.path("proxy.log");
@@ -72,9 +81,9 @@ impl Proxy {
             assert!(!has_ended, "the proxy has ended:\n{}", said());
             let mut client = HttpClient::try_to(address).ok()?;
             let reply = client.try_ask("GET /ready", &[], "").ok()?;
-            (reply.body == "served").then_some(())
+            is_expected(&reply).then_some(())
         };
-        wait_until("the proxy forwards", PATIENCE, ready);
+        wait_until("the proxy answers", PATIENCE, ready);
         proxy
     }
 }
