@@ -44,7 +44,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
     /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
-    /// the permit. Never returns more than was taken.
+    /// the permit. Never returns more than was taken, and nothing that was charged before its key was last
+    /// [forgotten](Self::forget): that would be taken from what others were charged since.
     fn give_back(
         &self,
         request: &Request<'_>,
@@ -59,7 +60,8 @@ pub trait Store: Send + Sync + 'static {
         request: &Request<'_>,
     ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
 
-    /// Forgets what a key has used of a limit, as if it had never been charged.
+    /// Forgets what a key has used of a limit, as if it had never been charged. What it was charged so far can no
+    /// longer be given back.
     fn forget(
         &self,
         scope: &Scope,

@@ -137,6 +137,11 @@ impl RedisKeys {
         [state, ":leases"].concat()
     }
 
+    /// The key that says when a state was last charged before it was reset.
+    pub(crate) fn reset_note(state: &str) -> String {
+        [state, ":reset"].concat()
+    }
+
     /// The register of permits: which states they are held in. Its slot is part of their id.
     pub(crate) fn register(&self, permit: PermitId) -> String {
         let tag = slot::tag_of(slot_of_permit(permit));

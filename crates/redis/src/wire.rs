@@ -9,7 +9,7 @@ mod encode;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::algorithm::Form;
+use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW};
 use tidegate_core::{
     Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, Request, Scope, Timestamp,
@@ -56,6 +56,7 @@ enum Op {
     Renew,
     ReleaseThere,
     RenewThere,
+    Unregister,
     Forget,
     Heal,
 }
@@ -66,6 +67,8 @@ struct LuaCharge {
     state: Arc<str>,
     /// Of a concurrency limit: the key with the details of its permits.
     companion: Option<Arc<str>>,
+    /// Where it is noted what a reset forgot: to give something back, or to forget. Permits have names and need none.
+    reset_note: Option<Arc<str>>,
     form: Form,
     cost: u64,
     /// The index of the first charge on the same state.
@@ -77,8 +80,15 @@ struct LuaCharge {
 #[derive(Debug, Clone, Copy)]
 enum Extra {
     None,
-    ChargedAt(Timestamp),
+    GivenBack {
+        /// When it began to flow back.
+        charged_at: Timestamp,
+        /// When it was taken.
+        taken_at: Timestamp,
+    },
     Request(LeaseRequest),
+    /// How long a reset is remembered.
+    Remembered(Micros),
 }
 
 /// What is wanted in advance.
@@ -141,8 +151,11 @@ impl LuaStep {
         let mut step = Self::of(Op::GiveBack, plan);
         step.charges.truncate(outcomes.len());
         for (charge, outcome) in step.charges.iter_mut().zip(outcomes) {
-            // A delayed charge flows back only from the end of its delay on.
-            charge.extra = Extra::ChargedAt(outcome.at + outcome.delay);
+            charge.extra = Extra::GivenBack {
+                // A delayed charge flows back only from the end of its delay on.
+                charged_at: outcome.at + outcome.delay,
+                taken_at: outcome.at,
+            };
         }
         Some(step.with_register(keys))
     }
@@ -225,19 +238,21 @@ impl LuaStep {
 
     /// Forgets in which states permits are held.
     pub(crate) fn unregister(keys: &RedisKeys, id: PermitId) -> Self {
-        let mut step = Self::bare(Op::Forget, slot_of_permit(id));
+        let mut step = Self::bare(Op::Unregister, slot_of_permit(id));
         step.keys.push(keys.register(id).into());
         step
     }
 
-    /// Forgets what was used of a state.
-    pub(crate) fn forget(planned: &PlannedCharge<'_>) -> Self {
-        let mut step = Self::bare(Op::Forget, planned.state.slot);
-        if planned.is_concurrency() {
-            step.keys
-                .push(RedisKeys::companion(&planned.state.key).into());
+    /// Forgets what was used of the states of these charges.
+    pub(crate) fn forget(plan: &Plan<'_>) -> Self {
+        let mut step = Self {
+            at: None,
+            id: None,
+            ..Self::of(Op::Forget, plan)
+        };
+        for charge in &mut step.charges {
+            charge.extra = Extra::Remembered(charge.remembers());
         }
-        step.keys.push(Arc::clone(&planned.state.key));
         step
     }
 
@@ -262,10 +277,12 @@ impl LuaStep {
     /// All keys, in the order in which the script reads them.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let register = self.register.iter().map(|register| register.key.as_str());
-        let charged = self
-            .charges
-            .iter()
-            .flat_map(|charge| std::iter::once(&*charge.state).chain(charge.companion.as_deref()));
+        let charged = self.charges.iter().flat_map(|charge| {
+            let others = charge.companion.iter().chain(&charge.reset_note);
+            std::iter::once(&charge.state)
+                .chain(others)
+                .map(AsRef::as_ref)
+        });
         register
             .chain(self.keys.iter().map(AsRef::as_ref))
             .chain(charged)
@@ -299,6 +316,8 @@ impl LuaStep {
             companion: planned
                 .is_concurrency()
                 .then(|| RedisKeys::companion(&planned.state.key).into()),
+            reset_note: (matches!(op, Op::GiveBack | Op::Forget) && !planned.is_concurrency())
+                .then(|| RedisKeys::reset_note(&planned.state.key).into()),
             form: *planned.charge.limit.form(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.
             cost: match op {
@@ -345,6 +364,22 @@ impl LuaStep {
 }
 
 impl LuaCharge {
+    /// How long what was charged can be given back after a reset, at most: generously, as limits on one state differ.
+    fn remembers(&self) -> Micros {
+        let longest = match &self.form {
+            Form::Bucket(form) => match form.hold() {
+                Hold::UpTo(longest) => form.to_full() + longest,
+                Hold::Queue => form.to_full(),
+            },
+            Form::FixedWindow(form) => form.window().longest(),
+            Form::SlidingCounter(form) => form.window() + form.window(),
+            Form::SlidingSlots(form) => form.window(),
+            Form::SlidingLog(form) => form.window(),
+            Form::Concurrency(_) => Micros::ZERO,
+        };
+        (longest + longest).max(Micros::DAY)
+    }
+
     /// What the limit grants at most at one instant.
     fn capacity(&self) -> u64 {
         match &self.form {

@@ -9,6 +9,10 @@
     reason = "a store that fails here has failed the test"
 )]
 
+mod resets;
+
+pub use resets::{gives_back_nothing_from_before_a_reset, resets_agree_with_a_model};
+
 use tidegate_core::{
     Algorithm, Anchor, Charge, Limit, MemoryStore, Micros, Outcomes, PermitId, Rate, Request,
     Retry, Scope, Store,
@@ -47,6 +51,8 @@ pub async fn run_all<S: Store>(store: &S) {
     gives_back_what_was_taken(store).await;
     settles_up_to_a_full_quota(store).await;
     forgets_one_key_of_one_limit(store).await;
+    gives_back_nothing_from_before_a_reset(store).await;
+    resets_agree_with_a_model(store, 0x7265_7365, 300).await;
     merges_charges_on_one_state(store).await;
     keeps_what_was_used_when_a_limit_changes(store).await;
     keeps_keys_apart_whatever_they_are(store).await;
@@ -307,6 +313,7 @@ pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
     let keys = ["one", "two", "three"];
     let mut random = Random(seed | 1);
     let mut now = START;
+    let mut kept: Vec<(Vec<Charge<'_>>, Outcomes, PermitId)> = Vec::new();
     for step in 0..steps {
         now = match random.below(10) {
             0 => now - Micros::new(random.below(90_000_000)),
@@ -325,7 +332,22 @@ pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
         let permit = PermitId::from_u128(u128::from(random.next()) + 1);
         let request = Request::new(&charges).at(now).under(permit);
         let case = format!("step {step} of seed {seed:#x}: {request:?}");
-        match random.below(10) {
+        match random.below(12) {
+            10 => {
+                for charge in &charges {
+                    let (limit, key) = (charge.limit, charge.key);
+                    store.forget(&scope, limit, key).await.unwrap();
+                    memory.forget(&scope, limit, key);
+                }
+            }
+            11 => {
+                // Of a request long before, and of keys that were reset since.
+                if let Some((charges, outcomes, permit)) = kept.pop() {
+                    let request = Request::new(&charges).at(now).under(permit);
+                    store.give_back(&request, &outcomes).await.unwrap();
+                    memory.give_back(&request, &outcomes);
+                }
+            }
             0 => assert_eq!(
                 store.peek(&request).await.unwrap(),
                 memory.peek(&request),
@@ -344,6 +366,8 @@ pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
                 if give_back == 2 {
                     store.give_back(&request, &outcomes).await.unwrap();
                     memory.give_back(&request, &outcomes);
+                } else if give_back == 3 {
+                    kept.push((charges, outcomes, permit));
                 }
             }
         }

@@ -146,6 +146,7 @@ impl Store for FailingStore {
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
         self.ask(|store| store.give_back(request, outcomes))
+            .map(drop)
     }
 
     async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {

@@ -164,7 +164,7 @@ impl Log {
         is_possible
     }
 
-    fn changed_at(&self) -> Timestamp {
+    pub(crate) fn changed_at(&self) -> Timestamp {
         self.entries
             .back()
             .map_or(Timestamp::EPOCH, |entry| entry.at)

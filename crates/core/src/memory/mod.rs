@@ -11,6 +11,7 @@ mod forms;
 mod keys;
 mod lock;
 mod permits;
+mod resets;
 mod shared;
 mod slot;
 mod snapshot;
@@ -253,20 +254,40 @@ impl MemoryStore {
         outcomes
     }
 
-    /// Takes back a request that was charged: [`Store::give_back`] without the future.
-    pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) {
+    /// Takes back a request that was charged: [`Store::give_back`] without the future. False if a key was
+    /// reset since: what was charged to it went with the reset.
+    pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) -> bool {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
-            return;
+            return true;
         }
+        let mut is_whole = true;
         for (charge, outcome) in request.charges.iter().zip(outcomes) {
-            // What waits in line flows back only when its turn has come.
-            self.apply(
-                StateStep::GiveBack(outcome.at + outcome.delay),
-                charge,
-                request.at,
-                request.permit,
-            );
+            is_whole &= self.give_back_one(charge, outcome, request);
         }
+        is_whole
+    }
+
+    fn give_back_one(&self, charge: &Charge<'_>, outcome: &Outcome, request: &Request<'_>) -> bool {
+        let now = self.stripes.time(request.at);
+        let hash = self.hasher.hash(charge);
+        let (mut stripe, now) = self.stripes.lock(hash, request.at, now);
+        // Asked under the lock under which the key is reset. Permits have names: no other is released.
+        let is_reset = self.stripes.shared().resets.is_after(hash, outcome.at);
+        if is_reset && !charge.limit.is_concurrency() {
+            return false;
+        }
+        let task = Task {
+            hash,
+            limit: charge.limit,
+            cost: charge.cost,
+            now,
+            permit: request.permit,
+        };
+        // What waits in line flows back only when its turn has come.
+        let step = StateStep::GiveBack(outcome.at + outcome.delay);
+        stripe.apply(step, &task, self.stripes.shared());
+        self.stripes.finish(stripe);
+        true
     }
 
     /// Charges what is known only afterwards: [`Store::settle`] without the future.
@@ -289,7 +310,7 @@ impl MemoryStore {
         self.stripes
             .of(hash)
             .lock()
-            .forget(hash, self.stripes.shared());
+            .forget(hash, limit, self.stripes.shared());
     }
 
     /// Releases a permit: [`Store::release`] without the future.

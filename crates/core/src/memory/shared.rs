@@ -1,13 +1,15 @@
-//! What the stripes of a store have in common: counts, and the register of permits.
+//! What the stripes of a store have in common: counts, the register of permits, and what was reset.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::permits::PermitRegister;
+use super::resets::Resets;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
 pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
+    pub(super) resets: Resets,
     max_keys: usize,
     /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
@@ -37,6 +39,7 @@ impl SharedCounts {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             permits: PermitRegister::new(),
+            resets: Resets::default(),
             max_keys,
             expires: AtomicBool::new(true),
             keys: AtomicUsize::new(0),

@@ -11,7 +11,7 @@ const SPAN: u32 = 45;
 const HALF: u32 = 37;
 
 /// The keyed hash of a key, 128 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct KeyHash {
     pub(super) home: u64,
     pub(super) rest: u64,

@@ -6,7 +6,7 @@ use super::forms::{HeapForm, HeapState, InlineForm, StateHome, StateStep, Task};
 use super::shared::SharedCounts;
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
-use crate::algorithm::{BucketState, Form, HeldPermits};
+use crate::algorithm::{BucketState, CounterState, FixedWindowState, Form, HeldPermits};
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -88,11 +88,30 @@ impl Stripe {
         }
     }
 
-    /// Forgets a key.
-    pub(super) fn forget(&mut self, hash: KeyHash, shared: &SharedCounts) {
-        if let Some(place) = self.table.find(hash) {
-            self.note_change();
-            self.remove(place, shared);
+    /// Forgets a key, and that what it was charged so far can be given back.
+    pub(super) fn forget(&mut self, hash: KeyHash, limit: &Limit, shared: &SharedCounts) {
+        let Some(place) = self.table.find(hash) else {
+            return;
+        };
+        if let Some(last_charge) = self.last_charge(place, limit) {
+            shared.resets.add(hash, last_charge);
+        }
+        self.note_change();
+        self.remove(place, shared);
+    }
+
+    /// When a key was last charged; none of permits, which have names.
+    fn last_charge(&self, place: usize, limit: &Limit) -> Option<Timestamp> {
+        let slot = self.table.get(place);
+        match StateHome::from(limit.form()) {
+            StateHome::Bucket(_) => Some(BucketState::unpack(slot.words).changed_at),
+            StateHome::FixedWindow(_) => Some(FixedWindowState::unpack(slot.words).changed_at),
+            StateHome::SlidingCounter(_) => Some(CounterState::unpack(slot.words).changed_at),
+            StateHome::Heap(_) => match &self.spilled.as_ref()?.get(slot.spilled_at()?)?.state {
+                HeapState::Log(log) => Some(log.changed_at()),
+                HeapState::Slots(slots) => Some(slots.changed_at()),
+                HeapState::HeldPermits(_) => None,
+            },
         }
     }
 
@@ -313,7 +332,8 @@ impl Stripe {
         let place = match self.table.find(task.hash) {
             Some(place) => place,
             None if creates => self.insert_spilled(form.fresh(), task, shared),
-            None => return asked,
+            None if step == StateStep::Charge => return asked,
+            None => return asked.with_remaining_of(form.decide(None, 0, task.now)),
         };
         let Some(spill) = self.spill_mut(place) else {
             return asked;

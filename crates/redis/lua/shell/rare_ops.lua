@@ -30,8 +30,11 @@ end
 
 -- Takes back what was charged, each as of a time of its own.
 function ops.give_back(step)
-  for _, task in ipairs(step.tasks) do
-    task.form.give_back(task, step)
+  local is_reset = module('resets').since_taken(step)
+  for index, task in ipairs(step.tasks) do
+    if not is_reset[index] then
+      task.form.give_back(task, step)
+    end
     if step.register and task.companion then
       call('HDEL', step.register, task.key)
     end
@@ -100,8 +103,8 @@ function ops.renew_there(step)
   return { leases.renew(view, step.lease, leases.time_for(view, step), step) and 1 or 0 }
 end
 
--- Removes states, as if they had never been charged.
-function ops.forget(step)
+-- Removes a register.
+function ops.unregister(step)
   call('DEL', unpack(step.keys))
   return {}
 end

@@ -6,9 +6,13 @@ local function read_task(op)
   local task = { form = form, limit = limit, cost = number(), first = number(), key = key(), entry = nil }
   if limit.has_companion then
     task.companion = key()
+  elseif op == 'give_back' or op == 'forget' then
+    task.reset_note = key()
   end
   if op == 'give_back' then
-    task.charged_at = number()
+    task.charged_at, task.taken_at = number(), number()
+  elseif op == 'forget' then
+    task.remembered = number()
   elseif op == 'lease' then
     task.want = { units = number(), previous = text(), used = number(), lasts = number() }
   end
@@ -45,6 +49,8 @@ end
 local function run(step)
   if step.op == 'heal' then
     return module('heal')(step)
+  elseif step.op == 'forget' then
+    return module('resets').forget(step)
   end
   for index, task in ipairs(step.tasks) do
     if task.first < index then

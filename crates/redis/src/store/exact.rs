@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::StoreInner;
 use crate::call::StepReply;
 use crate::hints::{LONGEST, LONGEST_ACROSS_SLOTS};
-use crate::plan::{Plan, PlannedCharge, SlotGroup};
+use crate::plan::{Plan, SlotGroup};
 use crate::wire::{LuaStep, StepOutcome};
 
 /// How old an outcome may be that is returned for a charge that was not asked.
@@ -180,17 +180,19 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Forgets what was used of a charge's state.
-    pub(super) async fn forget(&self, planned: &PlannedCharge<'_>) -> Result<(), StoreError> {
-        self.hints.forget(planned.state.name);
-        if let Some(shared) = self.pools.get(planned.state.name) {
-            // Units taken in advance are part of what is forgotten.
-            shared.pool.lock().forget();
+    /// Forgets what was used of the states of a plan, which are in one slot.
+    pub(super) async fn forget(&self, plan: &Plan<'_>) -> Result<(), StoreError> {
+        self.forget_hints(plan);
+        for planned in &plan.charges {
+            if let Some(shared) = self.pools.get(planned.state.name) {
+                // Units taken in advance are part of what is forgotten.
+                shared.pool.lock().forget();
+            }
         }
         let deadline = self.router.deadline();
-        let forgotten = self.router.step(LuaStep::forget(planned), deadline).await;
+        let forgotten = self.router.step(LuaStep::forget(plan), deadline).await;
         // A request may have been denied meanwhile.
-        self.hints.forget(planned.state.name);
+        self.forget_hints(plan);
         forgotten.map(drop)
     }
 

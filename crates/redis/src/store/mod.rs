@@ -261,7 +261,7 @@ impl Store for RedisStore {
             cost: 0,
         }];
         let plan = self.inner.plan(&Request::new(&charges));
-        self.inner.forget(&plan.charges[0]).await
+        self.inner.forget(&plan).await
     }
 
     async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {

@@ -177,7 +177,9 @@ impl LuaStep {
                 });
                 Ok(StepOutcome::Healed(findings.collect::<Result<_, _>>()?))
             }
-            Op::GiveBack | Op::Return | Op::Register | Op::Forget => Ok(StepOutcome::Done),
+            Op::GiveBack | Op::Return | Op::Register | Op::Unregister | Op::Forget => {
+                Ok(StepOutcome::Done)
+            }
         }
     }
 }

@@ -105,6 +105,7 @@ impl Op {
             Self::Renew => "renew",
             Self::ReleaseThere => "release_there",
             Self::RenewThere => "renew_there",
+            Self::Unregister => "unregister",
             Self::Forget => "forget",
             Self::Heal => "heal",
         }
@@ -166,8 +167,16 @@ impl LuaCharge {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         match self.extra {
             Extra::None => {}
-            Extra::ChargedAt(at) => {
-                command.arg(at.as_micros());
+            Extra::GivenBack {
+                charged_at,
+                taken_at,
+            } => {
+                command
+                    .arg(charged_at.as_micros())
+                    .arg(taken_at.as_micros());
+            }
+            Extra::Remembered(time) => {
+                command.arg(time.get() / 1_000);
             }
             Extra::Request(want) => {
                 command.arg(want.units.min(MAX_COST));

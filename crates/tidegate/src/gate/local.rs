@@ -111,7 +111,10 @@ impl Local {
                 at: request.at,
                 permit: request.permit,
             };
-            self.counters.give_back(&taken, &[*outcome]);
+            if !self.counters.give_back(&taken, &[*outcome]) {
+                // What is owed now was charged after the reset.
+                continue;
+            }
             let (scope, whole) = (&charge.share.scope, &charge.share.whole);
             if let Some(debt) = owed.take(scope, whole, charge.key) {
                 let amount = debt.amount.saturating_sub(charge.cost);

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::VERSION;
 use super::states::{END, decode};
 use super::words::{WordReader, WordWriter};
+use super::{RESET, VERSION};
 use crate::memory::keys::KeyHasher;
 
 /// A stream with the words of the head, the `states`, their end and their count.
@@ -21,6 +21,10 @@ pub fn sealed(flags: u64, written_at: u64, states: &[u64]) -> io::Result<Vec<u8>
         words.words(states)?;
         words.words(&END)?;
         words.word(count)?;
+        if flags & RESET != 0 {
+            // Of no key.
+            words.words(&[0, 0])?;
+        }
         words.finish()?;
         Ok::<Vec<u8>, io::Error>(stream)
     };

@@ -16,6 +16,7 @@ use self::states::{KeptState, decode, encode, words_of};
 use self::words::{WordReader, WordWriter};
 use super::keys::KeyHasher;
 use super::lock::Lock;
+use super::resets::Resets;
 use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
 use super::stripes::Stripes;
@@ -31,6 +32,8 @@ const PLACES_PER_LOCK: usize = 1_024;
 const WORDS_PER_LOCK: usize = 4_096;
 /// Nothing expires by the store's clock, because requests brought their own time.
 const TIMELESS: u64 = 1;
+/// Keys were reset: after the states comes what can no longer be given back.
+const RESET: u64 = 2;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,10 +126,12 @@ impl MemoryStore {
     /// ```
     pub fn snapshot(&self, writer: impl Write) -> io::Result<Snapshot> {
         let mut words = WordWriter::new(writer, VERSION)?;
-        let flags = match self.stripes.idle_at() {
+        let timeless = match self.stripes.idle_at() {
             Some(_) => 0,
             None => TIMELESS,
         };
+        let has_resets = self.stripes.shared().resets.has_any();
+        let flags = timeless | if has_resets { RESET } else { 0 };
         words.words(&[flags, self.now().as_micros(), self.hasher.fingerprint()])?;
         words.words(&self.hasher.secret())?;
         let (mut copied, mut keys) = (Copied::new(), 0);
@@ -135,9 +140,33 @@ impl MemoryStore {
         }
         words.words(&states::END)?;
         words.word(keys)?;
+        if has_resets {
+            // After the states, as keys may be reset meanwhile.
+            write_resets(&self.stripes.shared().resets, &mut words)?;
+        }
         let bytes = words.finish()?;
         Ok(Snapshot { keys, bytes })
     }
+}
+
+/// Writes up to when charges to any key cannot be given back, then the same for keys that were reset, with their count.
+fn write_resets<W: Write>(resets: &Resets, to: &mut WordWriter<W>) -> io::Result<()> {
+    let (all_up_to, by_key) = resets.copy();
+    to.words(&[all_up_to.as_micros(), by_key.len() as u64])?;
+    for (key, last_charge) in by_key {
+        to.words(&[key.home, key.rest, last_charge.as_micros()])?;
+    }
+    Ok(())
+}
+
+fn read_resets<R: Read>(from: &mut WordReader<R>, resets: &Resets) -> Result<(), SnapshotError> {
+    resets.add_all_up_to(Timestamp::from_micros(from.word()?));
+    for _ in 0..from.word()? {
+        let (home, rest) = (from.word()?, from.word()?);
+        let last_charge = Timestamp::from_micros(from.word()?);
+        resets.add(KeyHash { home, rest }, last_charge);
+    }
+    Ok(())
 }
 
 /// What was copied under a lock. The room for it is there before the lock is taken.
@@ -244,6 +273,9 @@ impl MemoryStoreBuilder {
         }
         if words.word()? != read {
             return Err(SnapshotError::Damaged);
+        }
+        if flags & RESET != 0 {
+            read_resets(&mut words, &stripes.shared().resets)?;
         }
         words.finish()?;
         let stats = stripes.shared().stats();

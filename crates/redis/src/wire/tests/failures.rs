@@ -78,9 +78,8 @@ fn an_unreadable_value_fails_its_own_step_only() {
             let answers = server.run(&[&bad, &good]);
             assert_eq!(code(&answers[0]), "UNREADABLE", "{text}");
             assert_eq!(code(&answers[1]), "none");
-            let forget = LuaStep::forget(
-                &plan(&Request::new(&[charging(&scope, &limit, "other", 0)])).charges[0],
-            );
+            let forgotten = [charging(&scope, &limit, "other", 0)];
+            let forget = LuaStep::forget(&plan(&Request::new(&forgotten)));
             assert_eq!(server.ask(&forget), Ok(StepOutcome::Done));
         }
     }

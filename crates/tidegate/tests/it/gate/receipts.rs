@@ -64,6 +64,48 @@ fn what_is_settled_replaces_the_cost() {
     }
 }
 
+/// What others were charged since the reset stays charged.
+#[test]
+fn nothing_is_given_back_or_settled_for_less_after_a_reset() {
+    let delayed = "- {id: r, per: [user_id], limit: 60/hour, max_delay: 1h}".to_owned();
+    let by =
+        |algorithm| format!("- {{id: r, per: [user_id], limit: 60/hour, algorithm: {algorithm}}}");
+    let lists = COUNTING.map(by).into_iter().chain([delayed]);
+    for list in lists {
+        let gate = gate(&list);
+        if list.contains("max_delay") {
+            super::decide(&gate, &request("user_id=u").with_cost(60));
+        }
+        let receipts =
+            [10, 10].map(|cost| decide_with_receipt(&gate, &request("user_id=u").with_cost(cost)));
+        block_on(gate.reset(&request("user_id=u"), None)).unwrap();
+        let others = request("user_id=u").at(NOW + Micros::SECOND).with_cost(50);
+        assert!(super::decide(&gate, &others).is_allowed(), "{list}");
+        let [given_back, settled] = receipts;
+        block_on(gate.give_back(given_back)).unwrap();
+        block_on(gate.settle(settled, 1)).unwrap();
+        assert_eq!(left(&gate, "user_id=u"), [10], "{list}");
+    }
+}
+
+/// Nor from what the store is to hear of what was admitted without it.
+#[test]
+fn what_was_admitted_without_the_store_is_not_given_back_after_a_reset() {
+    let store = FailingStore::default();
+    let gate = Gate::new(store, rules("- {id: r, per: [user_id], limit: 60/hour}"));
+    gate.store().switch(StoreState::Unreachable);
+    let receipt = decide_with_receipt(&gate, &request("user_id=u").with_cost(10));
+    gate.store().switch(StoreState::Up);
+    block_on(gate.reset(&request("user_id=u"), None)).unwrap();
+    gate.store().switch(StoreState::Unreachable);
+    let others = request("user_id=u").at(NOW + Micros::SECOND).with_cost(50);
+    assert!(super::decide(&gate, &others).is_allowed());
+    block_on(gate.give_back(receipt)).unwrap();
+    gate.store().switch(StoreState::Up);
+    block_on(gate.reconcile());
+    assert_eq!(left(&gate, "user_id=u"), [10]);
+}
+
 #[test]
 fn a_rule_multiplies_what_is_settled() {
     let gate = gate(
