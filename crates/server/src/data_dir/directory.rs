@@ -1,8 +1,7 @@
 //! The versions of the rules in the data directory: opened, read and written by one server at a time.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::Access;
 
 use super::error::DataDirError;
-use super::locked::{LockedDir, make, sync};
-use super::name::{LAST_NUMBER, Name};
+use super::locked::{LockedDir, make, sync, write_new};
+use super::name::{self, LAST_NUMBER};
 use super::scan::{self, ScannedVersions, Warning};
 use super::version::{self, NewVersion, Row, RulesVersion};
 
@@ -78,6 +77,10 @@ impl DataDir {
         let folder = directory.path().join("rules");
         if directory.is_writable() {
             make(&folder)?;
+        }
+        // A link may lead to a folder of another user.
+        if fs::symlink_metadata(&folder).is_ok_and(|found| !found.is_dir()) {
+            return Err(DataDirError::NotADirectory { path: folder });
         }
         let wanted = Access::READ_OK | Access::EXEC_OK;
         rustix::fs::access(&folder, wanted)
@@ -152,6 +155,15 @@ impl DataDir {
     /// disk, with one exception: if the disk fails after the new file has got its name, and then fails to
     /// remove it, the next start may find the new version.
     pub fn write(&self, new: &NewVersion) -> Result<Arc<RulesVersion>, DataDirError> {
+        self.write_with(new, File::write_all)
+    }
+
+    /// As [`write`](Self::write); `fill` writes the text.
+    pub(super) fn write_with(
+        &self,
+        new: &NewVersion,
+        fill: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+    ) -> Result<Arc<RulesVersion>, DataDirError> {
         if !self.is_writable {
             return Err(DataDirError::read_only(&self.folder));
         }
@@ -165,14 +177,13 @@ impl DataDir {
         let version = version::decode(number, &text).map_err(DataDirError::Unwritable)?;
         let version = Arc::new(version);
 
-        let temporary = Name::Temporary(number).within(&self.folder);
-        if let Err(error) = write_synced(&temporary, &text) {
-            let _ = fs::remove_file(&temporary);
-            return Err(DataDirError::new("write", &temporary, error));
-        }
+        let path = name::version(number, &self.folder);
+        let temporary = write_new(&path, |file| fill(file, &text));
+        let ((), temporary) =
+            temporary.map_err(|error| DataDirError::new("write", &path, error))?;
         // Even if this fails, the number may now be used on the disk.
         *last = number;
-        self.publish(&temporary, number)?;
+        self.publish(&temporary, &path)?;
 
         let mut shown = self.shown.write();
         shown.rows.insert(0, Row::from(&*version));
@@ -183,14 +194,13 @@ impl DataDir {
     }
 
     /// Gives a complete file the name of a version; if that fails, the file is removed.
-    fn publish(&self, temporary: &Path, number: u64) -> Result<(), DataDirError> {
-        let path = Name::Version(number).within(&self.folder);
-        if let Err(error) = fs::rename(temporary, &path) {
+    fn publish(&self, temporary: &Path, path: &Path) -> Result<(), DataDirError> {
+        if let Err(error) = fs::rename(temporary, path) {
             let _ = fs::remove_file(temporary);
-            return Err(DataDirError::new("write", &path, error));
+            return Err(DataDirError::new("write", path, error));
         }
         sync(&self.folder).map_err(|error| {
-            let _ = fs::remove_file(&path).and_then(|()| sync(&self.folder));
+            let _ = fs::remove_file(path).and_then(|()| sync(&self.folder));
             DataDirError::new("sync", &self.folder, error)
         })
     }
@@ -200,7 +210,7 @@ impl DataDir {
         let history = self.history();
         let old = history.iter().skip(self.keep).map(|row| row.version);
         let is_gone = |number: &u64| {
-            let path = Name::Version(*number).within(&self.folder);
+            let path = name::version(*number, &self.folder);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(path = %path.display(), %error, "cannot remove an old version");
@@ -213,16 +223,4 @@ impl DataDir {
         let mut shown = self.shown.write();
         shown.rows.retain(|row| !gone.contains(&row.version));
     }
-}
-
-/// Writes a new file that has no final name yet, and waits until it is on the disk.
-fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o640)
-        .open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tidegate::printable::escaped;
+
 use super::version::BadVersion;
 
 /// Why a data directory could not be opened, read or written.
@@ -29,6 +31,37 @@ pub enum DataDirError {
     NotADirectory {
         /// The path that is not a directory.
         path: PathBuf,
+    },
+    /// The directory, or a file in it, belongs to another user, who may have prepared it.
+    #[error(
+        "`{}` belongs to the user {owner}, and Tidegate runs as the user {user}: another user may have prepared it, \
+         so nothing in it is used; if you trust what is in it, run `chown -R {user} {}`, or give another --data-dir",
+        escaped(&path.to_string_lossy()),
+        directory.display()
+    )]
+    Foreign {
+        /// What belongs to another user.
+        path: PathBuf,
+        /// The data directory.
+        directory: PathBuf,
+        /// The number of that user.
+        owner: u32,
+        /// The number of the user of this process.
+        user: u32,
+    },
+    /// The directory belongs to root, and users may write to it who have nothing to do with this process.
+    #[error(
+        "`{}` belongs to root and has the mode {mode:04o}, so other users may replace what is in it; run \
+         `chown -R {user} {}` and `chmod go-w {}`, or set `fsGroup` for a volume of Kubernetes, or give another --data-dir",
+        path.display(), path.display(), path.display()
+    )]
+    Shared {
+        /// The data directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// The number of the user of this process.
+        user: u32,
     },
     /// The user of the server lacks the permission, or the file system is read-only.
     #[error(

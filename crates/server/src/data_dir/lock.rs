@@ -2,11 +2,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+
 use super::error::DataDirError;
+use super::owner;
 
 /// How often the lock is tried before it counts as taken, and how long in between.
 const ATTEMPTS: u32 = 4;
@@ -22,13 +25,16 @@ impl DirectoryLock {
     /// Takes the lock of the directory, or reports the process that has it.
     pub(super) fn take(directory: &Path) -> Result<Self, DataDirError> {
         let path = directory.join("lock");
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o640)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed())
             .open(&path)
+            .and_then(only_own)
             .map_err(|error| DataDirError::new("open", &path, error))?;
         acquire(&file, directory)?;
         sign(&mut file);
@@ -39,14 +45,28 @@ impl DirectoryLock {
     /// file to lock: then no server writes there either.
     pub(super) fn take_to_read(directory: &Path) -> Result<Option<Self>, DataDirError> {
         let path = directory.join("lock");
-        let file = match File::open(&path) {
-            Ok(file) => file,
+        let file = match owner::open_own(&path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Err(DataDirError::new("open", &path, not_a_file())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(DataDirError::new("open", &path, error)),
         };
         acquire(&file, directory)?;
         Ok(Some(Self { file }))
     }
+}
+
+/// The file, if it is a regular one and not another user's.
+fn only_own(file: File) -> io::Result<File> {
+    if !file.metadata()?.is_file() {
+        return Err(not_a_file());
+    }
+    owner::refuse_foreign(&file)?;
+    Ok(file)
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::other("it is not a file")
 }
 
 fn acquire(file: &File, directory: &Path) -> Result<(), DataDirError> {
@@ -79,8 +99,11 @@ impl Drop for DirectoryLock {
 }
 
 /// Writes the process id into the lock file. Only for a message: a full disk must not keep a server from
-/// starting.
+/// starting. A file that has other names may be more than a lock, and stays as it is.
 fn sign(file: &mut File) {
+    if !file.metadata().is_ok_and(|found| found.nlink() == 1) {
+        return;
+    }
     let _ = file
         .set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()));

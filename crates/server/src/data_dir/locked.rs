@@ -5,19 +5,21 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
-use rustix::fs::{Access, OFlags};
+use rustix::fs::Access;
 use tidegate_identity::KeptFiles;
 
 use super::error::DataDirError;
 use super::lock::DirectoryLock;
+use super::name::{TEMPORARY, temporary};
+use super::owner;
 
 /// How large a small file may be to be read.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A directory that this process has locked while this lives.
 ///
-/// Every file is written atomically, with mode 0600: a killed process leaves the old file or the new one. Names
+/// It and all that is in it belongs to the user of this process or to root; others' files are not read. Every file
+/// is written atomically, with mode 0600: a killed process leaves the old file or the new one. Names
 /// are plain file names that the caller chooses; `lock`, `rules` and names that end with `.tmp` or
 /// `.corrupt` are reserved. Every call waits for the disk.
 ///
@@ -35,8 +37,6 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct LockedDir {
     path: PathBuf,
     is_writable: bool,
-    /// Held while a small file is written: each file has one temporary name.
-    writing: Mutex<()>,
     /// Released last. `None` for a read-only directory without a lock file.
     _lock: Option<DirectoryLock>,
 }
@@ -45,10 +45,12 @@ impl LockedDir {
     /// Opens or creates the directory, and takes its lock.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         make(path)?;
+        owner::check(path)?;
         let lock = DirectoryLock::take(path)?;
         let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read and write", path, error.into()))?;
+        remove_unfinished(path);
         Ok(Self::new(path, true, Some(lock)))
     }
 
@@ -57,6 +59,7 @@ impl LockedDir {
         let wanted = Access::READ_OK | Access::EXEC_OK;
         rustix::fs::access(path, wanted)
             .map_err(|error| DataDirError::new("read", path, error.into()))?;
+        owner::check(path)?;
         Ok(Self::new(path, false, DirectoryLock::take_to_read(path)?))
     }
 
@@ -64,7 +67,6 @@ impl LockedDir {
         Self {
             path: path.to_path_buf(),
             is_writable,
-            writing: Mutex::new(()),
             _lock: lock,
         }
     }
@@ -91,12 +93,11 @@ impl LockedDir {
 
     /// Creates or replaces a file. When this returns, it is on the disk.
     pub fn write(&self, name: &str, text: &[u8]) -> Result<(), DataDirError> {
-        let _writing = self.writing.lock();
         self.write_with(name, |file| file.write_all(text))
     }
 
     /// Creates or replaces a file with what `fill` writes. When this returns, it is on the disk; if `fill` fails,
-    /// the old file stays. Two threads must not write the same name at the same time.
+    /// the old file stays.
     pub fn write_with<T>(
         &self,
         name: &str,
@@ -110,19 +111,7 @@ impl LockedDir {
     /// files.
     pub fn open_file(&self, name: &str) -> Result<Option<File>, DataDirError> {
         let path = self.path.join(name);
-        // Opening a pipe must not wait for its writer.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&path)
-            .and_then(|file| {
-                let is_file = file.metadata()?.is_file();
-                is_file
-                    .then_some(file)
-                    .ok_or_else(|| io::Error::other("it is not a file"))
-            });
-        match opened {
+        match open(&path) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(DataDirError::new("read", &path, error)),
@@ -141,7 +130,6 @@ impl LockedDir {
     /// Creates a file. Returns false, and changes nothing, if the name exists already.
     pub fn create(&self, name: &str, text: &[u8]) -> Result<bool, DataDirError> {
         let path = self.path.join(name);
-        let _writing = self.writing.lock();
         let fill = |file: &mut File| file.write_all(text);
         let mut is_new = true;
         self.publish(&path, fill, |temporary| {
@@ -183,16 +171,11 @@ impl LockedDir {
         if !self.is_writable {
             return Err(DataDirError::read_only(path));
         }
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let temporary = Path::new(&temporary);
-        // A file left by a killed server may have another mode.
-        let _ = fs::remove_file(temporary);
-        let written =
-            write_new(temporary, fill).and_then(|filled| name(temporary).map(|()| filled));
-        let filled = written.map_err(|error| {
-            let _ = fs::remove_file(temporary);
-            DataDirError::new("write", path, error)
+        let cannot_write = |error| DataDirError::new("write", path, error);
+        let (filled, temporary) = write_new(path, fill).map_err(cannot_write)?;
+        name(&temporary).map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            cannot_write(error)
         })?;
         sync(&self.path).map_err(|error| DataDirError::new("sync", &self.path, error))?;
         Ok(filled)
@@ -220,21 +203,40 @@ impl KeptFiles for LockedDir {
     }
 }
 
-/// Reads a regular file. Anything else could block the reader for ever.
+/// Opens a regular file that is not another user's.
+fn open(path: &Path) -> io::Result<File> {
+    owner::open_own(path)?.ok_or_else(|| io::Error::other("it is not a file"))
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
     let mut text = Vec::new();
-    let read = File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
+    let read = open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
     if read? as u64 > MAX_BYTES {
         return Err(io::Error::other("it is larger than 64 MiB"));
     }
     Ok(text)
 }
 
-/// Writes a new file, readable only by the user of this process, and waits until it is on the disk.
-fn write_new<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+/// Writes a file that is to become `path`, and waits until it is on the disk. Returns what `fill` does and the
+/// temporary path.
+pub(super) fn write_new<T>(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<(T, PathBuf)> {
+    let temporary = temporary(path)?;
+    match create(&temporary, fill) {
+        Ok(filled) => Ok((filled, temporary)),
+        Err(error) => {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = fs::remove_file(&temporary);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Creates a file, readable only by the user of this process, and waits until it is on the disk. Follows no link.
+fn create<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -247,11 +249,24 @@ fn write_new<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> 
 
 /// Writes a new file under its own name. If that fails, the file is removed.
 fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
-    write_new(path, |file| file.write_all(text)).inspect_err(|error| {
+    create(path, |file| file.write_all(text)).inspect_err(|error| {
         if error.kind() != io::ErrorKind::AlreadyExists {
             let _ = fs::remove_file(path);
         }
     })
+}
+
+/// Removes what killed servers were writing.
+fn remove_unfinished(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .ends_with(TEMPORARY.as_bytes())
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Creates a directory and those above it, and waits until they are on the disk.

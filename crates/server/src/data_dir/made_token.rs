@@ -2,14 +2,12 @@
 //! read, kept across restarts.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::Permissions;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
-use super::{DataDirError, LockedDir};
+use super::{DataDirError, LockedDir, owner};
 
 /// The name of the file in the data directory.
 pub(crate) const FILE: &str = "admin-token";
@@ -38,6 +36,17 @@ pub enum MadeTokenError {
         /// Its mode.
         mode: u32,
     },
+    /// Another user made it, and knows it.
+    #[error(
+        "`{}` belongs to the user {owner}, who knows the token in it; delete it, and the server generates a new one",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The number of that user.
+        owner: u32,
+    },
     /// The file does not hold a token.
     #[error(
         "`{}` does not hold a token: one line of {MIN_CHARACTERS} to {MAX_CHARACTERS} visible characters; delete it, and the server generates a new one",
@@ -57,7 +66,7 @@ pub enum MadeTokenError {
 
 /// The token of a directory; generates one if there is none.
 pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenError> {
-    if let Some(token) = read(directory.path())? {
+    if let Some(token) = read(directory.path(), owner::is_trusted)? {
         return Ok(token);
     }
     let token = random()?;
@@ -66,31 +75,37 @@ pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenErr
     }
     // Another process created it in between.
     let path = directory.path().join(FILE);
-    read(directory.path())?.ok_or(MadeTokenError::NotAToken { path })
+    read(directory.path(), owner::is_trusted)?.ok_or(MadeTokenError::NotAToken { path })
 }
 
-/// The token of a directory, if there is one.
-pub(super) fn read(directory: &Path) -> Result<Option<String>, MadeTokenError> {
+/// The token of a directory, if there is one, of a user that `is_trusted`.
+pub(super) fn read(
+    directory: &Path,
+    is_trusted: fn(u32) -> bool,
+) -> Result<Option<String>, MadeTokenError> {
     let path = directory.join(FILE);
     let cannot_read = |error| MadeTokenError::from(DataDirError::new("read", &path, error));
-    // Follows no link, which may lead to a file of another user, and does not wait for a pipe.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(&path);
-    let file: File = match opened {
-        Ok(file) => file,
+    let file = match owner::open_regular(&path) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Err(MadeTokenError::NotAToken { path }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(cannot_read(error)),
     };
     let found = file.metadata().map_err(cannot_read)?;
-    if !found.is_file() {
-        return Err(MadeTokenError::NotAToken { path });
+    let (owner, mode) = (found.uid(), found.mode() & 0o777);
+    if !is_trusted(owner) {
+        return Err(MadeTokenError::Foreign { path, owner });
     }
-    let mode = found.mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(MadeTokenError::Wide { path, mode });
+        // Kubernetes lets the group of a volume read and write every file, which is a group of this pod alone.
+        let is_closed_to_others = mode % 0o10 == 0;
+        let is_by_volume = is_closed_to_others
+            && owner::is_own_group(found.gid())
+            && owner::is_volume_of_own_group(directory);
+        let narrowed = || file.set_permissions(Permissions::from_mode(0o600));
+        if !is_by_volume || narrowed().is_err() {
+            return Err(MadeTokenError::Wide { path, mode });
+        }
     }
     let mut text = Vec::new();
     file.take(MAX_CHARACTERS + 2)

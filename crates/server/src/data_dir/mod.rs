@@ -11,6 +11,7 @@
 //! - `scan`: reads the folder of versions at the start
 //! - `name`: the names of the files in it
 //! - `lock`: one server per directory
+//! - `owner`: whose files are used
 //! - `made_token`: the token that a server generates for its operator
 //! - `running`: where the running server listens, for commands on the same machine
 //! - `error`: the errors
@@ -21,6 +22,7 @@ mod lock;
 mod locked;
 pub(crate) mod made_token;
 mod name;
+mod owner;
 pub(crate) mod running;
 mod scan;
 #[cfg(test)]

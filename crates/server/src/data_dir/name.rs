@@ -1,5 +1,6 @@
 //! The names of the files in the folder of versions. Files with other names are left alone.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// How many digits a number has in the name of a file, so that names sort as numbers do.
@@ -15,8 +16,8 @@ pub(super) enum Name {
     Version(u64),
     /// A damaged file that was set aside, of the version with this number.
     SetAside(u64),
-    /// The temporary file of the version with this number.
-    Temporary(u64),
+    /// A file that was to become a version.
+    Temporary,
 }
 
 impl Name {
@@ -30,19 +31,34 @@ impl Name {
         match ending {
             ".json" => Some(Self::Version(number)),
             ".json.corrupt" => Some(Self::SetAside(number)),
-            ".json.tmp" => Some(Self::Temporary(number)),
+            temporary if temporary.starts_with(".json.") && temporary.ends_with(TEMPORARY) => {
+                Some(Self::Temporary)
+            }
             _ => None,
         }
     }
+}
 
-    /// The path of the file with this name in the folder.
-    pub(super) fn within(self, folder: &Path) -> PathBuf {
-        folder.join(match self {
-            Self::Version(number) => format!("{number:0DIGITS$}.json"),
-            Self::SetAside(number) => format!("{number:0DIGITS$}.json.corrupt"),
-            Self::Temporary(number) => format!("{number:0DIGITS$}.json.tmp"),
-        })
-    }
+/// The path of the version with this number.
+pub(super) fn version(number: u64, folder: &Path) -> PathBuf {
+    folder.join(format!("{number:0DIGITS$}.json"))
+}
+
+/// The path of a damaged file that was set aside, of the version with this number.
+pub(super) fn set_aside(number: u64, folder: &Path) -> PathBuf {
+    folder.join(format!("{number:0DIGITS$}.json.corrupt"))
+}
+
+/// The end of the name of a file that is not complete.
+pub(super) const TEMPORARY: &str = ".tmp";
+
+/// A name for a file that is to become `path`, which no other process can foresee.
+pub(super) fn temporary(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:016x}{TEMPORARY}", u64::from_ne_bytes(random)));
+    Ok(name.into())
 }
 
 #[cfg(test)]
@@ -52,15 +68,21 @@ mod tests {
     #[test]
     fn names_read_as_they_were_written() {
         for number in [1, 12, LAST_NUMBER] {
-            for name in [
-                Name::Version(number),
-                Name::SetAside(number),
-                Name::Temporary(number),
+            let path = version(number, Path::new("rules"));
+            for (path, name) in [
+                (path.clone(), Name::Version(number)),
+                (
+                    set_aside(number, Path::new("rules")),
+                    Name::SetAside(number),
+                ),
+                (temporary(&path).unwrap(), Name::Temporary),
+                // As earlier releases wrote them.
+                (path.with_extension("json.tmp"), Name::Temporary),
             ] {
-                let path = name.within(Path::new("rules"));
                 let text = path.file_name().and_then(|name| name.to_str()).unwrap();
                 assert_eq!(Name::parse(text), Some(name));
             }
+            assert_ne!(temporary(&path).unwrap(), temporary(&path).unwrap());
         }
     }
 

@@ -2,15 +2,20 @@
 //! machine.
 
 use std::fmt::Write as _;
-use std::fs::{self, File, TryLockError};
+use std::fs::TryLockError;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::made_token;
+use super::owner::{is_trusted_by_commands, open_regular};
 use super::{DataDirError, LockedDir};
 
 /// The file that names the addresses of the running server, a line for each front end.
 const FILE: &str = "listening";
+
+/// More than the addresses take.
+const MAX_BYTES: u64 = 4_096;
 
 /// A server that runs on a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +28,9 @@ impl RunningServer {
     /// The server that runs on this directory, if one does and its files can be read. Files left by a killed
     /// server do not count.
     pub fn find(directory: &Path) -> Option<Self> {
-        let text = fs::read_to_string(directory.join(FILE)).ok()?;
+        let file = open_regular(&directory.join(FILE)).ok()??;
+        let mut text = String::new();
+        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("http="))?;
         let http = line.parse().ok()?;
         is_locked(directory).then_some(Self { http })
@@ -56,7 +63,9 @@ impl RunningServer {
 
     /// The generated token of this server, if it can be read.
     pub fn token(directory: &Path) -> Option<String> {
-        made_token::read(directory).ok().flatten()
+        made_token::read(directory, is_trusted_by_commands)
+            .ok()
+            .flatten()
     }
 }
 
@@ -81,7 +90,7 @@ pub(crate) fn withdraw(directory: &LockedDir) -> Result<(), DataDirError> {
 /// Whether a process holds the lock of a directory. Takes the lock for a moment to find out; a server that
 /// starts in that moment retries.
 fn is_locked(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("lock")) else {
+    let Ok(Some(file)) = open_regular(&directory.join("lock")) else {
         return false;
     };
     match file.try_lock_shared() {

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::DataDirError;
-use super::name::Name;
+use super::name::{self, Name};
+use super::owner;
 use super::version::{self, BadVersion, Row, RulesVersion};
 
 /// A damaged version file. It is never removed.
@@ -67,8 +68,8 @@ pub(super) fn scan(folder: &Path) -> Result<ScannedVersions, DataDirError> {
                 found.last = found.last.max(number);
             }
             Some(Name::SetAside(number)) => found.last = found.last.max(number),
-            // One that stays does no harm: the next write with this number writes over it.
-            Some(name @ Name::Temporary(_)) => drop(fs::remove_file(name.within(folder))),
+            // One that stays does no harm: it has a name that no other write takes.
+            Some(Name::Temporary) => drop(fs::remove_file(folder.join(name))),
             None => {}
         }
     }
@@ -92,7 +93,7 @@ pub(super) fn scan(folder: &Path) -> Result<ScannedVersions, DataDirError> {
 
 /// Reads a version; nothing if there is no file for it.
 pub(super) fn read(folder: &Path, number: u64) -> Result<Option<RulesVersion>, DataDirError> {
-    let path = Name::Version(number).within(folder);
+    let path = name::version(number, folder);
     let text = match read_file(&path) {
         Ok(Some(text)) => text,
         Ok(None) => {
@@ -109,19 +110,20 @@ pub(super) fn read(folder: &Path, number: u64) -> Result<Option<RulesVersion>, D
 
 /// What is in a file; nothing if it is something else, which could keep a reader waiting for ever.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    if fs::metadata(path)?.is_file() {
-        fs::read(path).map(Some)
-    } else {
-        Ok(None)
-    }
+    let Some(mut file) = owner::open_own(path)? else {
+        return Ok(None);
+    };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// Renames a damaged file and returns its new path; never replaces another file.
 fn set_aside(folder: &Path, number: u64) -> Option<PathBuf> {
-    let aside = Name::SetAside(number).within(folder);
+    let aside = name::set_aside(number, folder);
     if fs::symlink_metadata(&aside).is_ok() {
         return None;
     }
-    fs::rename(Name::Version(number).within(folder), &aside).ok()?;
+    fs::rename(name::version(number, folder), &aside).ok()?;
     Some(aside)
 }

@@ -47,6 +47,38 @@ fn a_second_server_on_one_data_directory_is_refused() {
 }
 
 #[test]
+fn a_data_directory_of_another_user_is_refused_and_with_a_rule_file_not_read() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files to another user");
+        return;
+    }
+    let place = ProgramFolder::new();
+    place.serve(&[]).kill();
+    let token = place.path("data/admin-token");
+    std::os::unix::fs::chown(&token, Some(4_242), None).unwrap();
+    let run = place.fail_to_serve(&[]);
+    assert_eq!(run.code, Some(2));
+    for said in [
+        "`data/admin-token` belongs to the user 4242",
+        "`chown -R 0 data`",
+    ] {
+        assert!(run.stderr.contains(said), "{}", run.stderr);
+    }
+    place.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
+    let server = place.serve(&["--rules", "rules.yaml"]);
+    let log = server.log.wait_for("belongs to the user 4242");
+    assert!(
+        log.contains("WARN nothing is kept across restarts"),
+        "{log}"
+    );
+    // Its token is not used either.
+    server.ask("GET /v1/rules", "").with_status(403);
+    server
+        .ask("POST /v1/check", r#"{"attributes": {}}"#)
+        .with_status(200);
+}
+
+#[test]
 fn a_namespace_that_is_none_is_an_error_and_without_redis_it_has_no_effect() {
     let place = ProgramFolder::new();
     place.write(

@@ -156,7 +156,12 @@ fn a_number_that_is_the_last_leaves_none_and_breaks_nothing() {
 #[test]
 fn unfinished_files_are_removed_and_foreign_ones_left() {
     let temporary = directory_with(&["one"]);
-    fs::write(file(temporary.path(), "000000000002.json.tmp"), "{").unwrap();
+    for name in [
+        "000000000002.json.tmp",
+        "000000000002.json.0123456789abcdef.tmp",
+    ] {
+        fs::write(file(temporary.path(), name), "{").unwrap();
+    }
     fs::write(file(temporary.path(), "notes.txt"), "mine").unwrap();
     let data = DataDir::open(temporary.path()).unwrap();
     let expected = ["000000000001.json", "notes.txt"];

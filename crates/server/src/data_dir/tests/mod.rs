@@ -3,9 +3,11 @@
 mod damage;
 mod killed;
 mod locked;
+mod owner;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -157,9 +159,11 @@ fn a_directory_that_may_not_be_used_is_named() {
 fn a_full_disk_changes_nothing() {
     let temporary = directory_with(&["one"]);
     let data = DataDir::open(temporary.path()).unwrap();
-    // What is written to this device fails as on a full disk.
-    symlink("/dev/full", file(temporary.path(), "000000000002.json.tmp")).unwrap();
-    let error = data.write(&new_version("two")).unwrap_err();
+    let half = |file: &mut fs::File, text: &[u8]| {
+        file.write_all(&text[..text.len() / 2])?;
+        Err(std::io::ErrorKind::StorageFull.into())
+    };
+    let error = data.write_with(&new_version("two"), half).unwrap_err();
     assert!(matches!(error, DataDirError::Full { .. }), "{error:?}");
     assert_eq!(current_number(&data), Some(1));
     assert_eq!(numbers(&data), [1]);
