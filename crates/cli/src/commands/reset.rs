@@ -51,9 +51,13 @@ fn table(counters: &[Value]) -> String {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
+        let limit = match text("limit").as_str() {
+            "0" => "blocked".to_owned(),
+            limit => limit.to_owned(),
+        };
         table.row(vec![
             text("rule"),
-            text("limit"),
+            limit,
             key_text(&counter["key"]),
             text("used"),
         ]);
@@ -84,8 +88,9 @@ mod tests {
         let counters = [
             json!({"rule": "per-user", "limit": 100, "key": {"user_id": "\u{1b}[2J\u{202e}x"}, "used": 7}),
             json!({"rule": "all", "limit": 1000, "key": {}, "used": 12}),
+            json!({"rule": "per-key", "limit": 0, "key": {}, "used": 1}),
         ];
-        let expected = "RULE      LIMIT  KEY                         USED\nper-user  100    user_id=\\u{1b}[2J\\u{202e}x  7\nall       1000   (one for all)               12\n";
+        let expected = "RULE      LIMIT    KEY                         USED\nper-user  100      user_id=\\u{1b}[2J\\u{202e}x  7\nall       1000     (one for all)               12\nper-key   blocked  (one for all)               1\n";
         let text = table(&counters);
         assert_eq!(anstream::adapter::strip_str(&text).to_string(), expected);
     }

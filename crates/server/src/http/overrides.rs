@@ -206,15 +206,20 @@ pub(super) async fn put(
     };
     let reply = json(StatusCode::CREATED, written(&one).to_string().into_bytes());
     let key = one.grant.key.text();
+    let named = MeantKey {
+        written: new.key,
+        read: Some(one.grant.key.clone()),
+    };
     let place = format!(
         "/v1/rules/{id}/overrides/{}",
         utf8_percent_encode(&key, NON_ALPHANUMERIC)
     );
+    let new = Box::new(one);
     change(
         server,
         &caller.name,
         now,
-        OverrideChange::Put(Box::new(one)),
+        OverrideChange::Put { new, named },
     )
     .await?;
     Ok(with_header(reply, LOCATION, &place))

@@ -22,8 +22,11 @@ const SHOWN: usize = 64;
 /// A change of the overrides.
 #[derive(Debug, Clone)]
 pub(crate) enum OverrideChange {
-    /// Adds one, or replaces that of the same client.
-    Put(Box<KeptOverride>),
+    /// Adds one, or replaces that of the same client, whom the caller named.
+    Put {
+        new: Box<KeptOverride>,
+        named: MeantKey,
+    },
     /// Removes those of a rule whose keys are meant.
     Remove { rule: String, named: MeantKey },
     /// Removes those that ended a while ago.
@@ -48,8 +51,7 @@ pub(crate) struct MeantKey {
 
 impl MeantKey {
     fn is_for(&self, key: &OverrideKey) -> bool {
-        let is_same = |read: &OverrideKey| read.is_same(key);
-        self.read.as_ref().is_some_and(is_same) || key.is_written(&self.written)
+        self.read.as_ref() == Some(key) || key.is_written(&self.written)
     }
 }
 
@@ -104,7 +106,7 @@ impl KeptOverrides {
     ) -> Result<Option<Self>, OverrideError> {
         let mut next = self.clone();
         let row = match change {
-            OverrideChange::Put(new) => Some(next.put(new, changed.at)?),
+            OverrideChange::Put { new, named } => Some(next.put(new, named, changed.at)?),
             OverrideChange::Remove { rule, named } => Some(next.remove(rule, named)?),
             OverrideChange::RemoveEnded => {
                 next.overrides.retain(|one| one.is_live(changed.at - GRACE));
@@ -131,9 +133,13 @@ impl KeptOverrides {
         Ok(Some(next))
     }
 
-    fn put(&mut self, new: &KeptOverride, now: Timestamp) -> Result<String, OverrideError> {
-        let is_same =
-            |one: &KeptOverride| one.rule == new.rule && one.grant.key.is_same(&new.grant.key);
+    fn put(
+        &mut self,
+        new: &KeptOverride,
+        named: &MeantKey,
+        now: Timestamp,
+    ) -> Result<String, OverrideError> {
+        let is_same = |one: &KeptOverride| one.rule == new.rule && named.is_for(&one.grant.key);
         let is_changed = |one: &KeptOverride| is_same(one) && one.is_live(now);
         let verb = if self.overrides.iter().any(is_changed) {
             "changed"

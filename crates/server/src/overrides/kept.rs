@@ -98,7 +98,9 @@ enum KeyRecord {
     Value(String),
     Hash {
         hash: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// In what earlier releases wrote for a value in clear. It takes the place of the hash, which anyone can
+        /// calculate from a guess.
+        #[serde(default, skip_serializing)]
         digest: Option<String>,
     },
     Digest(String),
@@ -118,7 +120,7 @@ impl From<&KeptOverride> for Record {
             rule: one.rule.clone(),
             key: match one.grant.key.clone() {
                 OverrideKey::Value(value) => KeyRecord::Value(value),
-                OverrideKey::Hash { hash, digest } => KeyRecord::Hash { hash, digest },
+                OverrideKey::Hash(hash) => KeyRecord::Hash { hash, digest: None },
                 OverrideKey::Digest(digest) => KeyRecord::Digest(digest),
             },
             limit: one.grant.limit.clone(),
@@ -137,7 +139,9 @@ impl From<Record> for KeptOverride {
             grant: TemporaryOverride {
                 key: match record.key {
                     KeyRecord::Value(value) => OverrideKey::Value(value),
-                    KeyRecord::Hash { hash, digest } => OverrideKey::Hash { hash, digest },
+                    KeyRecord::Hash { hash, digest } => {
+                        digest.map_or(OverrideKey::Hash(hash), OverrideKey::Digest)
+                    }
                     KeyRecord::Digest(digest) => OverrideKey::Digest(digest),
                 },
                 limit: record.limit,
@@ -180,10 +184,7 @@ mod tests {
     fn they_read_as_they_were_written_and_no_damage_goes_unseen() {
         let key = [
             OverrideKey::Value("u1".to_owned()),
-            OverrideKey::Hash {
-                hash: "sha256:00".to_owned(),
-                digest: Some("0123456789ab".to_owned()),
-            },
+            OverrideKey::Hash("sha256:00".to_owned()),
             OverrideKey::Digest("0123456789ab".to_owned()),
         ];
         let at = Timestamp::from_micros(1_794_770_000_250_001);
@@ -221,6 +222,13 @@ mod tests {
             damaged[index] ^= 1;
             assert_eq!(KeptOverrides::from_file(&damaged), None, "{index}");
         }
+        let earlier = r#"{"hash":{"hash":"sha256:00","digest":"0123456789ab"}}"#;
+        let text = kept.to_json().replace([' ', '\n'], "");
+        let text = text.replacen(r#"{"hash":{"hash":"sha256:00"}}"#, earlier, 1);
+        assert!(text.contains(earlier), "{text}");
+        let read = KeptOverrides::from_json(text.as_bytes()).unwrap();
+        assert_eq!(read.overrides[1].grant.key, kept.overrides[2].grant.key);
+        assert!(!read.to_json().contains("sha256"));
         let nothing = KeptOverrides::default();
         assert_eq!(KeptOverrides::from_file(&nothing.to_file()), Some(nothing));
     }

@@ -38,7 +38,13 @@ fn one(key: &str, seconds: u64) -> KeptOverride {
 }
 
 fn put(one: KeptOverride) -> OverrideChange {
-    OverrideChange::Put(Box::new(one))
+    let key = one.grant.key.clone();
+    let named = MeantKey {
+        written: key.text(),
+        read: Some(key),
+    };
+    let new = Box::new(one);
+    OverrideChange::Put { new, named }
 }
 
 fn remove(key: &str) -> OverrideChange {

@@ -62,7 +62,7 @@ pub struct Reset {
 pub struct ResetCounter {
     /// Its rule.
     pub rule: Arc<Rule>,
-    /// What the limit grants: requests per window, or the capacity of a bucket.
+    /// What the limit grants: requests per window, or the capacity of a bucket; 0 if the client is blocked.
     pub limit: u64,
     /// What was used of it before the reset; more than the limit if it was lowered meanwhile.
     pub used: u64,
@@ -134,6 +134,7 @@ impl<S: Store> Gate<S> {
     ) -> Result<(), StoreError> {
         let moved = rule.adaptive().map(AdaptiveLimit::current);
         let (grant, _) = rule.grant(attributes, self.time_of(attributes));
+        let is_blocked = matches!(rule.grants()[grant], Grant::Blocked);
         let granted = rule.grants()[grant].limits();
         let in_force = moved.as_deref().map_or(granted, std::slice::from_ref);
         for state in states(rule, in_force) {
@@ -149,7 +150,7 @@ impl<S: Store> Gate<S> {
             if state.in_force.is_some() || used > 0 {
                 reset.counters.push(ResetCounter {
                     rule: Arc::clone(rule),
-                    limit: limit.capacity(),
+                    limit: if is_blocked { 0 } else { limit.capacity() },
                     used,
                 });
             }

@@ -40,13 +40,8 @@ pub struct TemporaryOverride {
 pub enum OverrideKey {
     /// The client with this value, in the form that makes keys; or the addresses of a network.
     Value(String),
-    /// The client whose value has this hash.
-    Hash {
-        /// `sha256:` and 64 hexadecimal digits.
-        hash: String,
-        /// The [digest](ValueDigest) of the value, if the value was given.
-        digest: Option<String>,
-    },
+    /// The client whose value has this hash: `sha256:` and 64 hexadecimal digits, as the caller gave it.
+    Hash(String),
     /// The client whose value has this [digest](ValueDigest).
     Digest(String),
 }
@@ -56,42 +51,32 @@ impl OverrideKey {
     pub fn text(&self) -> String {
         match self {
             Self::Value(value) => text_of_form(value),
-            Self::Hash { hash, .. } => hash.clone(),
-            Self::Digest(digest) => digest.clone(),
+            Self::Hash(text) | Self::Digest(text) => text.clone(),
         }
     }
 
     /// The digest of the client, if it is known.
     pub fn digest(&self) -> Option<&str> {
         match self {
-            Self::Value(_) => None,
-            Self::Hash { digest, .. } => digest.as_deref(),
+            Self::Value(_) | Self::Hash(_) => None,
             Self::Digest(digest) => Some(digest),
         }
     }
 
-    /// Whether both are known to name the same client.
-    pub fn is_same(&self, other: &Self) -> bool {
-        let is_same_text = match (self, other) {
-            (Self::Value(one), Self::Value(other))
-            | (Self::Hash { hash: one, .. }, Self::Hash { hash: other, .. }) => one == other,
-            _ => false,
-        };
-        is_same_text || self.digest().is_some() && self.digest() == other.digest()
-    }
-
     /// Whether a caller who does not know the rule may mean it with `text`.
     pub fn is_written(&self, text: &str) -> bool {
-        let is_digest = || self.digest().is_some() && self.digest() == ValueDigest::read(text);
-        let is_hashed =
-            || matches!(self, Self::Hash { hash, .. } if *hash == hashed::hash_of(text));
-        self.text() == text || is_digest() || is_hashed()
+        match self {
+            Self::Hash(hash) if *hash == hashed::hash_of(text) => true,
+            Self::Digest(digest) => ValueDigest::read(text) == Some(digest.as_str()),
+            _ => self.text() == text,
+        }
     }
 }
 
 impl Rule {
     /// For whom an override of this rule is whose key is `written`. The value of a secret attribute is kept as its
-    /// hash; it may also be given as that, or as tables [show](ValueDigest::shown) it.
+    /// digest, which does not tell a guess from a wrong one without the secret. It may also be given as tables
+    /// [show](ValueDigest::shown) it, or as its hash, which is kept as it is given.
     pub fn override_key(
         &self,
         written: &str,
@@ -108,8 +93,7 @@ impl Rule {
             None => override_key(Some(&self.per), written, settings)?,
         };
         if hashed::is_hash(&key) {
-            let digest = None;
-            return Ok(OverrideKey::Hash { hash: key, digest });
+            return Ok(OverrideKey::Hash(key));
         }
         if !is_secret {
             return Ok(OverrideKey::Value(key));
@@ -117,10 +101,7 @@ impl Rule {
         if first.is_some_and(|name| name == "ip") && network_of(&key, self.ipv6_prefix).is_some() {
             return Err("`ip` is a secret attribute, so an override can be for one address and not for a network; give an address".to_owned());
         }
-        Ok(OverrideKey::Hash {
-            hash: hashed::hash_of(&key),
-            digest: Some(digest.of(&key)),
-        })
+        Ok(OverrideKey::Digest(digest.of(&key)))
     }
 
     /// What a temporary override of this rule with this limit grants.
@@ -228,7 +209,7 @@ impl TemporaryGrants {
             OverrideKey::Digest(digest) => {
                 self.by_digest.insert(digest.clone(), grant);
             }
-            OverrideKey::Hash { hash, .. } => {
+            OverrideKey::Hash(hash) => {
                 self.has_hashes = true;
                 self.by_key.insert(hash.clone(), grant);
             }
@@ -266,16 +247,18 @@ impl TemporaryGrants {
         if let Some(index) = by_value.and_then(|grant| grant.at(now)) {
             return Some(index);
         }
-        if self.has_hashes
-            && let Some(grant) = self.by_key.get(&hashed::hash_of(value))
-            && let Some(index) = grant.at(now)
-        {
-            return Some(index);
-        }
-        if self.by_digest.is_empty() {
-            return None;
-        }
-        let digest = self.digest.as_ref()?.of(value);
+        // Of a client that is named in both ways, the one that was made last.
+        self.of_hash(value, now).max(self.of_digest(value, now))
+    }
+
+    fn of_hash(&self, value: &str, now: Timestamp) -> Option<usize> {
+        let hash = self.has_hashes.then(|| hashed::hash_of(value))?;
+        self.by_key.get(&hash)?.at(now)
+    }
+
+    fn of_digest(&self, value: &str, now: Timestamp) -> Option<usize> {
+        let secret = self.digest.as_ref();
+        let digest = secret.filter(|_| !self.by_digest.is_empty())?.of(value);
         self.by_digest.get(&digest)?.at(now)
     }
 }

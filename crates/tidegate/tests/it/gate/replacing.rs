@@ -88,6 +88,14 @@ fn temporary_overrides_hold_without_the_store_and_in_a_reset() {
 }
 
 #[test]
+fn a_reset_of_a_blocked_client_reports_that_nothing_is_granted() {
+    let gate = gate("- {id: r, per: [user_id], limit: 2/minute, tiers: {pro: 1000/minute}}");
+    decide(&gate, &request("user_id=u"));
+    gate.replace_overrides(override_of("blocked"));
+    assert_eq!(reported(&gate, "user_id=u", None).0, [entry("r", 0, 1)]);
+}
+
+#[test]
 fn other_rules_go_on_with_what_was_used_and_counted() {
     let gate = gate("- {id: a, per: [], limit: 10/minute}\n- {id: b, per: [], limit: 10/minute}");
     for _ in 0..4 {
