@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use serde::Deserialize as _;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tidegate::printable::escaped;
 
 use crate::CodecError;
@@ -16,6 +19,34 @@ pub fn whole<'de, D: Deserializer<'de>>(
     name: &'static str,
 ) -> Result<u64, D::Error> {
     deserializer.deserialize_any(Whole(name))
+}
+
+/// As [`whole`], of a value that must not become 0 because a double cannot hold it, such as `1e-400`.
+pub fn whole_exactly<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    name: &'static str,
+) -> Result<u64, D::Error> {
+    let text = <&RawValue>::deserialize(deserializer)?.get();
+    let expected = Whole(name);
+    let unlike = match serde_json::from_str(text).unwrap_or_default() {
+        Value::Number(number) => {
+            if let Some(number) = number.as_u64() {
+                return expected.visit_u64(number);
+            }
+            let digits = text.split(['e', 'E']).next().unwrap_or_default();
+            let is_zero = !digits.contains(|digit| matches!(digit, '1'..='9'));
+            match number.as_f64() {
+                Some(number) if number != 0.0 || is_zero => return expected.visit_f64(number),
+                _ => Unexpected::Other(text),
+            }
+        }
+        Value::String(_) => Unexpected::Other(text),
+        Value::Bool(is_true) => Unexpected::Bool(is_true),
+        Value::Null => Unexpected::Unit,
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    };
+    Err(D::Error::invalid_type(unlike, &expected))
 }
 
 /// Reads the text of a parameter as a whole number.
@@ -96,6 +127,29 @@ mod tests {
         for (text, number) in table {
             let mut deserializer = serde_json::Deserializer::from_str(text);
             assert_eq!(whole(&mut deserializer, "version").ok(), number, "{text}");
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            let exactly = whole_exactly(&mut deserializer, "cost");
+            assert_eq!(exactly.ok(), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_small_for_a_double_is_not_zero() {
+        for text in ["1e-400", "0.1E-999", "-1e-400"] {
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            let error = whole_exactly(&mut deserializer, "cost").unwrap_err();
+            assert!(
+                error.to_string().contains("a whole number from 0"),
+                "{error}"
+            );
+        }
+        for text in ["0e-400", "0.000", "-0"] {
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            assert_eq!(
+                whole_exactly(&mut deserializer, "cost").ok(),
+                Some(0),
+                "{text}"
+            );
         }
     }
 }

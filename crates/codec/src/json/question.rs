@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
-use super::number::whole;
+use super::number::whole_exactly;
 use super::plain;
 use crate::CodecError;
 
@@ -50,7 +50,7 @@ fn one() -> u64 {
 }
 
 fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    whole(deserializer, "cost")
+    whole_exactly(deserializer, "cost")
 }
 
 impl<'b> CheckRequest<'b> {
@@ -250,6 +250,7 @@ mod tests {
             ("{}",                                           "missing field `attributes`"),
             (r#"{"attributes": {}, "cost": -1}"#,               "a whole number from 0"),
             (r#"{"attributes": {}, "cost": 1.5}"#,              "a whole number from 0"),
+            (r#"{"attributes": {}, "cost": 1e-400}"#,           "a whole number from 0"),
             (r#"{"attributes": {}, "cost": "1"}"#,              "a whole number from 0"),
         ];
         for (body, expected) in table {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{EncodedSlashes, PathError, already_normal, decode, resolve};
+use super::{EncodedSlashes, PathError, already_normal, decode, escaped, resolve};
 
 /// What servers may take a path for. Almost every path has one reading only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,9 @@ enum Resolution {
 ///
 /// There is more than one only if the path has dot segments or `;`, in any spelling, or a fragment: the raw
 /// segments, each decoded; the normal form; and those between the two, in which dot segments are resolved and
-/// `;` is kept. A fragment is cut by most servers and part of the path for the others.
+/// `;` is kept. A fragment is cut by most servers and part of the path for the others. A letter, a digit or one of
+/// `-._~` that is written as an escape, which no honest client does, may also stay one: Express finds a route
+/// before it decodes.
 /// With [`EncodedSlashes::Decode`], an encoded slash and a backslash may be slashes or not, and there are
 /// these readings for each case.
 ///
@@ -41,7 +43,8 @@ enum Resolution {
 /// let read = readings("/v1/files/../../login", EncodedSlashes::Keep)?;
 /// assert_eq!(read.normal, "/login");
 /// assert_eq!(read.others, ["/v1/files/../../login"]);
-/// assert!(readings("//v1/%6cogin", EncodedSlashes::Keep)?.others.is_empty());
+/// assert!(readings("//v1/caf%c3%a9", EncodedSlashes::Keep)?.others.is_empty());
+/// assert_eq!(readings("/%6cogin", EncodedSlashes::Keep)?.others, ["/%6cogin"]);
 /// # Ok::<(), tidegate::path::PathError>(())
 /// ```
 pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, PathError> {
@@ -84,10 +87,36 @@ pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, Pat
             }
         }
     }
+    if let Some(reading) = as_spelt(path, slashes)?
+        && reading != normal
+        && !others.contains(&reading)
+    {
+        others.push(reading);
+    }
     Ok(Readings {
         normal: Cow::Owned(normal),
         others,
     })
+}
+
+/// The path with escapes that need not be left as they are written; `None` if it has none of these.
+fn as_spelt(path: &str, slashes: EncodedSlashes) -> Result<Option<String>, PathError> {
+    let mut spelt = String::new();
+    let mut done = 0;
+    for (start, _) in path.match_indices('%') {
+        let (end, byte) = (start + 3, escaped(&path.as_bytes()[start + 1..]));
+        let is_needless = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if byte.is_some_and(|(byte, _)| is_needless(byte)) {
+            spelt.push_str(&decode(&path[done..start], slashes)?);
+            spelt.push_str(&path[start..end]);
+            done = end;
+        }
+    }
+    if done == 0 {
+        return Ok(None);
+    }
+    spelt.push_str(&decode(&path[done..], slashes)?);
+    Ok(Some(resolve(&spelt)))
 }
 
 /// The decoded forms of a path that servers begin with.
