@@ -256,6 +256,9 @@ fn unreachable(server: &str, error: ureq::Error) -> anyhow::Error {
         ureq::Error::Timeout(_) => {
             anyhow!("no answer from {server} within {} s", TIMEOUT.as_secs())
         }
+        ureq::Error::Protocol(error) if server.starts_with("http://") => anyhow!(
+            "{server} does not answer as HTTP ({error}); if it uses TLS, write https:// (--server URL)"
+        ),
         error if is_certificate(&error) => anyhow::Error::new(error).context(format!(
             "the certificate of {server} is not trusted; give that of its authority with --ca-file PEM"
         )),

@@ -39,7 +39,7 @@ pub(crate) fn finish(json: bool, answer: anyhow::Result<Answer>) -> ExitCode {
         Err(error) => {
             // If stderr is closed too, the error cannot be shown.
             let _ = if json {
-                output::note(&format!("{:#}\n", as_json(&error)))
+                output::note(&output::json_text(&as_json(&error)))
             } else {
                 output::error(&format!("{error:#}"))
             };

@@ -1,11 +1,12 @@
 //! Terminal output: colour on a terminal, plain text in a pipe, aligned columns.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
-use tidegate::printable::escaped;
+use tidegate::printable::{escaped, is_printable};
 
 /// The style of success and added lines.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -25,7 +26,23 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Writes JSON to stdout.
 pub(crate) fn print_json(value: &Value) -> io::Result<()> {
-    print(&format!("{value:#}\n"))
+    print(&json_text(value))
+}
+
+/// JSON in lines. What could steer or reorder a terminal is written as an escape.
+pub(crate) fn json_text(value: &Value) -> String {
+    let mut text = String::new();
+    for c in format!("{value:#}\n").chars() {
+        if c == '\n' || is_printable(c) {
+            text.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\\u{unit:04x}");
+        }
+    }
+    text
 }
 
 /// Writes a note, which is not part of the answer, to stderr.
@@ -53,11 +70,17 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Untrusted text that cannot steer the terminal. Line ends stay; a tab or a carriage return is a space.
+/// Untrusted text that cannot steer the terminal and stays in its line. A tab or a carriage return is a space.
 pub(crate) fn plain(text: &str) -> String {
-    let lines = text.split('\n');
-    let plain = |line: &str| escaped(&line.replace(['\t', '\r'], " ")).into_owned();
-    lines.map(plain).collect::<Vec<String>>().join("\n")
+    escaped(&text.replace(['\t', '\r'], " ")).into_owned()
+}
+
+/// Text of several lines, each of them [plain].
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\n')
+        .map(plain)
+        .collect::<Vec<String>>()
+        .join("\n")
 }
 
 /// `1 rule`, `2 rules`.
@@ -83,7 +106,7 @@ impl TextTable {
     /// Adds a row, with a cell for each heading.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.headings.len(), "a cell for each heading");
-        let one_line = |cell: String| plain(&cell).replace('\n', " ");
+        let one_line = |cell: String| plain(&cell.replace('\n', " "));
         self.rows.push(cells.into_iter().map(one_line).collect());
     }
 
@@ -135,6 +158,15 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_steer_the_terminal() {
-        assert_eq!(plain("a\u{1b}[31m\r\nb\u{9b}"), "a\\u{1b}[31m \nb\\u{9b}");
+        let text = "a\u{1b}[31m\r\nb\u{9b}";
+        assert_eq!(plain(text), "a\\u{1b}[31m \\u{a}b\\u{9b}");
+        assert_eq!(plain_lines(text), "a\\u{1b}[31m \nb\\u{9b}");
+        let value = serde_json::json!({"a": "ü\u{202e}\u{9b}\n\u{e0041}"});
+        let json = json_text(&value);
+        assert_eq!(
+            json,
+            "{\n  \"a\": \"ü\\u202e\\u009b\\n\\udb40\\udc41\"\n}\n"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), value);
     }
 }

@@ -23,10 +23,10 @@ export class Problem extends Error {
   }
 }
 
-function headers(more = {}) {
+function headers(more = {}, isAnonymous = false) {
   return {
     accept: 'application/json, application/problem+json',
-    ...(token ? { authorization: `Bearer ${token}` } : {}),
+    ...(token && !isAnonymous ? { authorization: `Bearer ${token}` } : {}),
     ...more,
   };
 }
@@ -40,15 +40,15 @@ async function send(path, options) {
   }
 }
 
-/** Makes a call. Resolves to `{status, body, etag}`. */
-export async function ask(method, path, { body, ifMatch, signal } = {}) {
+/** Makes a call, without the token if it `isAnonymous`. Resolves to `{status, body, etag}`. */
+export async function ask(method, path, { body, ifMatch, signal, isAnonymous = false } = {}) {
   const reply = await send(path, {
     method,
     signal,
     headers: headers({
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       ...(ifMatch ? { 'if-match': ifMatch } : {}),
-    }),
+    }, isAnonymous),
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await reply.text();
@@ -59,7 +59,7 @@ export async function ask(method, path, { body, ifMatch, signal } = {}) {
     throw new Problem(reply.status, { detail: 'the answer is not JSON; is there a proxy in between?' });
   }
   if (reply.ok) return { status: reply.status, body: parsed, etag: reply.headers.get('etag') };
-  if (reply.status === 401 && token) onEnd(parsed?.detail);
+  if (reply.status === 401 && token && !isAnonymous) onEnd(parsed?.detail);
   throw new Problem(reply.status, parsed);
 }
 

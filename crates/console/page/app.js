@@ -120,7 +120,10 @@ async function leave() {
 async function start() {
   const { isIn, why } = await signInFromAddress();
   if (isIn) begin();
-  else end(why);
+  else if (current()) {
+    await show();
+    main.prepend(notice('careful', 'Still signed in as before', why));
+  } else end(why);
 }
 
 document.querySelector('.skip').addEventListener('click', (event) => {

@@ -16,8 +16,8 @@ export function whyReadOnly() {
 
 /** Exchanges the code of `tidegate console` for a session. */
 export async function signInWithCode(code) {
-  useToken(null);
-  const { body } = await ask('POST', 'console/session', { body: { code } });
+  // A code that does not work leaves the session that there is.
+  const { body } = await ask('POST', 'console/session', { body: { code }, isAnonymous: true });
   useToken(body.token);
   session = { ...body, token: undefined };
 }

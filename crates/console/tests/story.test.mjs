@@ -44,6 +44,17 @@ const failures = await runTests('story', {
     await finish(/status of 401/);
   },
 
+  async 'a code that does not work leaves the session that there is'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token);
+    await page.evaluate(() => { location.hash = '#code=wrong'; });
+    await page.waitForSelector('.notice:has-text("Still signed in as before")');
+    assert.ok(await page.locator('text=Sign out').isVisible());
+    await page.click('a:has-text("Changes")');
+    await page.waitForSelector('h1:has-text("Changes")');
+    await finish(/status of 401/);
+  },
+
   async 'the overview moves, and a denied client is explained and let through with three clicks'() {
     const { page, signIn, finish } = await openPage(browser, server);
     await signIn(server.token);

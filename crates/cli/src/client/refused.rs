@@ -57,9 +57,11 @@ fn advice(call: &Call, status: u16) -> Option<String> {
 impl Call {
     /// The scope that a token needs for this call.
     fn scope(&self) -> &'static str {
+        let reads = ["/v1/explain", "/v1/console/code"].contains(&self.path.as_str())
+            || self.path.ends_with("/validate");
         if self.path.starts_with("/v1/check") {
             "check"
-        } else if self.method == Method::GET {
+        } else if self.method == Method::GET || reads {
             "read"
         } else {
             "write"

@@ -1,7 +1,9 @@
 //! `tidegate console`: prints an address at which the web console opens signed in, and opens it where there is a
 //! desktop. The address has a code that works once, for a minute, and never the token.
 
-use std::process::{Command, Stdio};
+mod page;
+
+use std::path::Path;
 
 use anyhow::bail;
 use clap::Args;
@@ -37,7 +39,9 @@ pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<Answer> {
     }
     let seconds = reply.part("expires_in")?.as_u64().unwrap_or_default();
     let url = format!("{}/console/#code={code}", client.base());
-    let is_opened = !args.no_open && opener().is_some_and(|program| open(program, &url));
+    let program = page::opener().filter(|_| !args.no_open);
+    let is_opened =
+        program.is_some_and(|program| page::open(program, &url, Path::new(&args.server.data_dir)));
     if args.server.json {
         let opened: Value = json!({"url": url, "expires_in": seconds, "opened": is_opened});
         output::print_json(&opened)?;
@@ -51,28 +55,4 @@ pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<Answer> {
     };
     output::note(&format!("{what}; it works once, within {seconds} s\n"))?;
     Ok(Answer::Yes)
-}
-
-/// The program that opens an address, if there is a desktop.
-fn opener() -> Option<&'static str> {
-    if cfg!(target_os = "macos") {
-        return Some("open");
-    }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "these are not settings: they say whether there is a desktop"
-    )]
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    (is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")).then_some("xdg-open")
-}
-
-/// Starts the program, and does not wait for it: some run for as long as the browser does.
-fn open(program: &str, url: &str) -> bool {
-    let started = Command::new(program)
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    started.is_ok()
 }

@@ -34,16 +34,20 @@ pub(super) fn decision(decision: &Value, now: Timestamp) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<12} {value}");
     };
-    if let (Some(remaining), Some(limit)) = (get("remaining").as_u64(), get("limit").as_u64()) {
+    // Without the attribute there is no counter, and no wait helps.
+    let is_counted = get("reason") != &json!("missing_attribute");
+    if let (Some(remaining), Some(limit)) = (get("remaining").as_u64(), get("limit").as_u64())
+        && is_counted
+    {
         line("remaining", format!("{remaining} of {limit}"));
     }
-    if let Some(reset) = times::instant(get("reset_time")) {
+    if let Some(reset) = times::instant(get("reset_time")).filter(|_| is_counted) {
         line("resets", when(reset, now));
     }
     if let Some(reason) = reason(decision) {
         line("reason", reason);
     }
-    if !is_allowed {
+    if !is_allowed && is_counted {
         line("retry after", retry(get("retry_after")));
     }
     if let Some(delay) = times::span(get("delay")).filter(|delay| !delay.is_zero()) {
@@ -168,6 +172,15 @@ mod tests {
             "reset_time": null, "retry_after": null, "delay": null, "degraded": null,
             "lease": null, "limits": []});
         assert_eq!(plainly(&allowed), "allowed\n");
+    }
+
+    #[test]
+    fn a_denial_for_a_missing_attribute_says_only_that() {
+        let denied = json!({"allowed": false, "rule": "per-user", "limit": 0, "remaining": 0,
+            "reset_time": 1_794_770_000, "retry_after": null, "reason": "missing_attribute", "missing": ["user_id"]});
+        let expected =
+            "denied by rule per-user\n  reason       the attribute `user_id` is missing\n";
+        assert_eq!(plainly(&denied), expected);
     }
 
     #[test]

@@ -206,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn no_value_forges_a_line() {
+        let forged = "x\nper-ip applies\n  grants       unlimited";
+        let explained = json!({"decision": {"allowed": false, "rule": forged, "reason": forged}, "rules": [
+            {"rule": forged, "applies": false, "failed": {"condition": "path", "expected": forged, "actual": forged}},
+            {"rule": "a", "applies": true, "key": {forged: forged}, "grant": {"from": forged, "value": forged}},
+        ]});
+        let text = plainly(&explained);
+        assert!(!text.contains("\nper-ip applies"), "{text}");
+        let honest = explained.to_string().replace(r"\n", " ");
+        let honest = plainly(&serde_json::from_str(&honest).unwrap());
+        assert_eq!(text.lines().count(), honest.lines().count(), "{text}");
+    }
+
+    #[test]
     fn without_rules_the_page_says_so() {
         let allowed = json!({"decision": {"allowed": true, "rule": null}, "rules": []});
         assert_eq!(plainly(&allowed), "allowed\n  the server has no rules\n");

@@ -10,7 +10,7 @@ use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Clock as _, SystemClock};
 
 use crate::client::Refused;
-use crate::output::{self, BAD, CAREFUL, counted, plain, styled};
+use crate::output::{self, BAD, CAREFUL, counted, plain_lines, styled};
 
 /// Settings of the server that affect how rules are read.
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ pub(super) fn rules(
 /// All problems as text, with the first word of each in colour.
 pub(super) fn rendered(problems: &Problems, source: &Source) -> String {
     let mut text = String::new();
-    for line in plain(&problems.render(source)).split_inclusive('\n') {
+    for line in plain_lines(&problems.render(source)).split_inclusive('\n') {
         let words = [("error", BAD), ("warning", CAREFUL)];
         let word = words
             .iter()

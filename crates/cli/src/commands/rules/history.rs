@@ -125,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn no_value_forges_a_line_of_the_history() {
+        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "a\nversion 10", "override": true,
+            "changes": ["added override of a for u1: blocked (x)\nversion 8  2026-11-14T09:00:00Z  root"]});
+        let text = with_diff(&row, None);
+        assert_eq!(text.matches('\n').count(), 2, "{text}");
+        assert!(text.contains("a\\u{a}version 10"), "{text}");
+    }
+
+    #[test]
     fn a_change_of_an_override_has_no_diff() {
         let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
             "changes": ["removed override of a for u1"]});

@@ -44,7 +44,7 @@ fn the_printed_address_signs_in_once_and_has_no_token() {
 }
 
 #[test]
-fn where_there_is_a_desktop_the_address_is_opened() {
+fn where_there_is_a_desktop_a_private_page_leads_to_the_address() {
     let place = ProgramFolder::new();
     let server = place.serve(&["--data-dir", "tidegate-data"]);
     let fake = place.path("xdg-open");
@@ -56,14 +56,34 @@ fn where_there_is_a_desktop_the_address_is_opened() {
     fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
     let folder = fake.parent().unwrap().display().to_string();
     let path = format!("{folder}:/usr/bin:/bin");
-    let desktop = [("DISPLAY", ":0"), ("PATH", path.as_str())];
+    let runtime = place.path("runtime");
+    fs::create_dir(&runtime).unwrap();
+    let runtime_text = runtime.display().to_string();
+    let desktop = [
+        ("DISPLAY", ":0"),
+        ("PATH", path.as_str()),
+        ("XDG_RUNTIME_DIR", runtime_text.as_str()),
+    ];
     let run = place.run_with(&["console", "--server", &server.url()], &desktop);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stderr.contains("opened in your browser"));
-    let opened = wait_until("the address", PATIENCE, || {
+    let opened = wait_until("the page", PATIENCE, || {
         fs::read_to_string(place.path("opened")).ok()
     });
-    assert_eq!(opened, run.stdout);
+    // Arguments can be read by all users of the machine.
+    let page = std::path::Path::new(opened.trim_end());
+    assert!(!opened.contains(code_in(&run.stdout)), "{opened}");
+    assert!(
+        page.starts_with(runtime.canonicalize().unwrap()),
+        "{opened}"
+    );
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(page), mode(page.parent().unwrap())), (0o600, 0o700));
+    let text = fs::read_to_string(page).unwrap();
+    assert!(
+        text.contains(&format!("url={}\"", run.stdout.trim_end())),
+        "{text}"
+    );
 }
 
 #[test]

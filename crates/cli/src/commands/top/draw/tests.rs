@@ -89,7 +89,7 @@ fn the_help_and_a_lost_server_are_shown() {
 }
 
 #[test]
-fn no_size_is_too_small() {
+fn no_size_makes_it_panic() {
     let state = state();
     for (width, height) in [(1, 1), (10, 3), (30, 8), (79, 17), (300, 100)] {
         screen(&state, width, height);
