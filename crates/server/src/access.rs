@@ -1,6 +1,7 @@
 //! Access control: tokens with scopes. With no token configured, checks are open, and an operator on this
 //! machine administers the server with the token that it generated.
 
+mod cross_site;
 mod refusals;
 mod sessions;
 mod sign_in;
@@ -125,10 +126,10 @@ impl Access {
         true
     }
 
-    /// Allows checks and leases. With no token configured, every caller may.
+    /// Allows checks and leases. With no token configured, every caller may except the pages of other sites.
     pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), HttpProblem> {
         if !self.is_configured {
-            return Ok(());
+            return cross_site::refuse(parts);
         }
         self.with_token(parts, &self.tokens.load(), &[TokenScope::Check])
             .map(drop)

@@ -293,7 +293,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_head_or_refused(bytes: Vec<u8>, cut in 0_usize..80, with in any::<u8>()) {
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, cut in 0_usize..80, with in any::<u8>()) {
             let _ = read(&mut BytesMut::from(&bytes[..]));
             let mut text = *b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\nx: y\r\n\r\n";
             if let Some(byte) = text.get_mut(cut) {

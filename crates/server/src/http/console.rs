@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::conditional::unless_known;
 use super::query::parameters;
+use super::route::no_such_call;
 use super::{body, json};
 use crate::access::{CODE_LIFETIME, SignedIn};
 use crate::problem::{ApiReply, HttpProblem};
@@ -64,11 +65,25 @@ pub(super) fn file(server: &Server, parts: &Parts, path: &str) -> Result<ApiRepl
 /// `GET /console`: the files are below it.
 pub(super) fn redirect(server: &Server) -> Result<ApiReply, HttpProblem> {
     need_console(server)?;
+    Ok(to_the_page(StatusCode::PERMANENT_REDIRECT))
+}
+
+/// `GET /`: a browser is led to the console; for programs there is nothing.
+pub(super) fn redirect_browser(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+    let accepted = parts.headers.get_all(ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
+    if server.has_console && accepted.any(|list| list.contains("text/html")) {
+        return Ok(to_the_page(StatusCode::SEE_OTHER));
+    }
+    Err(no_such_call("/"))
+}
+
+fn to_the_page(status: StatusCode) -> ApiReply {
     let mut reply = Response::new(Full::default());
-    *reply.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    *reply.status_mut() = status;
     let place = HeaderValue::from_static("/console/");
     reply.headers_mut().insert(LOCATION, place);
-    Ok(reply)
+    reply
 }
 
 /// `POST /v1/console/code`: a code with which a page signs in as the caller.

@@ -23,6 +23,7 @@ use crate::server::Server;
 /// `GET /v1/rules/history`: the versions, newest first.
 pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
     let rows = server.overrides.with_rows(server.book.history().await?);
     let rows: Vec<Value> = rows.iter().map(written_in_history).collect();
     Ok(reply(&json!({ "history": rows })))

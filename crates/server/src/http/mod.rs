@@ -158,6 +158,7 @@ async fn administer(
         ApiCall::Status => status::status(server, parts).await,
         ApiCall::ConsoleFile(path) => console::file(server, parts, path),
         ApiCall::ConsoleRedirect => console::redirect(server),
+        ApiCall::Root => console::redirect_browser(server, parts),
         ApiCall::MakeCode => console::make_code(server, parts, body).await,
         ApiCall::OpenSession => console::open_session(server, parts, body).await,
         ApiCall::ShowSession => console::show_session(server, parts),

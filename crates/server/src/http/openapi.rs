@@ -101,7 +101,7 @@ mod tests {
             ApiCall::ShowSession => "showConsoleSession",
             ApiCall::EndSession => "endConsoleSession",
             // Files are not part of the API.
-            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect => "console",
+            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect | ApiCall::Root => "console",
             ApiCall::Health => "health",
             ApiCall::Readiness => "readiness",
             ApiCall::Metrics => "metrics",

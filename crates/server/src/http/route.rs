@@ -32,6 +32,7 @@ pub(crate) enum ApiCall<'p> {
     RenewLease(&'p str),
     ConsoleFile(&'p str),
     ConsoleRedirect,
+    Root,
     MakeCode,
     OpenSession,
     ShowSession,
@@ -102,6 +103,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
         "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
         ACTIVITY_STREAM => ("GET, HEAD", get(method, ApiCall::ActivityStream)),
         "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
+        "/" if matches!(*method, Method::GET | Method::HEAD) => ("GET, HEAD", Some(ApiCall::Root)),
         "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
         "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
         "/v1/console/session" => (
@@ -152,13 +154,17 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             } else if let Some(file) = path.strip_prefix("/console/") {
                 ("GET, HEAD", get(method, ApiCall::ConsoleFile(file)))
             } else {
-                return Err(HttpProblem::not_found(format!(
-                    "there is no call `{path}`; `/openapi.json` lists the calls"
-                )));
+                return Err(no_such_call(path));
             }
         }
     };
     call.ok_or_else(|| HttpProblem::method_not_allowed(method, path, allowed))
+}
+
+pub(super) fn no_such_call(path: &str) -> HttpProblem {
+    HttpProblem::not_found(format!(
+        "there is no call `{path}`; `/openapi.json` lists the calls"
+    ))
 }
 
 fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {

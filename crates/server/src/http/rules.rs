@@ -12,6 +12,7 @@ use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot,
 use tidegate::rules::{Rule, RuleSet};
 
 use super::conditional::unless_known;
+use super::query::parameters;
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
@@ -19,6 +20,7 @@ use crate::server::Server;
 
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
     super::need_rules(server)?;
     Ok(unless_known(&parts.headers, whole_set(server)))
 }
@@ -61,6 +63,7 @@ pub(super) fn whole_set(server: &Server) -> ApiReply {
 
 pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
+    let [] = parameters(parts, [])?;
     super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;

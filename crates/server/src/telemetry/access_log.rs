@@ -1,6 +1,7 @@
 //! The access log: a JSON object for each request of the API and the gateway, without query strings, and with no
 //! header that is not listed in the settings.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
@@ -120,7 +121,7 @@ fn line(entry: &AccessEntry, ended: &AccessEnd<'_>) -> Vec<u8> {
     if let (false, Value::Object(object)) = (entry.headers.is_empty(), &mut object) {
         object.insert("headers".to_owned(), Value::Object(entry.headers.clone()));
     }
-    let mut line = ascii(&object.to_string()).into_bytes();
+    let mut line = ascii(&object.to_string()).into_owned().into_bytes();
     line.push(b'\n');
     line
 }
@@ -131,9 +132,9 @@ fn seconds(span: Duration) -> f64 {
 }
 
 /// JSON in ASCII alone: what clients choose cannot reorder a line in a terminal.
-fn ascii(json: &str) -> String {
+pub(super) fn ascii(json: &str) -> Cow<'_, str> {
     if json.is_ascii() && !json.contains('\u{7f}') {
-        return json.to_owned();
+        return Cow::Borrowed(json);
     }
     let mut text = String::with_capacity(json.len() + 16);
     for character in json.chars() {
@@ -146,7 +147,7 @@ fn ascii(json: &str) -> String {
             let _ = write!(text, "\\u{unit:04x}");
         }
     }
-    text
+    Cow::Owned(text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Logs on stderr, as text or as JSON. Denied requests are sampled, and their keys hashed.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -12,6 +12,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::access_log::ascii;
 use super::exchanges;
 use crate::config::LogSettings;
 
@@ -28,13 +29,37 @@ pub fn start(settings: &LogSettings) {
         .with_target(false);
     let _ = if settings.json {
         registry
-            .with(lines.json().flatten_event(true).with_current_span(false))
+            .with(
+                lines
+                    .json()
+                    .flatten_event(true)
+                    .with_current_span(false)
+                    .with_writer(|| AsciiJson(io::stderr())),
+            )
             .try_init()
     } else {
         registry
             .with(lines.with_ansi(std::io::stderr().is_terminal()))
             .try_init()
     };
+}
+
+/// Writes lines of JSON in ASCII alone: what others choose can neither steer nor reorder a terminal.
+struct AsciiJson<W>(W);
+
+impl<W: Write> Write for AsciiJson<W> {
+    /// Each line comes in one piece.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(line) {
+            Ok(json) => self.0.write_all(ascii(json).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Logs which key is denied by which rule: a few a second at most, and never the key itself.
@@ -130,6 +155,37 @@ impl DenialLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_json_is_ascii_and_says_the_same() {
+        let log = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let writer = {
+            let log = std::sync::Arc::clone(&log);
+            move || AsciiJson(Shared(std::sync::Arc::clone(&log)))
+        };
+        let lines = tracing_subscriber::fmt::layer().with_writer(writer).json();
+        let by = "\u{9b}31m \u{202e}x \u{2028} \u{1b} \u{7f} ü 🌊";
+        let subscriber = tracing_subscriber::registry().with(lines.flatten_event(true));
+        tracing::subscriber::with_default(subscriber, || tracing::info!(by, "changed"));
+        let line = String::from_utf8(log.lock().clone()).unwrap();
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n');
+        assert!(line.bytes().all(is_plain), "{line:?}");
+        assert_eq!(line.matches('\n').count(), 1);
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["by"], by);
+    }
+
+    struct Shared(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn who_knows_the_secret_can_find_a_client_and_others_cannot() {

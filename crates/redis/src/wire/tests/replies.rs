@@ -23,7 +23,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_reply_is_read_or_refused(reply in any_value(), answer in any_value()) {
+    fn no_reply_makes_it_panic(reply in any_value(), answer in any_value()) {
         let (scope, limit) = (Scope::new("s"), limit("1/minute"));
         let charges = [charging(&scope, &limit, "key", 1)];
         let request = Request::new(&charges);

@@ -110,6 +110,62 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
 }
 
 #[test]
+fn without_tokens_a_page_of_another_site_cannot_use_up_a_limit() {
+    let place = TestFolder::new();
+    place.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
+    let server = place.serve(&["--rules", "rules.yaml"]);
+    let lease = "/v1/leases/1-1-1";
+    let (release, renew) = (format!("DELETE {lease}"), format!("PUT {lease}"));
+    let page = [
+        ("origin", "https://evil.example"),
+        ("content-type", "text/plain"),
+    ];
+    let fetched = [("sec-fetch-site", "cross-site")];
+    for (call, body) in [CHECK, BATCH, (release.as_str(), ""), (renew.as_str(), "")] {
+        for headers in [&page[..], &fetched, &[("origin", "null")]] {
+            let refused = server.ask_with(call, headers, body).with_status(403);
+            assert_eq!(refused.json()["reason"], "cross_site");
+            let detail = refused.detail();
+            assert!(detail.contains("configure a token"), "{detail}");
+            assert!(detail.contains("call from your server"), "{detail}");
+        }
+    }
+    // Nothing was charged; a page of the same host name may ask, and so may programs.
+    let same = [
+        ("origin", "http://localhost:3000"),
+        ("sec-fetch-site", "same-site"),
+    ];
+    server.ask_with(CHECK.0, &same, CHECK.1).with_status(200);
+    server.ask(CHECK.0, CHECK.1).with_status(200);
+    server.ask(CHECK.0, CHECK.1).with_status(429);
+    // The end client of a proxy may be on any page.
+    let authorize = server.ask_with("GET /v1/authorize", &page, "");
+    assert_ne!(authorize.status, 403);
+
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let edge = ("authorization", "Bearer e-secret");
+    let asked = server.ask_with(CHECK.0, &[edge, page[0], fetched[0]], CHECK.1);
+    asked.with_status(200);
+}
+
+#[test]
+fn parameters_that_a_call_does_not_have_are_refused() {
+    let place = TestFolder::new();
+    let server = with_tokens(&place);
+    let root = [("authorization", "Bearer root-secret")];
+    server.ask_with(WRITE.0, &root, WRITE.1).with_status(200);
+    for call in ["/v1/rules", "/v1/rules/a", "/v1/rules/history"] {
+        let asked = server.ask_with(&format!("GET {call}?version=1"), &root, "");
+        let detail = asked.with_status(400).detail();
+        assert!(detail.contains("unknown parameter `version`"), "{detail}");
+        server
+            .ask_with(&format!("GET {call}?"), &root, "")
+            .with_status(200);
+    }
+}
+
+#[test]
 fn a_change_is_remembered_with_the_name_of_its_token() {
     let place = TestFolder::new();
     let server = with_tokens(&place);

@@ -187,6 +187,23 @@ fn a_session_ends_when_its_token_is_replaced() {
 }
 
 #[test]
+fn a_browser_is_led_to_the_console_and_a_program_is_not() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let page = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let led = server.ask_with("GET /", &page, "").with_status(303);
+    assert_eq!(led.header("location"), Some("/console/"));
+    for accepted in ["*/*", "application/json"] {
+        let refused = server.ask_with("GET /", &[("accept", accepted)], "");
+        refused.with_status(404).detail();
+    }
+    server.ask_with("POST /", &page, "").with_status(404);
+    let place = TestFolder::new();
+    let server = place.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
+    server.ask_with("GET /", &page, "").with_status(404);
+}
+
+#[test]
 fn a_session_of_the_made_token_counts_only_from_this_machine() {
     let place = TestFolder::new();
     let server = place.serve(&[]);
