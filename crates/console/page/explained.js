@@ -11,6 +11,8 @@ const REASONS = {
   missing_attribute: 'An attribute that the rule needs is missing.',
   too_expensive: 'The cost is more than the limit can ever grant.',
   store_unavailable: 'The store does not answer, and the rule denies then.',
+  invalid_credentials: 'The credentials are not valid, and the rule reads what they should give.',
+  keys_unavailable: 'The credentials cannot be verified: no key was ever loaded.',
 };
 
 const SOURCES = { limit: 'the limit of the rule', tier: 'the tier', override: 'an override in the rule', temporary: 'a temporary override' };

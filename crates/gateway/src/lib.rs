@@ -213,7 +213,7 @@ where
 impl Gateway {
     /// The layer, with the identity of clients.
     fn describing<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
-        let identity = Arc::clone(&self.identity);
+        let [identity, waiting] = [(); 2].map(|()| Arc::clone(&self.identity));
         layer
             .forwarded_header(self.identity.forwarded_header())
             .underscore_headers(self.underscore_headers)
@@ -228,6 +228,10 @@ impl Gateway {
             })
             .attributes(move |request, attributes| {
                 identity.describe(&request.headers, request.uri.query(), attributes)
+            })
+            .next_keys(move || {
+                let identity = Arc::clone(&waiting);
+                async move { identity.next_keys().await }
             })
     }
 }

@@ -13,6 +13,7 @@ mod fetch;
 mod jwks_url;
 mod kept_files;
 mod keys;
+mod known_request;
 mod metrics;
 mod remote_keys;
 mod secret;
@@ -29,15 +30,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
-use serde_json::{Map, Value};
 use tidegate::address::{self, ForwardedHeader, TrustedProxies};
-use tidegate::{AttributeError, AttributeValue, Attributes};
+use tidegate::{AttributeError, Attributes, CredentialProblem};
 
 use clients::{ClientRecord, Clients};
 pub use error::IdentityError;
 pub use fetch::ClientTls;
 pub use jwks_url::JwksUrl;
 pub use kept_files::KeptFiles;
+use known_request::{ClientOfRequest, Found, KnownRequest};
 use remote_keys::RemoteKeys;
 pub use secret::Secret;
 pub use settings::{AttributeSource, IdentifySettings, JwtKey, JwtSettings};
@@ -59,22 +60,14 @@ pub struct Identity {
     forwarded_header: ForwardedHeader,
     tokens: Option<Tokens>,
     clients: Option<ClientTable>,
+    /// Whether a key that is not in the table is invalid.
+    is_clients_complete: bool,
 }
 
 /// The table of clients, and where it comes from.
 struct ClientTable {
     file: PathBuf,
     clients: ArcSwap<Clients>,
-}
-
-/// One request, and what was read from it.
-struct KnownRequest<'i, 'r> {
-    identity: &'i Identity,
-    headers: &'r HeaderMap,
-    query: Option<&'r str>,
-    client: Option<ClientRecord>,
-    /// The claims of its token, once verified; empty if the token is refused.
-    claims: Option<Map<String, Value>>,
 }
 
 impl Identity {
@@ -112,6 +105,7 @@ impl Identity {
             forwarded_header: settings.forwarded_header,
             tokens,
             clients,
+            is_clients_complete: settings.clients_complete,
         })
     }
 
@@ -130,32 +124,48 @@ impl Identity {
     /// Adds the attributes of the client that sent a request with these headers and this query.
     ///
     /// Fails for a request with two different values for one attribute: the service behind may use either of
-    /// them.
+    /// them. An attribute whose credentials are not valid is [refused](Attributes::refuse). If a key of a token
+    /// is unknown that may be fetched now, the attributes [await it](Attributes::awaits_key).
     pub fn describe<'r>(
         &self,
         headers: &'r HeaderMap,
         query: Option<&'r str>,
         attributes: &mut Attributes<'r>,
     ) -> Result<(), AttributeError> {
-        let mut known = KnownRequest {
-            identity: self,
-            headers,
-            query,
-            client: None,
-            claims: None,
-        };
-        if let Some(key) = known.first(API_KEY, &self.api_key)? {
-            let table = self.clients.as_ref();
-            known.client = table.and_then(|table| table.find(key.as_bytes()));
-            // With a table, an unknown key is ignored: each invented key would get a limit of its own.
-            if self.clients.is_none() || known.client.is_some() {
-                attributes.set(API_KEY, key)?;
+        let mut known = KnownRequest::new(self, headers, query);
+        match known.first(API_KEY, &self.api_key)? {
+            Found::Value(key) => {
+                let table = self.clients.as_ref();
+                match table.map(|table| table.find(key.as_bytes())) {
+                    None => attributes.set(API_KEY, key)?,
+                    Some(Some(client)) => {
+                        known.client = ClientOfRequest::Known(client);
+                        attributes.set(API_KEY, key)?;
+                    }
+                    Some(None) if self.is_clients_complete => {
+                        let problem = CredentialProblem::Invalid;
+                        known.client = ClientOfRequest::Refused(problem);
+                        attributes.refuse(API_KEY, problem);
+                    }
+                    // Ignored: each invented key would get a limit of its own.
+                    Some(None) => {}
+                }
             }
+            Found::Refused(problem) => {
+                attributes.refuse(API_KEY, problem);
+                known.client = ClientOfRequest::Refused(problem);
+            }
+            Found::Nothing => {}
         }
         for (name, sources) in &self.others {
-            if let Some(value) = known.first(name, sources)? {
-                attributes.set(name.clone(), value)?;
+            match known.first(name, sources)? {
+                Found::Value(value) => attributes.set(name.clone(), value)?,
+                Found::Refused(problem) => attributes.refuse(name.clone().into_owned(), problem),
+                Found::Nothing => {}
             }
+        }
+        if known.awaits_key() {
+            attributes.await_key();
         }
         Ok(())
     }
@@ -266,6 +276,19 @@ impl Identity {
         }
     }
 
+    /// Waits until the keys of tokens have been fetched because a token names an unknown one, for a second at
+    /// most. Does not wait if they were fetched for that reason a short time ago.
+    pub async fn next_keys(&self) {
+        if let Some(remote) = self.tokens.as_ref().and_then(Tokens::remote) {
+            remote.next_attempt().await;
+        }
+    }
+
+    /// Whether tokens cannot be verified, because no key was ever loaded.
+    pub fn lacks_keys(&self) -> bool {
+        self.tokens.as_ref().is_some_and(Tokens::lacks_keys)
+    }
+
     /// How often the keys of tokens were fetched, and how often that failed; `None` if they are not fetched.
     pub fn fetches(&self) -> Option<(u64, u64)> {
         let remote = self.tokens.as_ref().and_then(Tokens::remote);
@@ -288,64 +311,5 @@ impl Identity {
 impl ClientTable {
     fn find(&self, key: &[u8]) -> Option<ClientRecord> {
         self.clients.load().find(key)
-    }
-}
-
-impl<'r> KnownRequest<'_, 'r> {
-    /// The first source that is present. Sources that the client writes must all agree: the service may use one
-    /// that is not used here.
-    fn first(
-        &mut self,
-        name: &str,
-        sources: &[AttributeSource],
-    ) -> Result<Option<AttributeValue<'r>>, AttributeError> {
-        let mut first: Option<AttributeValue<'r>> = None;
-        let mut written: Option<AttributeValue<'r>> = None;
-        for source in sources {
-            let value = match source {
-                AttributeSource::Jwt(_) | AttributeSource::Client(_) if first.is_some() => continue,
-                AttributeSource::Jwt(claim) => self.claim(claim)?.map(AttributeValue::from),
-                AttributeSource::Client(column) => self.column(column).map(AttributeValue::from),
-                AttributeSource::Header(_)
-                | AttributeSource::Query(_)
-                | AttributeSource::Cookie(_) => {
-                    let value = source::find(source, self.headers, self.query)
-                        .map_err(|source::Several| twice(name))?
-                        .filter(|value| !value.is_empty());
-                    if value.is_some() && written.is_some() && value != written {
-                        let name = name.to_owned();
-                        return Err(AttributeError::Contradiction { name });
-                    }
-                    written = value.clone().or(written);
-                    value
-                }
-            };
-            first = first.or(value.filter(|value| !value.is_empty()));
-        }
-        Ok(first)
-    }
-
-    fn column(&self, column: &str) -> Option<String> {
-        self.client.as_ref()?.column(column).map(str::to_owned)
-    }
-
-    fn claim(&mut self, name: &str) -> Result<Option<String>, AttributeError> {
-        let Some(tokens) = &self.identity.tokens else {
-            return Ok(None);
-        };
-        if self.claims.is_none() {
-            let token = source::find_token(tokens.from(), self.headers)
-                .map_err(|source::Several| twice("jwt"))?;
-            let claims = token.and_then(|token| tokens.claims(&token));
-            self.claims = Some(claims.unwrap_or_default());
-        }
-        let claims = self.claims.as_ref();
-        Ok(claims.and_then(|claims| tokens::claim(claims, name)))
-    }
-}
-
-fn twice(name: &str) -> AttributeError {
-    AttributeError::Twice {
-        name: name.to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::fetch::Fetcher;
 use crate::kept_files::KeptFiles;
@@ -23,6 +23,10 @@ const SHORTEST: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_hours(24);
 /// How long unknown keys cause no further fetch: a client can name any number of them.
 const QUIET: Duration = Duration::from_secs(30);
+/// How often keys are requested that were never loaded.
+const WITHOUT_KEYS: Duration = Duration::from_secs(5);
+/// How long a request waits for a key that its token names.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Fetched keys, and the state of fetching them.
 pub(crate) struct RemoteKeys {
@@ -32,6 +36,8 @@ pub(crate) struct RemoteKeys {
     /// The operator requested a fetch.
     is_asked: Notify,
     state: Mutex<FetchState>,
+    /// Changes when a fetch has ended.
+    ended: watch::Sender<()>,
     fetched: AtomicU64,
     failed: AtomicU64,
 }
@@ -42,6 +48,9 @@ struct FetchState {
     set: Option<Bytes>,
     /// Why the last attempt failed, if it did.
     problem: Option<String>,
+    is_fetching: bool,
+    /// Whether unknown keys cause no further fetch now.
+    is_quiet: bool,
 }
 
 impl RemoteKeys {
@@ -51,6 +60,7 @@ impl RemoteKeys {
             unknown_key: Notify::new(),
             is_asked: Notify::new(),
             state: Mutex::default(),
+            ended: watch::Sender::default(),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         }
@@ -59,6 +69,26 @@ impl RemoteKeys {
     /// A token names an unknown key: requests a fetch, unless one was made recently for the same reason.
     pub(crate) fn miss(&self) {
         self.unknown_key.notify_one();
+    }
+
+    /// Whether keys are fetched now, or would be for an unknown key.
+    pub(crate) fn fetches_for_unknown(&self) -> bool {
+        let state = self.state.lock();
+        state.is_fetching || !state.is_quiet
+    }
+
+    /// Waits for the fetch that an unknown key causes, unless there is none.
+    pub(crate) async fn next_attempt(&self) {
+        let mut ended = self.ended.subscribe();
+        if self.fetches_for_unknown() {
+            self.miss();
+            let _ = tokio::time::timeout(LONGEST_WAIT, ended.changed()).await;
+        }
+    }
+
+    /// Whether no set was ever loaded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().set.is_none()
     }
 
     /// Requests a fetch.
@@ -72,7 +102,7 @@ impl RemoteKeys {
         let problem = state.problem.as_ref()?;
         let and = match state.set {
             Some(_) => "the last ones stay in use",
-            None => "tokens are refused until they are fetched",
+            None => "requests with a token get 503 where a rule reads it",
         };
         let url = self.fetcher.url();
         Some(format!(
@@ -121,8 +151,12 @@ impl Tokens {
                 () = remote.is_asked.notified() => {}
                 () = async {
                     quiet.as_mut().await;
+                    remote.state.lock().is_quiet = false;
                     remote.unknown_key.notified().await;
-                } => quiet.set(tokio::time::sleep(QUIET)),
+                } => {
+                    remote.state.lock().is_quiet = true;
+                    quiet.set(tokio::time::sleep(QUIET));
+                }
             }
             let before = remote.state.lock().problem.clone();
             next = self.fetch(remote, data).await;
@@ -137,6 +171,14 @@ impl Tokens {
 
     /// Fetches the keys once. Returns the time until the next fetch.
     async fn fetch(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
+        remote.state.lock().is_fetching = true;
+        let next = self.fetch_once(remote, data).await;
+        remote.state.lock().is_fetching = false;
+        remote.ended.send_replace(());
+        next
+    }
+
+    async fn fetch_once(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let fetched = remote.fetcher.fetch().await;
         let read = fetched.and_then(|fetched| {
             let keys = Keys::of_fetched(self.settings(), &fetched.body)?;
@@ -160,8 +202,12 @@ impl Tokens {
             }
             Err(problem) => {
                 remote.failed.fetch_add(1, Ordering::Relaxed);
-                remote.state.lock().problem = Some(problem);
-                SHORTEST
+                let mut state = remote.state.lock();
+                state.problem = Some(problem);
+                match state.set {
+                    Some(_) => SHORTEST,
+                    None => WITHOUT_KEYS,
+                }
             }
         }
     }

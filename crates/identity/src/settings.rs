@@ -20,6 +20,8 @@ pub struct IdentifySettings {
     pub jwt: Option<JwtSettings>,
     /// The table of clients, by key.
     pub clients_file: Option<PathBuf>,
+    /// Whether the table has all keys, so that any other is invalid.
+    pub clients_complete: bool,
     /// In which header trusted proxies name the client.
     pub forwarded_header: ForwardedHeader,
 }

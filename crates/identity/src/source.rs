@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::white_space::{plain, trimmed};
-use tidegate::{AttributeValue, credentials, credentials_in};
+use tidegate::{AttributeValue, CredentialError, credentials, credentials_in};
 
 use crate::AttributeSource;
 use crate::cookies;
@@ -15,6 +15,27 @@ use crate::spelling::{decoded, is_parameter};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Several;
 
+/// Why a source has no value that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It has several different ones.
+    Several,
+    /// Servers read different credentials in it, or none.
+    Invalid,
+}
+
+impl From<Several> for Unusable {
+    fn from(Several: Several) -> Self {
+        Self::Several
+    }
+}
+
+impl From<CredentialError> for Unusable {
+    fn from(_: CredentialError) -> Self {
+        Self::Invalid
+    }
+}
+
 /// The value, if there is one.
 pub type FoundValue<'r> = Result<Option<AttributeValue<'r>>, Several>;
 
@@ -23,53 +44,59 @@ pub(crate) fn find<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
     query: Option<&'r str>,
-) -> FoundValue<'r> {
-    match source {
-        AttributeSource::Header(name) => header(headers, name),
-        AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name),
-        AttributeSource::Cookie(name) => cookie(headers, name),
-        AttributeSource::Jwt(_) | AttributeSource::Client(_) => Ok(None),
-    }
+) -> Result<Option<AttributeValue<'r>>, Unusable> {
+    Ok(match source {
+        AttributeSource::Header(name) if name == AUTHORIZATION => authorization(headers)?,
+        AttributeSource::Header(name) => header(headers, name)?,
+        AttributeSource::Query(name) => parameter(query.unwrap_or_default(), name)?,
+        AttributeSource::Cookie(name) => cookie(headers, name)?,
+        AttributeSource::Jwt(_) | AttributeSource::Client(_) => None,
+    })
 }
 
-/// The token of a request, without the scheme `Bearer`, which `Authorization` must have. Bytes that are not
-/// UTF-8 are not a token.
+/// The token of a request, without the scheme `Bearer`; with any other scheme, after which is a space. Bytes that
+/// are not UTF-8 are not a token.
 pub(crate) fn find_token<'r>(
     source: &AttributeSource,
     headers: &'r HeaderMap,
-) -> Result<Option<Cow<'r, str>>, Several> {
-    let Some(value) = find(source, headers, None)? else {
+    query: Option<&'r str>,
+) -> Result<Option<Cow<'r, str>>, Unusable> {
+    let Some(value) = find(source, headers, query)? else {
         return Ok(None);
     };
     let value = value.into_form();
-    Ok(match source {
-        // Other credentials still have their scheme.
-        AttributeSource::Header(name) if name == AUTHORIZATION => {
-            Some(value).filter(|value| !value.contains(' '))
-        }
-        AttributeSource::Header(_) => {
-            let value = credentials(value);
+    Ok(Some(match source {
+        AttributeSource::Header(name) if name != AUTHORIZATION => {
+            let value = credentials(value)?;
             let token = value.strip_prefix("bearer ").map(str::to_owned);
-            Some(token.map_or(value, Cow::Owned))
+            token.map_or(value, Cow::Owned)
         }
-        _ => Some(value),
-    })
+        _ => value,
+    }))
 }
 
 fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> FoundValue<'r> {
     let values = headers.get_all(name).iter();
     let values = values.map(|value| trimmed(value.as_bytes()));
-    if name == AUTHORIZATION {
-        // Without the scheme, so that it equals the same token in another header.
-        return one(values.map(|value| {
-            let form = match plain(value) {
-                Cow::Borrowed(value) => credentials_in(value),
-                Cow::Owned(value) => Cow::Owned(credentials_in(&value).into_owned()),
-            };
-            AttributeValue::from(without_bearer(form))
-        }));
-    }
     one(values.map(AttributeValue::from))
+}
+
+/// The credentials in `Authorization`. Without the scheme `Bearer`, so that they equal the same token in another
+/// header.
+fn authorization(headers: &HeaderMap) -> Result<Option<AttributeValue<'_>>, Unusable> {
+    let mut first = None;
+    for value in headers.get_all(AUTHORIZATION) {
+        let form = match plain(trimmed(value.as_bytes())) {
+            Cow::Borrowed(value) => credentials_in(value)?,
+            Cow::Owned(value) => Cow::Owned(credentials_in(&value)?.into_owned()),
+        };
+        let value = AttributeValue::from(without_bearer(form));
+        match &first {
+            Some(first) if *first != value => return Err(Unusable::Several),
+            _ => first = Some(value),
+        }
+    }
+    Ok(first)
 }
 
 /// Credentials without their scheme, if that is `bearer`.
@@ -161,21 +188,21 @@ mod tests {
         let table = [
             (of_header("x-key"), text("k1")),
             (of_header("x-none"), Ok(None)),
-            (of_header("x-two"), Err(Several)),
+            (of_header("x-two"), Err(Unusable::Several)),
             (of_header("x-same"), text("a")),
             (of_header("authorization"), text("t1")),
             (of_query("key"), text("a b c")),
-            (of_query("twice"), Err(Several)),
+            (of_query("twice"), Err(Unusable::Several)),
             (of_query("bad"), text("%zz%4")),
             (of_query("empty"), text("")),
             (of_query("flag"), text("")),
             (of_query("name"), text("n")),
             (of_query("none"), Ok(None)),
             (of_query("list"), text("a")),
-            (of_query("two"), Err(Several)),
+            (of_query("two"), Err(Unusable::Several)),
             (of_cookie("session"), text("s 1")),
             (of_cookie("a"), text("1")),
-            (of_cookie("b"), Err(Several)),
+            (of_cookie("b"), Err(Unusable::Several)),
             (of_cookie("ession"), Ok(None)),
         ];
         for (source, expected) in table {
@@ -188,14 +215,27 @@ mod tests {
         for (written, form) in [
             ("Basic dTpw", "basic dTpw"),
             ("BASIC   dTpw", "basic dTpw"),
+            ("Basic dT~pw=", "basic dTpw"),
             ("Bearer t", "t"),
             ("bearer   t", "t"),
             ("BEARER\tt", "t"),
             ("t", "t"),
+            ("Token a b", "token a b"),
         ] {
             let headers = headers(&[("authorization", written)]);
             let found = find(&AttributeSource::Header(AUTHORIZATION), &headers, None);
             assert_eq!(found, Ok(Some(form.into())), "{written}");
+        }
+        for written in [
+            "Bearer t x",
+            "bearer\tt\t\tx",
+            "Basic !",
+            "Basic d-==",
+            "Basic dQ==dQ==",
+        ] {
+            let headers = headers(&[("authorization", written)]);
+            let found = find(&AttributeSource::Header(AUTHORIZATION), &headers, None);
+            assert_eq!(found, Err(Unusable::Invalid), "{written}");
         }
     }
 
@@ -216,22 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bearer_has_a_token_in_authorization() {
+    fn a_token_in_authorization_is_that_of_a_bearer() {
         let source = AttributeSource::Header(AUTHORIZATION);
         for (written, token) in [
-            ("Bearer t", Some("t")),
-            ("Basic dTpw", None),
-            ("Bearer", Some("Bearer")),
-            ("bearer\tt", Some("t")),
+            ("Bearer t", "t"),
+            ("Basic dTpw", "basic dTpw"),
+            ("Bearer", "Bearer"),
+            ("bearer\tt", "t"),
         ] {
             let headers = headers(&[("authorization", written)]);
-            let found = find_token(&source, &headers).unwrap();
-            assert_eq!(found.as_deref(), token, "{written}");
+            let found = find_token(&source, &headers, None).unwrap();
+            assert_eq!(found.as_deref(), Some(token), "{written}");
         }
         let headers = headers(&[("x-token", "bearer \tt"), ("x-raw", "t")]);
         for name in ["x-token", "x-raw"] {
             let source = AttributeSource::Header(HeaderName::from_static(name));
-            assert_eq!(find_token(&source, &headers).unwrap().unwrap(), "t");
+            assert_eq!(find_token(&source, &headers, None).unwrap().unwrap(), "t");
         }
     }
 
@@ -244,7 +284,7 @@ mod tests {
                 headers.append(AUTHORIZATION, value.clone());
                 headers.append(COOKIE, value);
             }
-            let _ = find_token(&AttributeSource::Header(AUTHORIZATION), &headers);
+            let _ = find_token(&AttributeSource::Header(AUTHORIZATION), &headers, None);
             let _ = find(&AttributeSource::Cookie("a".to_owned()), &headers, None);
             let _ = parameter(&query, "a");
         }

@@ -1,14 +1,17 @@
-//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted, and its request is
-//! treated as one without a token.
+//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted; `known_request.rs` says
+//! what it means for the request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, decode, decode_header};
 use serde_json::{Map, Value};
+use tidegate::CredentialProblem;
 
 use crate::IdentityError;
 use crate::fetch::{ClientTls, Fetcher};
@@ -21,6 +24,14 @@ const LONGEST: usize = 8 * 1024;
 
 /// How many keys are tried for a token that names none.
 const MOST_TRIED: usize = 4;
+
+/// Decodes as services do that ignore unused bits.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Verifies tokens.
 pub(crate) struct Tokens {
@@ -97,6 +108,14 @@ impl From<Error> for JwtRefusal {
     }
 }
 
+/// A token that is refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RefusedToken {
+    pub(crate) problem: CredentialProblem,
+    /// Whether it names an unknown key that may be fetched now.
+    pub(crate) awaits_key: bool,
+}
+
 /// How often tokens were refused, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals([AtomicU64; JwtRefusal::ALL.len()]);
@@ -106,11 +125,10 @@ impl Refusals {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count of every reason that has occurred.
+    /// The count of every reason.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = JwtRefusal::ALL.into_iter().zip(&self.0);
-        let counts = counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)));
-        counts.filter(|(_, count)| *count > 0)
+        counts.map(|(refusal, count)| (refusal.name(), count.load(Ordering::Relaxed)))
     }
 }
 
@@ -165,18 +183,41 @@ impl Tokens {
         &self.refusals
     }
 
+    /// Whether no key was ever loaded.
+    pub(crate) fn lacks_keys(&self) -> bool {
+        self.remote.as_ref().is_some_and(RemoteKeys::is_empty)
+    }
+
     /// The claims of a valid token.
-    pub(crate) fn claims(&self, token: &str) -> Option<Map<String, Value>> {
-        match self.verify(token) {
-            Ok(claims) => Some(claims),
-            Err(refusal) => {
-                self.refusals.count(refusal);
-                if let (JwtRefusal::UnknownKey, Some(remote)) = (refusal, &self.remote) {
-                    remote.miss();
-                }
-                tracing::debug!(reason = refusal.name(), "a token was refused");
-                None
-            }
+    pub(crate) fn claims(&self, token: &str) -> Result<Map<String, Value>, RefusedToken> {
+        self.verify(token).map_err(|refusal| self.refuse(refusal))
+    }
+
+    /// Refuses credentials that are no token, and that some servers find one in.
+    pub(crate) fn malformed(&self) -> RefusedToken {
+        self.refuse(JwtRefusal::Malformed)
+    }
+
+    #[cold]
+    fn refuse(&self, refusal: JwtRefusal) -> RefusedToken {
+        let remote = self.remote.as_ref();
+        let remote = remote.filter(|_| refusal == JwtRefusal::UnknownKey);
+        let problem = match remote {
+            Some(remote) if remote.is_empty() => CredentialProblem::NoKeys,
+            _ => CredentialProblem::Invalid,
+        };
+        let awaits_key = remote.is_some_and(RemoteKeys::fetches_for_unknown);
+        // Such a token is verified again.
+        if !awaits_key {
+            self.refusals.count(refusal);
+            tracing::debug!(reason = refusal.name(), "a token was refused");
+        }
+        if let Some(remote) = remote {
+            remote.miss();
+        }
+        RefusedToken {
+            problem,
+            awaits_key,
         }
     }
 
@@ -214,12 +255,7 @@ impl Tokens {
 
 /// Why the header of a token is unreadable: an unsupported algorithm, such as `none`, or a malformed token.
 fn unreadable(token: &str, error: Error) -> JwtRefusal {
-    let header = token.split('.').next().unwrap_or_default();
-    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header);
-    let header = header
-        .ok()
-        .and_then(|header| serde_json::from_slice(&header).ok());
-    let header: Option<Map<String, Value>> = header;
+    let header = header_of(token);
     let algorithm = header
         .as_ref()
         .and_then(|header| header.get("alg")?.as_str());
@@ -227,6 +263,18 @@ fn unreadable(token: &str, error: Error) -> JwtRefusal {
         Some(Err(_)) => JwtRefusal::Algorithm,
         _ => error.into(),
     }
+}
+
+/// Whether a text is a token in form: three parts, of which the first is an object with `alg`. The others are not
+/// looked at: servers accept signatures with unused bits, padding and other characters.
+pub(crate) fn is_in_form(text: &str) -> bool {
+    text.split('.').count() == 3 && header_of(text).is_some_and(|header| header.contains_key("alg"))
+}
+
+fn header_of(token: &str) -> Option<Map<String, Value>> {
+    let header = token.split('.').next()?;
+    let header = LENIENT.decode(header.trim_end_matches('=')).ok()?;
+    serde_json::from_slice(&header).ok()
 }
 
 /// The claim with this name, or at this dotted path; as text, if it is a single value.

@@ -32,6 +32,7 @@ pub mod fuzzing;
 mod grpc;
 mod handle;
 mod http;
+mod identity_warnings;
 mod kept_counters;
 mod kept_instances;
 mod listeners;

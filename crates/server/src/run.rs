@@ -27,6 +27,7 @@ use crate::descriptors::FileDescriptors;
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;
+use crate::identity_warnings::identity_warnings;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::listeners::Listeners;
@@ -155,6 +156,9 @@ impl Service {
         }
         server.overrides.follow(&server.gate, false).await;
         log_rules(&server);
+        for warning in identity_warnings(config, &server.gate.rules()) {
+            tracing::warn!("{warning}");
+        }
         let settings = ListenSettings {
             tls: tls.clone(),
             max_connections: config.max_connections,

@@ -110,6 +110,7 @@ impl Server {
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
+            .with_invalid_credentials(config.invalid_credentials)
             .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
         let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
@@ -218,7 +219,7 @@ impl Server {
 
     /// Whether requests can be decided, as `/readyz` reports.
     pub(crate) async fn is_ready(&self) -> bool {
-        if self.is_draining() || !self.book.has_rules() {
+        if self.is_draining() || !self.book.has_rules() || self.identity.lacks_keys() {
             return false;
         }
         let is_down = matches!(self.store_health().await, Health::Down(_));

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
+use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
 use crate::host::{self, HostError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
-use crate::value::{AttributeValue, are_credentials, credentials};
+use crate::value::AttributeValue;
 
 /// How many attributes a request may have.
 pub const MAX_ATTRIBUTES: usize = 128;
@@ -22,7 +23,7 @@ pub const MAX_VALUE: usize = 8_192;
 ///
 /// Some names have a meaning and are brought into one form: `ip` is an address, `path` is
 /// normalised, `host` is [normalised](crate::host::normalise) too, `method` is upper-case, `authorization` and
-/// `header.authorization` are [credentials]. The names of `header.*` are lower-case. An empty
+/// `header.authorization` are [credentials](crate::credentials). The names of `header.*` are lower-case. An empty
 /// attribute is a missing one. Values need not be text: see [`AttributeValue`].
 ///
 /// ```
@@ -41,6 +42,9 @@ pub struct Attributes<'a> {
     ip: Option<IpAddr>,
     /// What servers may take the path for, besides what is in the entries.
     other_paths: Vec<String>,
+    /// The attributes without a value because the request's credentials are not valid.
+    refused: Vec<(Cow<'a, str>, CredentialProblem)>,
+    awaits_key: bool,
     cost: u64,
     at: Option<Timestamp>,
 }
@@ -119,6 +123,8 @@ impl<'a> Attributes<'a> {
             entries: SmallVec::new(),
             ip: None,
             other_paths: Vec::new(),
+            refused: Vec::new(),
+            awaits_key: false,
             cost: 1,
             at: None,
         }
@@ -187,7 +193,13 @@ impl<'a> Attributes<'a> {
             "path" => normal_path(value, slashes)?,
             "host" => normal_host(value)?,
             "method" => upper_case(value),
-            name if are_credentials(name) => credentials(value),
+            name if are_credentials(name) => {
+                let Ok(value) = credentials(value) else {
+                    self.refuse(name.to_owned(), CredentialProblem::Invalid);
+                    return Ok(());
+                };
+                value
+            }
             _ => value,
         };
         if !value.is_empty() {
@@ -202,7 +214,11 @@ impl<'a> Attributes<'a> {
     pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         let (name, mut value) = (name.into(), value.into());
         if are_credentials(&name) {
-            value = credentials(value);
+            value = credentials(value.clone()).unwrap_or_else(|_| {
+                self.refused
+                    .push((name.clone(), CredentialProblem::Invalid));
+                folded(value)
+            });
         }
         self.entries.push((name, value));
     }
@@ -290,6 +306,45 @@ impl<'a> Attributes<'a> {
             "path" => self.other_paths.clear(),
             _ => {}
         }
+        self.refused.retain(|(known, _)| known != name);
+    }
+
+    /// Says that the request has credentials that should give this attribute, and are not valid. It then has
+    /// no value, and a rule that applies to the request and reads it denies the request, unless the gate
+    /// [treats](crate::Gate::with_invalid_credentials) such credentials as missing ones. A value that is set
+    /// later replaces it.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Attributes, CredentialProblem, Gate, MemoryStore, Reason};
+    ///
+    /// let rules = RuleSet::from_yaml("rules: [{id: a, per: [user_id], limit: 1/minute}]")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
+    /// let mut attributes = Attributes::new();
+    /// attributes.refuse("user_id", CredentialProblem::Invalid);
+    /// assert_eq!(gate.decide(&attributes).await.reason(), Some(Reason::InvalidCredentials));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn refuse(&mut self, name: impl Into<Cow<'a, str>>, problem: CredentialProblem) {
+        let name = name.into();
+        self.remove(&name);
+        self.refused.push((name, problem));
+    }
+
+    /// The attributes without a value because of the request's credentials.
+    pub fn refused(&self) -> &[(Cow<'a, str>, CredentialProblem)] {
+        &self.refused
+    }
+
+    /// Says that the credentials may become valid in a moment, when a key is known that they name.
+    pub fn await_key(&mut self) {
+        self.awaits_key = true;
+    }
+
+    /// Whether the credentials [may become valid](Self::await_key) in a moment.
+    pub fn awaits_key(&self) -> bool {
+        self.awaits_key
     }
 
     /// Makes this the cost of the request. Zero asks and takes nothing.

@@ -50,9 +50,10 @@ use tidegate_core::{
 };
 
 use crate::attributes::Attributes;
+use crate::credentials::InvalidCredentials;
 use crate::rules::{FrontEnd, OnStoreFailure, RuleSet, TemporaryOverrides, ValueDigest};
 use local::Local;
-use matching::MatchedRules;
+use matching::{MatchTerms, MatchedRules};
 
 /// Decides requests by rules, over a store.
 ///
@@ -86,6 +87,7 @@ pub struct Gate<S> {
     digest: Option<Arc<ValueDigest>>,
     clock: Arc<dyn Clock>,
     instances: u64,
+    invalid_credentials: InvalidCredentials,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -120,6 +122,7 @@ impl<S: Store> Gate<S> {
             digest: None,
             clock,
             instances: 1,
+            invalid_credentials: InvalidCredentials::default(),
             observer: None,
         }
     }
@@ -148,6 +151,17 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn with_instances(self, instances: u64) -> Self {
         Self { instances, ..self }
+    }
+
+    /// The same gate, which does this with a request whose credentials are there and not valid. By default it
+    /// denies the request, if a rule that applies to it reads an attribute that they should
+    /// [give](Attributes::refuse).
+    #[must_use]
+    pub fn with_invalid_credentials(self, invalid_credentials: InvalidCredentials) -> Self {
+        Self {
+            invalid_credentials,
+            ..self
+        }
     }
 
     /// Decides a request: charges every limit that applies to it, or none.
@@ -195,6 +209,13 @@ impl<S: Store> Gate<S> {
 
     fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {
         attributes.time().unwrap_or_else(|| self.clock.now())
+    }
+
+    fn terms(&self, now: Timestamp) -> MatchTerms {
+        MatchTerms {
+            now,
+            invalid_credentials: self.invalid_credentials,
+        }
     }
 
     /// An id for the permits that a request will hold, if a concurrency limit is charged.

@@ -114,6 +114,7 @@ pub mod address;
 #[cfg(feature = "rules")]
 mod attributes;
 mod clock;
+mod credentials;
 #[cfg(feature = "rules")]
 pub mod document;
 #[cfg(feature = "rules")]
@@ -140,6 +141,9 @@ pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
+pub use credentials::{
+    CredentialError, CredentialProblem, InvalidCredentials, credentials, credentials_in,
+};
 #[cfg(feature = "rules")]
 pub use gate::{Decision, Gate};
 pub use limiter::{Limiter, LimiterBuilder};
@@ -147,7 +151,7 @@ pub use limiter_decision::LimiterDecision;
 #[cfg(feature = "rules")]
 pub use reason::Reason;
 #[cfg(feature = "rules")]
-pub use value::{AttributeValue, credentials, credentials_in};
+pub use value::AttributeValue;
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,

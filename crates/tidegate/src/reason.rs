@@ -14,16 +14,22 @@ pub enum Reason {
     TooExpensive,
     /// The store could not answer.
     StoreUnavailable,
+    /// The request has credentials that are not valid, and the rule reads an attribute that they should give.
+    InvalidCredentials,
+    /// The same, and they cannot be verified, because no key was ever loaded.
+    KeysUnavailable,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::OverLimit,
         Self::Blocked,
         Self::MissingAttribute,
         Self::TooExpensive,
         Self::StoreUnavailable,
+        Self::InvalidCredentials,
+        Self::KeysUnavailable,
     ];
 
     /// The name in answers, logs and metrics.
@@ -34,6 +40,14 @@ impl Reason {
             Self::MissingAttribute => "missing_attribute",
             Self::TooExpensive => "too_expensive",
             Self::StoreUnavailable => "store_unavailable",
+            Self::InvalidCredentials => "invalid_credentials",
+            Self::KeysUnavailable => "keys_unavailable",
         }
+    }
+
+    /// Whether the request is denied for its credentials, before anything is charged but rules that count by
+    /// `ip` alone.
+    pub fn is_about_credentials(self) -> bool {
+        matches!(self, Self::InvalidCredentials | Self::KeysUnavailable)
     }
 }

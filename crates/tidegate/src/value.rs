@@ -1,5 +1,5 @@
 //! The value of an attribute, in the one form that makes a key: bytes that are not UTF-8 are written
-//! out, and credentials have one spelling.
+//! out. `credentials.rs` has the form of credentials.
 
 use std::borrow::Cow;
 
@@ -142,51 +142,6 @@ fn push_bytes(form: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Whether an attribute of this name holds [`credentials`].
-pub(crate) fn are_credentials(name: &str) -> bool {
-    matches!(name, "authorization" | "header.authorization")
-}
-
-/// Credentials, as in `Authorization`, in one form: the scheme in lower case, one space for spaces and
-/// tabs, none around them. A value without a space has no scheme and stays as it is.
-///
-/// ```
-/// use tidegate::credentials;
-///
-/// assert_eq!(credentials("BEARER \t t1 ".into()), "bearer t1");
-/// assert_eq!(credentials("aToken".into()), "aToken");
-/// ```
-pub fn credentials(value: Cow<'_, str>) -> Cow<'_, str> {
-    match credentials_in(value.as_bytes()) {
-        Cow::Borrowed(form) if form.len() == value.len() => value,
-        // Cut and joined at spaces and tabs, so that text stays text.
-        form => Cow::Owned(String::from_utf8_lossy(&form).into_owned()),
-    }
-}
-
-/// [Credentials](credentials) that need not be text.
-pub fn credentials_in(value: &[u8]) -> Cow<'_, [u8]> {
-    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let mut words = value.split(is_blank).filter(|word| !word.is_empty());
-    let Some(scheme) = words.next() else {
-        return Cow::Borrowed(b"");
-    };
-    let mut form = Vec::new();
-    for word in words {
-        if form.is_empty() {
-            form.reserve_exact(value.len());
-            form.extend(scheme.iter().map(u8::to_ascii_lowercase));
-        }
-        form.push(b' ');
-        form.extend_from_slice(word);
-    }
-    match form.as_slice() {
-        [] => Cow::Borrowed(scheme),
-        form if form == value => Cow::Borrowed(value),
-        _ => Cow::Owned(form),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,35 +166,6 @@ mod tests {
         }
         assert_eq!(AttributeValue::from("k�FF").into_form(), "k�EF�BF�BDFF");
         assert_eq!(text_of_form("k�EF�BF�BDFF"), "k�FF");
-    }
-
-    #[test]
-    fn credentials_have_one_form() {
-        #[rustfmt::skip]
-        let table = [
-            ("Bearer t",            "bearer t"),
-            ("bearer t",            "bearer t"),
-            ("BEARER   t",          "bearer t"),
-            ("Bearer\tt",           "bearer t"),
-            (" bearer \t t \t",     "bearer t"),
-            ("Basic dTpw",          "basic dTpw"),
-            ("Digest a=\"b\",  c",  "digest a=\"b\", c"),
-            ("TokeN",               "TokeN"),
-            (" TokeN ",             "TokeN"),
-            (" \t ",                ""),
-            ("",                    ""),
-        ];
-        for (written, form) in table {
-            assert_eq!(credentials(written.into()), form, "{written:?}");
-            assert_eq!(credentials(form.into()), form, "a form is its own form");
-            assert_eq!(*credentials_in(written.as_bytes()), *form.as_bytes());
-        }
-    }
-
-    #[test]
-    fn credentials_that_are_not_text_have_one_form_too() {
-        assert_eq!(&*credentials_in(b"BEARER\t \xff "), b"bearer \xff");
-        assert_eq!(&*credentials_in(b" T\xff "), b"T\xff");
     }
 
     fn any_bytes() -> impl Strategy<Value = Vec<u8>> {

@@ -189,6 +189,9 @@ fn decide_now<S: Store>(
         Ok(attributes) => attributes,
         Err(error) => return Some(Err(error)),
     };
+    if attributes.awaits_key() && settings.next_keys.is_some() {
+        return None;
+    }
     let deciding = gate.decide_by(rules, settings.front_end, &attributes);
     let receipt = deciding.now()?;
     let needs_receipt = settings.is_settled() || !receipt.decision().delay().is_zero();
@@ -206,8 +209,15 @@ async fn decide<S: Store>(
     parts: &mut request::Parts,
 ) -> Result<Decided, RequestError> {
     let rules = gate.rules();
-    let attributes = attributes(settings, parts, &rules)?;
-    let deciding = gate.decide_by(rules, settings.front_end, &attributes);
+    let mut known = attributes(settings, parts, &rules)?;
+    if known.awaits_key()
+        && let Some(next_keys) = &settings.next_keys
+    {
+        drop(known);
+        next_keys().await;
+        known = attributes(settings, parts, &rules)?;
+    }
+    let deciding = gate.decide_by(rules, settings.front_end, &known);
     let receipt = deciding.wait().await.into_owned();
     Ok(Decided::Receipt(Box::new(receipt)))
 }

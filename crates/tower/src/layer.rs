@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderName, request, response};
@@ -136,6 +137,17 @@ impl<S> RateLimitLayer<S> {
         + 'static,
     ) -> Self {
         self.with(|settings| settings.describe.push(Arc::new(describe)))
+    }
+
+    /// What a request waits for whose attributes [await a key](Attributes::await_key). It is then described
+    /// again, and decided. By default it is decided without waiting.
+    #[must_use]
+    pub fn next_keys<F>(self, wait: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let wait = Arc::new(move || Box::pin(wait()) as Pin<Box<dyn Future<Output = ()> + Send>>);
+        self.with(|settings| settings.next_keys = Some(wait))
     }
 
     /// Replaces all that a request is known by: there is nothing but what this adds.

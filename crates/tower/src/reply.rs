@@ -79,8 +79,9 @@ impl Refusal {
     }
 }
 
-/// The answer to a request that was denied: 429, or 503 if the store could not answer and a rule says
-/// `deny` then. Over gRPC `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
+/// The answer to a request that was denied: 429; 401 for invalid credentials; 503 if the store could not answer
+/// and a rule says `deny` then, or if credentials cannot be verified. Over gRPC `RESOURCE_EXHAUSTED`,
+/// `UNAUTHENTICATED` and `UNAVAILABLE`.
 pub fn denied(
     decision: &Decision,
     settings: HeaderSettings,
@@ -92,23 +93,32 @@ pub fn denied(
     let violated: Vec<_> = violated.map(|answer| answer.name()).collect();
     let detail = detail(decision);
     let headline = decision.headline();
-    let (status, grpc_status, kind, title) = if decision.is_failed() {
+    let reason = decision.reason();
+    let is_unavailable = decision.is_failed() || reason == Some(Reason::KeysUnavailable);
+    let (status, grpc_status, kind, title) = if reason == Some(Reason::InvalidCredentials) {
+        (
+            StatusCode::UNAUTHORIZED,
+            HeaderValue::from_static("16"),
+            "about:blank".to_owned(),
+            "Unauthorized",
+        )
+    } else if is_unavailable {
         (
             StatusCode::SERVICE_UNAVAILABLE,
             HeaderValue::from_static("14"),
-            "temporary-reduced-capacity",
+            format!("{PROBLEM_TYPES}#temporary-reduced-capacity"),
             "Request cannot be satisfied due to temporary server capacity constraints",
         )
     } else {
         (
             StatusCode::TOO_MANY_REQUESTS,
             HeaderValue::from_static("8"),
-            "quota-exceeded",
+            format!("{PROBLEM_TYPES}#quota-exceeded"),
             "Request cannot be satisfied as assigned quota has been exceeded",
         )
     };
     let mut body = json!({
-        "type": format!("{PROBLEM_TYPES}#{kind}"),
+        "type": kind,
         "title": title,
         "status": status.as_u16(),
         "detail": detail,
@@ -231,6 +241,14 @@ fn detail(decision: &Decision) -> String {
         Some(Reason::TooExpensive) => {
             format!("the request costs more than the limit `{name}` can ever grant")
         }
+        Some(Reason::InvalidCredentials) => {
+            format!(
+                "the credentials of the request are not valid, and the limit `{name}` needs them"
+            )
+        }
+        Some(Reason::KeysUnavailable) => format!(
+            "the token of the request cannot be verified now, and the limit `{name}` needs it; try again later"
+        ),
         // `OverLimit`. The enum is `non_exhaustive`: name every other reason above.
         _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);

@@ -1,6 +1,7 @@
 //! The settings of a layer, shared by all services that it makes.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, request, response};
@@ -21,6 +22,7 @@ type ClientAddressFn =
 type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Result<(), AttributeError>
     + Send
     + Sync;
+type NextKeys = dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 type CostOfHead = dyn Fn(&response::Parts) -> Option<u64> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 
@@ -41,6 +43,8 @@ pub(crate) struct Settings {
     /// Whether a request is described by the closures alone.
     pub(crate) is_bare: bool,
     pub(crate) describe: Vec<Arc<Describe>>,
+    /// What a request waits for whose credentials name a key that is not known yet.
+    pub(crate) next_keys: Option<Arc<NextKeys>>,
     pub(crate) front_end: FrontEnd,
     /// How clients are spoken to, if not as each of them shows.
     pub(crate) protocol: Option<Protocol>,
@@ -83,6 +87,7 @@ impl Default for Settings {
             client: None,
             is_bare: false,
             describe: Vec::new(),
+            next_keys: None,
             front_end: FrontEnd::Library,
             protocol: None,
             leaves_permits: false,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod invalid;
 mod readers;
 mod remote_keys;
 
@@ -12,7 +13,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidegate::Attributes;
+use tidegate::{Attributes, CredentialProblem};
 
 use tidegate_identity::Identity;
 use tidegate_listen::client_tls;
@@ -31,7 +32,7 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
@@ -66,17 +67,21 @@ fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
     map
 }
 
-/// What is known of a client, as `name=value`.
+/// What is known of a client, as `name=value`; `name!` if its credentials are not valid, `name?` if they cannot be
+/// verified.
 fn known(identity: &Identity, list: &[(&'static str, &str)], query: &str) -> String {
     let headers = headers(list);
     let mut attributes = Attributes::new();
     match identity.describe(&headers, Some(query), &mut attributes) {
         Ok(()) => {
-            let known: Vec<String> = attributes
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            known.join(" ")
+            let values = attributes.iter();
+            let values = values.map(|(name, value)| format!("{name}={value}"));
+            let refused = attributes.refused().iter();
+            let refused = refused.map(|(name, problem)| match problem {
+                CredentialProblem::NoKeys => format!("{name}?"),
+                _ => format!("{name}!"),
+            });
+            values.chain(refused).collect::<Vec<_>>().join(" ")
         }
         Err(error) => error.to_string(),
     }
@@ -92,7 +97,8 @@ pub(crate) fn bearer(identity: &Identity, token: &str) -> String {
 }
 
 pub(crate) fn refused(identity: &Identity) -> Vec<(&'static str, u64)> {
-    identity.refusals().collect()
+    let refusals = identity.refusals();
+    refusals.filter(|(_, count)| *count > 0).collect()
 }
 
 /// Seconds from now, as tokens tell time.
@@ -292,7 +298,8 @@ fn claims_of_a_token_are_known_if_it_verifies() {
     });
     let token = secret_token(&claims);
     assert_eq!(bearer(&identity, &token), "user_id=alice tier=pro org=7");
-    assert_eq!(known(&identity, &[("authorization", "Basic dTpw")], ""), "");
+    assert_eq!(known(&identity, &[], ""), "");
+    assert_eq!(known(&identity, &[("authorization", " ")], ""), "");
     assert!(refused(&identity).is_empty());
     let both = [("authorization", "Bearer a"), ("authorization", "Bearer b")];
     assert_eq!(
@@ -302,7 +309,7 @@ fn claims_of_a_token_are_known_if_it_verifies() {
 }
 
 #[test]
-fn a_token_that_does_not_verify_is_none_and_is_counted() {
+fn a_token_that_does_not_verify_is_invalid_and_is_counted() {
     let place = Place::new();
     let identity = place
         .open("identify: {user_id: {jwt: sub}}\njwt: {secret_env: JWT_SECRET, issuer: me, audience: [api, web], leeway: 5s}")
@@ -349,7 +356,7 @@ fn a_token_that_does_not_verify_is_none_and_is_counted() {
     ];
     let mut expected = std::collections::BTreeMap::new();
     for (reason, token) in table {
-        assert_eq!(bearer(&identity, &token), "", "{reason}");
+        assert_eq!(bearer(&identity, &token), "user_id!", "{reason}");
         *expected.entry(reason).or_insert(0) += 1;
         let counted: std::collections::BTreeMap<_, _> = refused(&identity).into_iter().collect();
         assert_eq!(counted, expected, "{reason}: {token}");
@@ -410,14 +417,15 @@ fn the_key_says_by_which_algorithms_it_is_used() {
                 &EncodingKey::from_secret(secret),
                 &alice(),
             );
-            assert_eq!(bearer(&identity, &forged), "");
+            assert_eq!(bearer(&identity, &forged), "user_id!");
         }
         assert_eq!(refused(&identity), [("algorithm", 2)]);
 
         let other = KeyPair::generate_for(kind).unwrap();
         place.write("key.pem", &other.public_key_pem());
         identity.reload();
-        assert_eq!(bearer(&identity, &token(algorithm, &key, &alice())), "");
+        let stale = bearer(&identity, &token(algorithm, &key, &alice()));
+        assert_eq!(stale, "user_id!");
         assert_eq!(refused(&identity), [("algorithm", 2), ("signature", 1)]);
 
         place.write("key.pem", &other.serialize_pem());
@@ -461,9 +469,9 @@ fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
     assert_eq!(of(0, Some("a")), "user_id=alice");
     assert_eq!(of(1, Some("b")), "user_id=alice");
     assert_eq!(of(1, None), "user_id=alice");
-    assert_eq!(of(1, Some("a")), "");
-    assert_eq!(of(1, Some("z")), "");
-    assert_eq!(of(2, Some("c")), "");
+    assert_eq!(of(1, Some("a")), "user_id!");
+    assert_eq!(of(1, Some("z")), "user_id!");
+    assert_eq!(of(2, Some("c")), "user_id!");
     assert_eq!(refused(&identity), [("unknown_key", 2), ("signature", 1)]);
 
     for (text, expected) in [

@@ -7,6 +7,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::{Value, json};
+use tidegate::Attributes;
 use tidegate_testkit::redis::Certificates;
 use tidegate_testkit::{HttpAnswer, HttpServer};
 
@@ -192,6 +193,62 @@ async fn an_unknown_kid_fetches_at_most_once_in_30_seconds() {
     following.abort();
 }
 
+/// The attributes of a client with this token.
+fn attributes(identity: &Identity, token: &str) -> Attributes<'static> {
+    let mut headers = http::HeaderMap::new();
+    let value = format!("Bearer {token}").try_into().unwrap();
+    headers.insert(http::header::AUTHORIZATION, value);
+    let mut attributes = Attributes::new();
+    identity.describe(&headers, None, &mut attributes).unwrap();
+    // Nothing of the headers is kept.
+    let mut owned = Attributes::new();
+    for (name, value) in attributes.iter() {
+        owned.insert(name.to_owned(), value.to_owned()).unwrap();
+    }
+    if attributes.awaits_key() {
+        owned.await_key();
+    }
+    owned
+}
+
+#[tokio::test]
+async fn an_unknown_kid_waits_for_one_fetch_and_no_longer_than_a_second() {
+    let (issuer, first) = (HttpServer::start(), Signer::new("a"));
+    issuer.answer(PATH, HttpAnswer::body(set(&[&first])));
+    let identity = Arc::new(at(&issuer));
+    let next = identity.first_fetch(None).await;
+    let following = tokio::spawn({
+        let identity = Arc::clone(&identity);
+        async move { identity.keep_fetching(next, None).await }
+    });
+    assert!(!attributes(&identity, &first.token()).awaits_key());
+    let second = Signer::new("b");
+    issuer.answer(PATH, HttpAnswer::body(set(&[&first, &second])));
+    assert!(attributes(&identity, &second.token()).awaits_key());
+    // Many requests may wait for the same fetch.
+    tokio::join!(identity.next_keys(), identity.next_keys());
+    let known = attributes(&identity, &second.token());
+    assert_eq!(known.get("user_id"), Some("alice"));
+    assert_eq!(issuer.asked().len(), 2);
+    // An invented one after it does not wait, and is counted.
+    let invented = Signer::new("made-up").token();
+    assert!(!attributes(&identity, &invented).awaits_key());
+    assert_eq!(refused(&identity), [("unknown_key", 1)]);
+    identity.next_keys().await;
+    assert_eq!(issuer.asked().len(), 2);
+    following.abort();
+
+    // No fetch ends.
+    let identity = at(&issuer);
+    identity.first_fetch(None).await;
+    tokio::time::pause();
+    for (millis, is_enough) in [(999, false), (1_001, true)] {
+        let patience = Duration::from_millis(millis);
+        let waited = tokio::time::timeout(patience, identity.next_keys()).await;
+        assert_eq!(waited.is_ok(), is_enough, "{millis} ms");
+    }
+}
+
 #[tokio::test]
 async fn a_reload_fetches_immediately() {
     let (issuer, signer) = (HttpServer::start(), Signer::new("a"));
@@ -214,11 +271,12 @@ async fn without_any_set_tokens_are_refused_and_that_is_said() {
     issuer.answer(PATH, HttpAnswer::status(503));
     let identity = open(&format!("http://{}{PATH}?key=s3cret", issuer.address()), "");
     identity.first_fetch(None).await;
-    assert!(!is_believed(&identity, &Signer::new("a")));
-    assert_eq!(refused(&identity), [("unknown_key", 1)]);
+    assert!(identity.lacks_keys());
+    assert_eq!(bearer(&identity, &Signer::new("a").token()), "user_id?");
+    assert_eq!(bearer(&identity, "nonsense"), "user_id!");
     let warning = identity.warnings().unwrap();
     assert!(
-        warning.contains("tokens are refused until they are"),
+        warning.contains("requests with a token get 503"),
         "{warning}"
     );
     assert!(warning.contains("status 404"), "{warning}");

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use http::HeaderName;
+use tidegate::InvalidCredentials;
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate_identity::{AttributeSource, IdentifySettings};
@@ -28,6 +29,20 @@ pub(super) fn underscore_headers(
     action.unwrap_or_default()
 }
 
+/// What credentials are that are there and not valid.
+pub(super) fn invalid_credentials(
+    fields: &Fields<'_>,
+    problems: &mut Problems,
+) -> InvalidCredentials {
+    let words = [
+        ("deny", InvalidCredentials::Deny),
+        ("missing", InvalidCredentials::Missing),
+    ];
+    let action = fields.take("invalid_credentials");
+    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    action.unwrap_or_default()
+}
+
 pub(super) fn read(
     fields: &Fields<'_>,
     trusted_proxies: &TrustedProxies,
@@ -47,6 +62,12 @@ pub(super) fn read(
     let clients_file = fields.take("clients_file");
     if let Some(file) = clients_file.and_then(|(spot, node)| spot.text(node, problems)) {
         settings.clients_file = Some(PathBuf::from(file));
+    }
+    let is_complete = fields.boolean("clients_complete", problems);
+    settings.clients_complete = is_complete.unwrap_or(false);
+    if settings.clients_complete && settings.clients_file.is_none() {
+        notes
+            .push("the setting `clients_complete` has no effect without `clients_file`".to_owned());
     }
     let jwt = fields.take("jwt");
     let has_jwt = jwt.is_some();

@@ -23,12 +23,12 @@ pub(crate) use tokens::token_in_file;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use tidegate::Micros;
 use tidegate::address::TrustedProxies;
 use tidegate::document::{self, Place, Problem, Problems};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{OnStoreFailure, RuleSettings};
+use tidegate::{InvalidCredentials, Micros};
 use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
@@ -79,6 +79,8 @@ pub struct Config {
     pub identify: IdentifySettings,
     /// What happens to headers that some servers treat as the same as a header that is read.
     pub underscore_headers: UnderscoreHeaders,
+    /// What credentials are that are there and not valid.
+    pub invalid_credentials: InvalidCredentials,
     /// Which rate limit headers answers carry.
     pub headers: HeaderSettings,
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the

@@ -57,6 +57,7 @@ pub(super) fn config(
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
     let open_authorize = fields.boolean("open_authorize", problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
+    let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
     let headers = headers(
         fields.take("headers"),
@@ -107,6 +108,7 @@ pub(super) fn config(
         open_authorize: open_authorize.unwrap_or(false),
         identify,
         underscore_headers,
+        invalid_credentials,
         headers,
         tokens,
         activity: activity.unwrap_or_default(),

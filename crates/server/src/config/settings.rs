@@ -89,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 62] = [
+pub static SETTINGS: [Setting; 64] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -132,6 +132,8 @@ pub static SETTINGS: [Setting; 62] = [
     file(Key::new("identify", Kind::MapOf("", &Kind::OneOrMore(1, &SOURCE)), "where `api_key`, `user_id`, `tier` and other attributes of a client come from").like(r#"{"api_key": {"header": "x-api-key"}}"#)),
     file(Key::new("jwt", Kind::Map(&JWT), "how tokens are verified whose claims `identify` reads")),
     variable(Key::new("clients_file", PATH, "the table of clients: the attributes of each `api_key`")),
+    variable(Key::new("clients_complete", Kind::Flag, "whether `clients_file` has all keys, so that any other is invalid and not missing").or("false")),
+    variable(Key::new("invalid_credentials", Kind::Words(&["deny", "missing"]), "what credentials are that are there and not valid: a reason to deny the request, or missing ones").or("deny")),
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),

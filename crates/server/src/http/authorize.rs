@@ -78,7 +78,7 @@ impl Service<Request<()>> for Allowed {
 
 impl Authorize {
     pub(crate) fn new(server: &Arc<Server>) -> Self {
-        let [finding, describing] = [(); 2].map(|()| Arc::clone(server));
+        let [finding, describing, waiting] = [(); 3].map(|()| Arc::clone(server));
         let limits = RateLimitLayer::new(Arc::clone(&server.gate));
         let limits = limits
             .forwarded_header(server.identity.forwarded_header())
@@ -102,7 +102,11 @@ impl Authorize {
                 };
                 client.map(Some)
             })
-            .attributes(move |request, attributes| describe(&describing, request, attributes));
+            .attributes(move |request, attributes| describe(&describing, request, attributes))
+            .next_keys(move || {
+                let identity = Arc::clone(&waiting.identity);
+                async move { identity.next_keys().await }
+            });
         Self(limits.layer(Allowed))
     }
 

@@ -36,7 +36,7 @@ impl Readiness {
         let can_decide = || server.gate.rules().iter().all(works_without_store);
         let status = if server.is_draining() {
             "draining"
-        } else if !server.book.has_rules() {
+        } else if !server.book.has_rules() || server.identity.lacks_keys() {
             "not ready"
         } else if store == Health::Whole {
             "ready"

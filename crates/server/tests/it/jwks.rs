@@ -45,13 +45,14 @@ fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
     let server = place.serve(&arguments);
     let log = server.log.wait_for("the keys of tokens cannot be fetched");
     assert!(log.contains("WARN the keys of tokens"), "{log}");
-    let ready = server.ask("GET /readyz", "").with_status(200).json();
+    let ready = server.ask("GET /readyz", "").with_status(503).json();
+    assert_eq!(ready["status"], "not ready");
     let warnings = ready["warnings"].to_string();
     assert!(
-        warnings.contains("tokens are refused until they are"),
+        warnings.contains("requests with a token get 503"),
         "{ready}"
     );
-    assert_eq!(status(&server, &token), 429);
+    assert_eq!(status(&server, &token), 503);
     // That token has caused one more attempt, and no other does for a while.
     issuer.answer(
         "/keys",
@@ -61,9 +62,11 @@ fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
     wait_until("the keys are fetched", PATIENCE, || {
         (status(&server, &token) == 200).then_some(())
     });
-    let ready = server.ask("GET /readyz", "").json();
+    let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["warnings"], json!([]));
     let metrics = server.ask("GET /metrics", "").body;
+    let denied = "tidegate_denied_total{rule=\"users\",reason=\"keys_unavailable\"} ";
+    assert!(metrics.contains(denied), "{metrics}");
     assert!(
         metrics.contains("tidegate_jwks_fetches_total{result=\"failed\"} "),
         "{metrics}"
@@ -80,4 +83,38 @@ fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     let warnings = ready["warnings"].to_string();
     assert!(warnings.contains("the last ones stay in use"), "{ready}");
+}
+
+#[test]
+fn a_token_with_a_new_key_waits_for_the_fetch_that_it_causes() {
+    let signer = |kid: &str| {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+        jwk.common.key_id = Some(kid.to_owned());
+        let header = Header {
+            kid: Some(kid.to_owned()),
+            ..Header::new(Algorithm::ES256)
+        };
+        let claims = json!({"sub": "alice", "exp": 4_102_444_800_u64});
+        (jwk, encode(&header, &claims, &key).unwrap())
+    };
+    let ((first, _), (second, token), (_, invented)) = (signer("a"), signer("b"), signer("c"));
+    let issuer = HttpServer::start();
+    let answer = |keys: &[&Jwk]| HttpAnswer::body(json!({ "keys": keys }).to_string());
+    issuer.answer("/keys", answer(&[&first]));
+    let place = TestFolder::new();
+    place.write("rules.yaml", RULES);
+    let config = format!(
+        "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"http://{}/keys\"}}\n",
+        issuer.address()
+    );
+    place.write("tidegate.yaml", &config);
+    let server = place.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"]);
+    issuer.answer("/keys", answer(&[&first, &second]));
+    assert_eq!(status(&server, &token), 200, "the first request with it");
+    assert_eq!(status(&server, &invented), 401);
+    let metrics = server.ask("GET /metrics", "").body;
+    let refused = "tidegate_jwt_refused_total{reason=\"unknown_key\"} 1";
+    assert!(metrics.contains(refused), "{metrics}");
 }

@@ -13,6 +13,7 @@ mod exchanges;
 mod following;
 mod grpc;
 mod http;
+mod invalid_credentials;
 mod jwks;
 mod otlp;
 mod redis;

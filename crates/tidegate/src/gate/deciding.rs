@@ -117,7 +117,7 @@ impl<S: Store> Gate<S> {
     /// The pipeline of a request, whose rules have matched.
     fn pipeline<'a>(&self, rules: &RulesInForce, attributes: &'a Attributes<'_>) -> Pipeline<'a> {
         let now = self.time_of(attributes);
-        let matched = match_rules(rules, attributes, now);
+        let matched = match_rules(rules, attributes, self.terms(now));
         let permit = self.new_permit(rules, &matched);
         let times = (attributes.time(), now);
         Pipeline::new(Arc::clone(&rules.0), matched, times, permit)

@@ -24,7 +24,7 @@ pub(super) struct DecidedLimit {
     pub(super) is_charged: bool,
     pub(super) is_shadow: bool,
     pub(super) is_degraded: bool,
-    /// Why it denies, if only because the store is unavailable.
+    /// Why it denies, if only because the store is unavailable, or for the request's credentials.
     pub(super) failure: Option<Reason>,
     /// This instance's share of the limit, if it decided locally.
     pub(super) share: Option<Arc<Share>>,
@@ -114,6 +114,11 @@ impl Decision {
             if !limit.is_shadow && !headline.is_some_and(is_before) {
                 headline = Some(index);
             }
+        }
+        if let Some(index) = headline
+            && limits[index].outcome.retry == Retry::Never
+        {
+            headline = Some(headline_of_refused(&rules, &limits).unwrap_or(index));
         }
         let mut decision = Self {
             rules,
@@ -339,6 +344,22 @@ impl Decision {
             })
         })
     }
+}
+
+/// The limit that decides a request that is denied for its credentials: one by address alone that denies it too,
+/// else the first that denies for them. None if no credentials are refused.
+#[cold]
+fn headline_of_refused(rules: &RuleSet, limits: &[DecidedLimit]) -> Option<usize> {
+    let find = |is_it: &dyn Fn(&DecidedLimit) -> bool| {
+        let is_it =
+            |limit: &DecidedLimit| !limit.is_shadow && !limit.outcome.allowed && is_it(limit);
+        limits.iter().position(is_it)
+    };
+    let is_refused = |limit: &DecidedLimit| limit.failure.is_some_and(Reason::is_about_credentials);
+    let refused = find(&is_refused)?;
+    let is_of_address =
+        |limit: &DecidedLimit| !is_refused(limit) && rules.at(limit.rule).is_by_address();
+    find(&is_of_address).or(Some(refused))
 }
 
 /// What a rule said to a request: of its limits, the one that decides.

@@ -109,7 +109,7 @@ impl<S: Store> Gate<S> {
         let now = self.time_of(attributes);
         let asking = RuleMatcher {
             rules,
-            facts: &Facts::of(attributes),
+            facts: &Facts::of(attributes, self.invalid_credentials),
             attributes,
             now,
             is_counted: false,
@@ -188,7 +188,7 @@ impl ExplainedRule {
             source: matched.source,
             text,
         };
-        let is_known = matched.missing == MissingNames::default();
+        let is_known = matched.missing == MissingNames::default() && matched.refusal.is_none();
         Self {
             failed: None,
             grant: Some(grant),

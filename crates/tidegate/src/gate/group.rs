@@ -23,7 +23,10 @@ pub(super) struct Group<'a> {
 pub(super) enum GroupKind {
     /// Everything that is only peeked.
     Peek,
-    /// All enforced rules.
+    /// Enforced rules that count by address alone, of a request that is denied for its credentials: they are
+    /// charged, so that guesses are limited.
+    Address,
+    /// All enforced rules, or the others.
     Enforced,
     /// One shadow rule.
     Shadow,
@@ -78,7 +81,7 @@ impl<'a> Group<'a> {
                     is_charged: count > 0,
                     is_shadow: rule.is_shadow,
                     is_degraded: false,
-                    failure: None,
+                    failure: rule.refusal,
                     share: None,
                     current_limit: rule.current_limit.clone(),
                     missing: rule.missing,

@@ -8,8 +8,10 @@ use tidegate_core::{Limit, Timestamp};
 
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
+use crate::credentials::InvalidCredentials;
+use crate::reason::Reason;
 use crate::rules::{
-    CounterKey, Facts, Grant, GrantSource, MissingNames, Mode, RuleSet, Unmet, add_one,
+    CounterKey, Facts, Grant, GrantSource, MissingNames, Mode, Rule, RuleSet, Unmet, add_one,
 };
 
 /// The rules that apply to a request, in their order. Most requests match one rule or two.
@@ -40,9 +42,31 @@ pub(super) struct MatchedRule<'a> {
     pub(super) part: usize,
     /// The attributes for lack of which it denies the request.
     pub(super) missing: MissingNames,
+    /// Why it denies the request for its credentials, if it does.
+    pub(super) refusal: Option<Reason>,
 }
 
 impl MatchedRule<'_> {
+    /// A rule that denies a request for its credentials.
+    #[cold]
+    fn refused(index: usize, rule: &Rule, reason: Reason) -> Self {
+        Self {
+            rule: index,
+            grant: 0,
+            source: GrantSource::Limit,
+            key: None,
+            cost: 0,
+            unit_cost: 0,
+            is_shadow: rule.mode() == Mode::Shadow,
+            is_peek: false,
+            is_settled: false,
+            current_limit: None,
+            part: 0,
+            missing: MissingNames::default(),
+            refusal: Some(reason),
+        }
+    }
+
     /// The limits that it charges; none if it denies the request outright.
     pub(super) fn limits<'r>(&'r self, rules: &'r RuleSet) -> &'r [Limit] {
         if let Some(limit) = &self.current_limit {
@@ -63,17 +87,24 @@ impl MatchedRule<'_> {
     }
 }
 
+/// What rules are matched by, apart from the request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MatchTerms {
+    pub(super) now: Timestamp,
+    pub(super) invalid_credentials: InvalidCredentials,
+}
+
 /// The rules that apply to a request.
 pub(super) fn match_rules<'a>(
     rules: &RuleSet,
     attributes: &'a Attributes<'_>,
-    now: Timestamp,
+    terms: MatchTerms,
 ) -> MatchedRules<'a> {
     let asked = RuleMatcher {
         rules,
-        facts: &Facts::of(attributes),
+        facts: &Facts::of(attributes, terms.invalid_credentials),
         attributes,
-        now,
+        now: terms.now,
         is_counted: true,
     };
     let candidates = rules.candidates(attributes).into_iter();
@@ -116,6 +147,11 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
             count(&rule.counts().condition_failures);
         }
         check.result.map_err(NoPart::Unmet)?;
+        if let Some(refused) = self.facts.refused()
+            && let Some(reason) = refused.reason(|name| rule.reads(name))
+        {
+            return Ok(MatchedRule::refused(index, rule, reason));
+        }
         let (grant, source) = rule.grant(attributes, self.now);
         let mut missing = MissingNames::default();
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
@@ -151,6 +187,7 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
             current_limit,
             part: 0,
             missing,
+            refusal: None,
         })
     }
 }

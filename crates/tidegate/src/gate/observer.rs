@@ -143,8 +143,14 @@ impl<'o> ObservedRule<'o, '_> {
     }
 
     /// The name of the counter that the request belongs to, also if it is blocked; none if an attribute is
-    /// missing.
+    /// missing, or the credentials are not valid.
     pub fn key(&self) -> Option<Cow<'o, str>> {
+        if self
+            .matched
+            .is_some_and(|matched| matched.refusal.is_some())
+        {
+            return None;
+        }
         if let Some(key) = self.matched.and_then(|matched| matched.key.as_deref()) {
             return Some(Cow::Borrowed(key));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tidegate_core::{Store, Timestamp};
 
-use super::matching::{MatchedRule, MatchedRules, match_rules};
+use super::matching::{MatchTerms, MatchedRule, MatchedRules, match_rules};
 use super::pipeline::Pipeline;
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
@@ -126,7 +126,7 @@ fn pipeline<'a, S: Store>(
 ) -> Pipeline<'a> {
     let at = parts.iter().find_map(|part| part.attributes.time());
     let now = at.unwrap_or_else(|| gate.clock.now());
-    let (rules, matched) = match_parts(&rules.0, parts, now, first_part);
+    let (rules, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
     let permit = gate.new_permit(&rules, &matched);
     Pipeline::new(rules, matched, (at, now), permit).for_parts(parts, first_part)
 }
@@ -136,7 +136,7 @@ fn pipeline<'a, S: Store>(
 fn match_parts<'a>(
     rules: &Arc<RuleSet>,
     parts: &'a [Part<'_>],
-    now: Timestamp,
+    terms: MatchTerms,
     first_part: usize,
 ) -> (Arc<RuleSet>, MatchedRules<'a>) {
     let mut all = MatchedRules::new();
@@ -154,7 +154,7 @@ fn match_parts<'a>(
                 matched.into_iter().collect()
             }
             None => {
-                let mut matched = match_rules(rules, &part.attributes, now);
+                let mut matched = match_rules(rules, &part.attributes, terms);
                 for rule in matched.iter_mut().filter(|_| has_brought) {
                     ad_hoc.push(Arc::clone(rules.shared(rule.rule)));
                     rule.rule = ad_hoc.len() - 1;
@@ -202,5 +202,6 @@ fn match_ad_hoc(
         current_limit: None,
         part: 0,
         missing: MissingNames::default(),
+        refusal: None,
     })
 }

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{PermitId, Timestamp};
+use tidegate_core::{Limit, PermitId, Timestamp};
 
 use super::decision::Decision;
 use super::feedback::note_use;
 use super::group::{DecidedLimits, Group, GroupKind, StoreCall, Verb};
-use super::matching::MatchedRules;
+use super::matching::{MatchedRule, MatchedRules};
 use super::parts::Part;
 use super::receipt::Receipt;
 use crate::rules::RuleSet;
@@ -67,11 +67,20 @@ impl<'a> Pipeline<'a> {
     /// Sorts the rules that apply to the request into groups, each in the order of the rules.
     fn add_groups(&mut self, mut matched: MatchedRules<'a>, now: Timestamp) {
         let mut shadows = MatchedRules::new();
-        if matched.iter().any(|rule| rule.is_peek || rule.is_shadow) {
+        let is_apart =
+            |rule: &MatchedRule<'_>| rule.is_peek || rule.is_shadow || rule.refusal.is_some();
+        if matched.iter().any(is_apart) {
             let peeked: MatchedRules<'a>;
             (peeked, matched) = matched.into_iter().partition(|rule| rule.is_peek);
             (shadows, matched) = matched.into_iter().partition(|rule| rule.is_shadow);
             self.add_group(GroupKind::Peek, peeked, now);
+            if matched.iter().any(|rule| rule.refusal.is_some()) {
+                let by_address: MatchedRules<'a>;
+                (by_address, matched) = matched
+                    .into_iter()
+                    .partition(|rule| counts_guesses(&self.rules, rule));
+                self.add_group(GroupKind::Address, by_address, now);
+            }
         }
         self.add_group(GroupKind::Enforced, matched, now);
         for shadow in shadows {
@@ -104,7 +113,7 @@ impl<'a> Pipeline<'a> {
     pub(super) fn next_groups(&mut self) -> Range<usize> {
         let start = self.next;
         self.next = match self.groups.get(start).map(|group| group.kind) {
-            Some(GroupKind::Peek | GroupKind::Enforced) => start + 1,
+            Some(GroupKind::Peek | GroupKind::Address | GroupKind::Enforced) => start + 1,
             Some(GroupKind::Shadow) | None => self.groups.len(),
         };
         start..self.next
@@ -130,6 +139,7 @@ impl<'a> Pipeline<'a> {
             GroupKind::Enforced => {
                 group.denies_outright() || !self.groups[..index].iter().all(Group::is_allowed)
             }
+            GroupKind::Address => group.denies_outright(),
             GroupKind::Shadow => false,
         };
         match is_peek {
@@ -191,6 +201,14 @@ impl<'a> Pipeline<'a> {
             note_use(&self.rules, &group.limits);
         }
     }
+}
+
+/// Whether a rule is charged for a request that is denied for its credentials. A permit would not be released.
+fn counts_guesses(rules: &RuleSet, rule: &MatchedRule<'_>) -> bool {
+    let limits = rule.limits(rules);
+    rules.at(rule.rule).is_by_address()
+        && rule.refusal.is_none()
+        && !limits.iter().any(Limit::is_concurrency)
 }
 
 fn matched_of<'a>(groups: &mut [Group<'a>]) -> MatchedRules<'a> {

@@ -31,7 +31,7 @@ impl Pipeline<'_> {
                 .collect();
             for rule in &mut group.matched {
                 let is_uncharged = match group.kind {
-                    GroupKind::Peek => false,
+                    GroupKind::Peek | GroupKind::Address => false,
                     GroupKind::Enforced => is_whole_uncharged || denied.contains(&rule.part),
                     GroupKind::Shadow => !denied.is_empty(),
                 };

@@ -2,6 +2,7 @@
 //! with a request. The rest is in `tests/gate`.
 
 use crate::attributes::Attributes;
+use crate::credentials::InvalidCredentials;
 use crate::rules::{Facts, Grant, Rule, RuleSet};
 
 const RULES: usize = 1_000;
@@ -58,7 +59,8 @@ fn a_request_asks_few_of_many_rules() {
         let candidates = rules.candidates(&attributes);
         let matching = candidates.iter().filter(|place| {
             let rule = rules.at(**place as usize);
-            rule.matches(&Facts::of(&attributes)).is_ok()
+            rule.matches(&Facts::of(&attributes, InvalidCredentials::Deny))
+                .is_ok()
         });
         assert_eq!(matching.count(), 2, "{name}");
         assert!(

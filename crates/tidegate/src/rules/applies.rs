@@ -3,7 +3,11 @@
 use tidegate_core::Timestamp;
 
 use super::facts::Facts;
-use super::rule::Rule;
+use super::matching::Match;
+use super::rule::{Cost, Rule};
+
+/// Attributes that every front end knows of a request, so that a client cannot leave them out.
+pub(super) const ALWAYS_KNOWN: [&str; 4] = ["ip", "method", "path", "host"];
 
 /// The first condition of a rule that a request does not meet, in the order in which they are tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +48,15 @@ impl Rule {
             };
         }
         let mut has_failed = false;
+        // What is not known for invalid credentials alone makes a rule apply, and exempts from none.
+        let is_refused = |item: &Match| {
+            let refused = facts.refused();
+            refused.is_some_and(|refused| refused.reason(|name| item.reads(name)).is_some())
+        };
         let excepted = self.except.iter().position(|item| {
             let holds = facts.all(|reading| item.check(reading));
             has_failed |= holds == Err(Unmet::Unevaluable);
-            holds.is_ok()
+            holds.is_ok() && !is_refused(item)
         });
         RuleCheck {
             result: excepted.map_or(Ok(()), |index| Err(Unmet::Except(index))),
@@ -69,5 +78,34 @@ impl Rule {
     /// Whether all parts of `match` hold, for any reading of the request's path.
     pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<(), Unmet> {
         facts.any(|reading| self.matches.check(reading))
+    }
+
+    /// Whether it reads an attribute: to match, to count, to choose what it grants, or to charge.
+    pub(crate) fn reads(&self, attribute: &str) -> bool {
+        // A descriptor reads all entries of a request.
+        self.descriptor.is_some()
+            || self.per.iter().any(|name| name == attribute)
+            || (attribute == "tier" && self.has_tiers())
+            || matches!(&self.cost, Cost::Attribute(name) if name == attribute)
+            || self.matches.reads(attribute)
+            || self.except.iter().any(|item| item.reads(attribute))
+    }
+
+    /// Whether it reads an attribute that credentials may give.
+    pub(super) fn reads_identity(&self) -> bool {
+        let matches = || std::iter::once(&self.matches).chain(&self.except);
+        self.descriptor.is_some()
+            || self.has_tiers()
+            || matches!(self.cost, Cost::Attribute(_))
+            || self
+                .per
+                .iter()
+                .any(|name| !ALWAYS_KNOWN.contains(&name.as_str()))
+            || matches().any(|matches| !matches.attributes.is_empty() || matches.when.is_some())
+    }
+
+    /// Whether it counts by the address of a client and nothing else.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.per == ["ip"]
     }
 }

@@ -174,6 +174,7 @@ impl Rule {
             Reason::Blocked => has(|grant| *grant == Grant::Blocked),
             Reason::MissingAttribute => self.missing == Missing::Deny && !self.per.is_empty(),
             Reason::StoreUnavailable => self.on_store_failure == OnStoreFailure::Deny,
+            Reason::InvalidCredentials | Reason::KeysUnavailable => self.reads_identity(),
         };
         can && self.mode == Mode::Enforce
     }

@@ -1,7 +1,11 @@
 //! What is known of a request, as rules ask it.
 
+use std::borrow::Cow;
+
 use super::applies::Unmet;
 use crate::attributes::Attributes;
+use crate::credentials::{CredentialProblem, InvalidCredentials};
+use crate::reason::Reason;
 
 /// That a condition could not be evaluated for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,21 +18,30 @@ pub(crate) struct Facts<'f, 'a> {
     others: Vec<Reading<'f, 'a>>,
 }
 
+/// Credentials of a request that are not valid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RefusedCredentials<'f, 'a> {
+    attributes: &'f Attributes<'a>,
+    invalid: InvalidCredentials,
+}
+
 /// What is known of a request with one of the readings of its path.
 pub(super) struct Reading<'f, 'a> {
     pub(super) attributes: &'f Attributes<'a>,
     /// In place of the attribute `path`.
     pub(super) path: Option<&'f str>,
+    invalid: InvalidCredentials,
     /// The form that conditions ask; made once, when the first one does.
     #[cfg(feature = "cel")]
     pub(super) context: std::cell::OnceCell<super::condition::Evaluation>,
 }
 
 impl<'f, 'a> Facts<'f, 'a> {
-    pub(crate) fn of(attributes: &'f Attributes<'a>) -> Self {
+    pub(crate) fn of(attributes: &'f Attributes<'a>, invalid: InvalidCredentials) -> Self {
         let reading = |path| Reading {
             attributes,
             path,
+            invalid,
             #[cfg(feature = "cel")]
             context: std::cell::OnceCell::new(),
         };
@@ -37,6 +50,12 @@ impl<'f, 'a> Facts<'f, 'a> {
             normal: reading(None),
             others: others.map(|path| reading(Some(path))).collect(),
         }
+    }
+
+    /// The request's credentials, if some are not valid.
+    #[inline]
+    pub(crate) fn refused(&self) -> Option<RefusedCredentials<'f, 'a>> {
+        self.normal.refused()
     }
 
     /// Whether `test` holds for any of the readings: for parts of a rule that make it apply. If not, why it
@@ -74,10 +93,31 @@ impl<'f, 'a> Reading<'f, 'a> {
         self.attributes
     }
 
+    /// The request's credentials, if some are not valid.
+    #[inline]
+    pub(super) fn refused(&self) -> Option<RefusedCredentials<'f, 'a>> {
+        let (attributes, invalid) = (self.attributes, self.invalid);
+        (!attributes.refused().is_empty()).then_some(RefusedCredentials {
+            attributes,
+            invalid,
+        })
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&'f str> {
         match self.path {
             Some(path) if name == "path" => Some(path),
             _ => self.attributes.get(name),
         }
+    }
+}
+
+impl RefusedCredentials<'_, '_> {
+    /// Why a request is denied by what reads one of the attributes that they should give; none if nothing is
+    /// read, or if they are treated as missing ones.
+    #[cold]
+    pub(crate) fn reason(&self, reads: impl Fn(&str) -> bool) -> Option<Reason> {
+        let read = |(name, _): &&(Cow<'_, str>, CredentialProblem)| reads(name);
+        let mut refused = self.attributes.refused().iter().filter(read);
+        refused.find_map(|(_, problem)| problem.reason(self.invalid))
     }
 }

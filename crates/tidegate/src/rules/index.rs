@@ -123,6 +123,11 @@ impl Index {
                 let indexes = self.values.get(name).and_then(|values| values.get(value));
                 found.extend(indexes.into_iter().flatten().copied());
             }
+            // They may have any value.
+            for (name, _) in attributes.refused() {
+                let by_value = self.values.get(&**name).into_iter();
+                found.extend(by_value.flat_map(HashMap::values).flatten().copied());
+            }
         }
         if !self.host_suffixes.is_empty()
             && let Some(host) = attributes.get("host")

@@ -22,7 +22,7 @@ pub struct Match {
 
 impl Match {
     /// Whether all parts hold, or the first that does not. A part about something that is not known of the
-    /// request does not hold.
+    /// request does not hold, unless only invalid credentials keep it from being known.
     pub(super) fn check(&self, reading: &Reading<'_, '_>) -> Result<(), Unmet> {
         if !fits(&self.method, reading.get("method"), |method, given| {
             method == given
@@ -40,12 +40,14 @@ impl Match {
             return Err(Unmet::Ip);
         }
         for (index, (name, wanted)) in self.attributes.iter().enumerate() {
-            if !fits(wanted, reading.get(name), |value, given| value == given) {
+            let fits = fits(wanted, reading.get(name), |value, given| value == given);
+            if !fits && !is_refused(reading, |refused| refused == name) {
                 return Err(Unmet::Attribute(index));
             }
         }
         match self.when.as_ref().map(|condition| condition.holds(reading)) {
             None | Some(Ok(true)) => Ok(()),
+            Some(_) if is_refused(reading, |name| self.condition_reads(name)) => Ok(()),
             Some(Ok(false)) => Err(Unmet::When),
             Some(Err(_)) => Err(Unmet::Unevaluable),
         }
@@ -53,10 +55,18 @@ impl Match {
 
     /// Whether it reads the host of a request.
     pub(super) fn reads_host(&self) -> bool {
-        let in_condition = |condition: &Condition| condition.reads("host");
-        !self.host.is_empty()
-            || self.attributes.iter().any(|(name, _)| name == "host")
-            || self.when.as_ref().is_some_and(in_condition)
+        !self.host.is_empty() || self.reads("host")
+    }
+
+    /// Whether it reads an attribute by its name.
+    pub(super) fn reads(&self, attribute: &str) -> bool {
+        let mut names = self.attributes.iter().map(|(name, _)| name);
+        names.any(|name| name == attribute) || self.condition_reads(attribute)
+    }
+
+    fn condition_reads(&self, attribute: &str) -> bool {
+        let condition = self.when.as_ref();
+        condition.is_some_and(|condition| condition.reads(attribute))
     }
 
     /// The names of the headers that it reads, as `header.` attributes; some perhaps more than once.
@@ -67,6 +77,12 @@ impl Match {
             .filter(|name| name.starts_with(HEADER))
             .chain(headers_in(condition))
     }
+}
+
+/// Whether what reads certain attributes is denied to a request for its credentials.
+fn is_refused(reading: &Reading<'_, '_>, reads: impl Fn(&str) -> bool) -> bool {
+    let refused = reading.refused();
+    refused.is_some_and(|refused| refused.reason(reads).is_some())
 }
 
 /// Whether nothing is wanted, or what is given is one of what is wanted.

@@ -213,6 +213,11 @@ impl Rule {
         &self.per
     }
 
+    /// Whether a request escapes it that lacks an attribute of [`per`](Self::per).
+    pub fn is_escapable(&self) -> bool {
+        self.missing == Missing::Skip && self.mode == Mode::Enforce
+    }
+
     /// Whether it decides or only counts.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -2,14 +2,13 @@
 
 use tidegate_core::{Limit, Timestamp};
 
+use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
 use super::read_override::host_bits;
 use super::rule::{Consistency, Cost, Grant, Missing, Mode, Rule};
 use super::write;
 use crate::document::{Entry, Node, Place, Problems, Spot, Value};
 
-/// Attributes that every front end knows of a request, so that a client cannot leave them out.
-const ALWAYS_KNOWN: [&str; 4] = ["ip", "method", "path", "host"];
 /// Names that people mean when they write one that is like them.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
 

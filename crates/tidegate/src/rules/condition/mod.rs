@@ -336,6 +336,7 @@ fn pattern_of(argument: Option<&IdedExpr>) -> Result<&str, String> {
 mod tests {
     use super::*;
     use crate::attributes::Attributes;
+    use crate::credentials::InvalidCredentials;
     use crate::rules::facts::Facts;
 
     fn holds(text: &str) -> Result<bool, ConditionFailed> {
@@ -345,7 +346,7 @@ mod tests {
         let attributes = attributes.with_cost(3);
         Condition::parse(text)
             .unwrap()
-            .holds(&Facts::of(&attributes).normal)
+            .holds(&Facts::of(&attributes, InvalidCredentials::Deny).normal)
     }
 
     #[test]

@@ -15,11 +15,11 @@ use super::read_grant::read_rate_limit;
 use super::spelling::{rewritten, typed};
 use super::tree::{Branch, DescriptorLevel, Descriptors};
 use super::wildcard::Wildcard;
+use crate::credentials::{are_credentials, credentials, folded};
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
 use crate::rules::rule::{Consistency, Grant, Mode, Rule};
 use crate::rules::{RuleSet, RuleSettings, write};
-use crate::value::{are_credentials, credentials};
 
 /// Whether the first document is of this form.
 pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
@@ -208,7 +208,11 @@ impl DescriptorReader<'_> {
         };
         let mut value = Cow::Borrowed(value);
         if are_credentials(key) {
-            value = credentials(value);
+            // A pattern is not decoded.
+            value = match credentials(value.clone()) {
+                Ok(form) if !value.contains('*') => form,
+                _ => folded(value),
+            };
         }
         let wanted = match Wildcard::parse(&value) {
             Some(wildcard) => Wanted::Fitting {

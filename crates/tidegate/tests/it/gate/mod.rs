@@ -6,6 +6,7 @@ mod adaptive;
 mod adaptive_rate;
 mod bringing;
 mod charging;
+mod credentials;
 mod exceptions;
 mod explain;
 mod failure;
