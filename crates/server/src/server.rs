@@ -21,6 +21,7 @@ use crate::body_memory::BodyMemory;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
+use crate::grpc::OpenStreams;
 use crate::kept_counters::KeptCounters;
 use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
@@ -88,6 +89,11 @@ pub(crate) struct Server {
     pub(crate) started: Stopwatch,
     /// Live activity, if it is on.
     pub(crate) activity: Option<Arc<ServerActivity>>,
+    /// Documents of callers are read one at a time, on a thread that may block.
+    pub(crate) reading: Semaphore,
+    /// Streams of gRPC health and of reflection that are open without a token.
+    pub(crate) watches: OpenStreams,
+    pub(crate) reflections: OpenStreams,
     /// Streams of activity that may still be opened.
     pub(crate) streams: Arc<Semaphore>,
     draining: Drain,
@@ -140,6 +146,9 @@ impl Server {
             observer,
             started: Stopwatch::start(),
             activity,
+            reading: Semaphore::new(1),
+            watches: OpenStreams::default(),
+            reflections: OpenStreams::default(),
             streams: Arc::new(Semaphore::new(MOST_STREAMS)),
             draining: Drain::new(),
         }
@@ -224,6 +233,19 @@ impl Server {
         }
         let is_down = matches!(self.store_health().await, Health::Down(_));
         !is_down || self.gate.rules().iter().all(works_without_store)
+    }
+
+    /// Reads the document of a caller: one at a time, on a thread that may block, because it can be large. None if
+    /// the server ends meanwhile.
+    pub(crate) async fn read_document<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = self.reading.acquire().await;
+        let server = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || read(&server)).await;
+        drop(turn);
+        read.ok()
     }
 
     /// Makes `/readyz` report that the server is not ready.

@@ -11,6 +11,8 @@ use tidegate::rules::FrontEnd;
 
 use tidegate_listen::Labels;
 
+use crate::telemetry::counter;
+
 /// The rate at which refusals are logged.
 const LOGGED: &str = "1/second burst 10";
 
@@ -49,6 +51,8 @@ const FRONT_ENDS: [FrontEnd; 4] = [
 /// Refusals since the start.
 pub(crate) struct TokenRefusals {
     counts: [[AtomicU64; AccessRefusal::NAMES.len()]; FRONT_ENDS.len()],
+    /// Connections that were closed because they failed to authenticate too often.
+    guessing: AtomicU64,
     sample: Option<Limiter>,
 }
 
@@ -56,6 +60,7 @@ impl TokenRefusals {
     pub(crate) fn new() -> Self {
         Self {
             counts: Default::default(),
+            guessing: AtomicU64::new(0),
             sample: Limiter::new(LOGGED).ok(),
         }
     }
@@ -67,8 +72,7 @@ impl TokenRefusals {
         for (_, counts) in all.filter(|(known, _)| *known == front_end) {
             counts[index].fetch_add(1, Ordering::Relaxed);
         }
-        let is_logged = |sample: &Limiter| !sample.check("").is_denied();
-        if self.sample.as_ref().is_some_and(is_logged) {
+        if self.is_logged("") {
             tracing::warn!(
                 front_end = front_end.name(),
                 reason = AccessRefusal::NAMES[index],
@@ -76,6 +80,23 @@ impl TokenRefusals {
                 "a token was refused"
             );
         }
+    }
+
+    /// Counts a connection of the Redis protocol that is closed because it failed to authenticate too often, and logs
+    /// it unless many were logged recently.
+    pub(crate) fn note_guessing(&self, peer: Option<IpAddr>) {
+        self.guessing.fetch_add(1, Ordering::Relaxed);
+        if self.is_logged("guessing") {
+            tracing::warn!(
+                peer = peer.map(tracing::field::display),
+                "a connection was closed because AUTH failed too often"
+            );
+        }
+    }
+
+    fn is_logged(&self, what: &str) -> bool {
+        let is_logged = |sample: &Limiter| !sample.check(what).is_denied();
+        self.sample.as_ref().is_some_and(is_logged)
     }
 
     /// Front ends that are on export their series from zero.
@@ -98,5 +119,13 @@ impl TokenRefusals {
             "Calls refused for their token, by front end and reason",
             refused,
         );
+        let guessing = self.guessing.load(Ordering::Relaxed);
+        if guessing > 0 || front_ends.contains(&FrontEnd::Resp) {
+            registry.register(
+                "auth_closed",
+                "Connections of the Redis protocol closed because AUTH failed too often",
+                counter(guessing),
+            );
+        }
     }
 }

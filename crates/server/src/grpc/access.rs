@@ -1,8 +1,11 @@
 //! Access control of gRPC: the same tokens as elsewhere, as `authorization` in the metadata of a call.
 
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use tidegate::rules::FrontEnd;
+use tidegate_listen::Peer;
 
+use super::open_streams::{OpenStream, OpenStreams};
 use super::status::{Code, Status};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::server::Server;
@@ -24,4 +27,20 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
             AccessRefusal::Unknown => Status::new(Code::Unauthenticated, UNKNOWN_TOKEN),
             AccessRefusal::OutOfScope(problem) => Status::new(Code::PermissionDenied, problem),
         })
+}
+
+/// Opens a stream that needs no token. With a token it is not counted among `streams`.
+pub(super) fn open_stream(
+    server: &Server,
+    parts: &Parts,
+    streams: &OpenStreams,
+) -> Result<Option<OpenStream>, Status> {
+    let is_presented = server.access.wants_tokens() && parts.headers.contains_key(AUTHORIZATION);
+    if is_presented && may_check(server, parts).is_ok() {
+        return Ok(None);
+    }
+    match parts.extensions.get() {
+        Some(Peer(connection)) => streams.open(*connection).map(Some),
+        None => Ok(None),
+    }
 }

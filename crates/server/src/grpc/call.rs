@@ -10,11 +10,12 @@ use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
-use super::{health, rate_limit, reflection};
+use super::{access, health, rate_limit, reflection};
 use crate::server::Server;
 
 pub(super) const RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService";
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub(super) const SHOULD_RATE_LIMIT: &str =
+    "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 pub(super) const HEALTH: &str = "grpc.health.v1.Health";
 pub(super) const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
 pub(super) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
@@ -39,9 +40,13 @@ pub(super) async fn dispatch(
     match method {
         // Boxed, so that the future of `ShouldRateLimit` stays small.
         Some((HEALTH, "Check")) => Box::pin(health::check(server, body)).await,
-        Some((HEALTH, "Watch")) => Box::pin(health::watch(server, drain, body)).await,
+        Some((HEALTH, "Watch")) => {
+            let open = access::open_stream(server, parts, &server.watches)?;
+            Box::pin(health::watch(server, drain, body, open)).await
+        }
         Some((REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo")) => {
-            Ok(reflection::answer(server, drain, body))
+            let open = access::open_stream(server, parts, &server.reflections)?;
+            Ok(reflection::answer(server, drain, body, open))
         }
         _ => Err(Status::new(
             Code::Unimplemented,

@@ -12,6 +12,7 @@ use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
+use super::open_streams::OpenStream;
 use super::status::{Code, Status};
 use super::{message, stream};
 use crate::server::Server;
@@ -38,11 +39,13 @@ pub(super) async fn watch(
     server: &Arc<Server>,
     drain: &Drain,
     body: Incoming,
+    open: Option<OpenStream>,
 ) -> Result<Response<GrpcBody>, Status> {
     let asked: HealthCheckRequest = decode(message(server, body).await?)?;
     let is_known = is_known(&asked.service);
     let (server, drain) = (Arc::clone(server), drain.clone());
     Ok(stream::reply(move |sender| async move {
+        let _open = open;
         let mut sent = None;
         loop {
             let now = if is_known {

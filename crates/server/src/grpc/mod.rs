@@ -9,6 +9,7 @@ mod body;
 mod call;
 mod health;
 mod message;
+mod open_streams;
 mod rate_limit;
 mod reflection;
 mod schema;
@@ -26,6 +27,7 @@ use tokio::net::TcpListener;
 
 use crate::server::Server;
 use body::GrpcBody;
+pub(crate) use open_streams::OpenStreams;
 
 /// How long an idle connection is kept; clients keep theirs open.
 const IDLE: Duration = Duration::from_hours(1);
@@ -66,7 +68,8 @@ async fn answer(
     peer: Peer,
 ) -> Result<Response<GrpcBody>, Infallible> {
     let (mut parts, body) = request.into_parts();
-    if server.access.wants_tokens() {
+    // `ShouldRateLimit` asks for its peer only where tokens are wanted, and the extensions are two allocations.
+    if parts.uri.path() != call::SHOULD_RATE_LIMIT || server.access.wants_tokens() {
         parts.extensions.insert(peer);
     }
     let reply = match call::dispatch(&server, &drain, &parts, body).await {

@@ -16,14 +16,21 @@ use tidegate_listen::Drain;
 use super::body::GrpcBody;
 use super::call::SERVICES;
 use super::message::{self, Messages};
+use super::open_streams::OpenStream;
 use super::status::{Code, Status};
 use super::{schema, stream};
 use crate::server::Server;
 
 /// Answers a stream of requests.
-pub(super) fn answer(server: &Arc<Server>, drain: &Drain, body: Incoming) -> Response<GrpcBody> {
+pub(super) fn answer(
+    server: &Arc<Server>,
+    drain: &Drain,
+    body: Incoming,
+    open: Option<OpenStream>,
+) -> Response<GrpcBody> {
     let (server, drain) = (Arc::clone(server), drain.clone());
     stream::reply(move |sender| async move {
+        let _open = open;
         let mut questions = Messages::of(body, message::TINY, &server.bodies.clients);
         loop {
             let question = tokio::select! {

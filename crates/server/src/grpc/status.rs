@@ -21,6 +21,7 @@ pub(super) enum Code {
     DeadlineExceeded = 4,
     NotFound = 5,
     PermissionDenied = 7,
+    ResourceExhausted = 8,
     Unimplemented = 12,
     Unavailable = 14,
     Unauthenticated = 16,

@@ -18,6 +18,9 @@ use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
 use crate::server::Server;
 
+/// A document that is read without leaving the thread, in bytes.
+const SHORT: usize = 64 << 10;
+
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     let [] = parameters(parts, [])?;
@@ -81,14 +84,17 @@ pub(super) async fn replace(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let mut document =
-        body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
-    let version = take_version(&mut document)?;
-    let given = rules_of(&document)?;
-    let rules = RuleSet::from_node(&document, server.book.settings()).map_err(|problems| {
-        let is_all = problems.errors().count() == repeated_ids(given);
-        HttpProblem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
-    })?;
+    let reading = read_document(server, body, |server, mut document| {
+        let version = take_version(&mut document)?;
+        let given = rules_of(&document)?;
+        let rules = RuleSet::from_node(&document, server.book.settings());
+        let rules = rules.map_err(|problems| {
+            let is_all = problems.errors().count() == repeated_ids(given);
+            HttpProblem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
+        })?;
+        Ok((rules, version))
+    });
+    let (rules, version) = reading.await?;
     let expected = Expected {
         version,
         ..expected(&parts.headers)?
@@ -109,8 +115,10 @@ pub(super) async fn create(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let document = body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
-    let rule = read_rule(server, &document)?;
+    let reading = read_document(server, body, |server, document| {
+        read_rule(server, &document)
+    });
+    let rule = reading.await?;
     let id = rule.id().to_owned();
     let written = rule.written().clone();
     change(
@@ -130,10 +138,12 @@ pub(super) async fn put(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let mut document =
-        body::document(&body::read(body, body::LARGE, &server.bodies.operators).await?)?;
-    name_if_nameless(&mut document, id);
-    let rule = read_rule(server, &document)?;
+    let name = id.to_owned();
+    let reading = read_document(server, body, move |server, mut document| {
+        name_if_nameless(&mut document, &name);
+        read_rule(server, &document)
+    });
+    let rule = reading.await?;
     if rule.id() != id {
         let detail = format!(
             "the path names rule `{id}` and the body `{}`; make them the same",
@@ -245,6 +255,24 @@ pub(super) async fn delete(
     )
     .await?;
     Ok(super::no_content())
+}
+
+/// Reads a body as a document, and what it says: a long one on a thread that may block.
+async fn read_document<T: Send + 'static>(
+    server: &Arc<Server>,
+    body: Incoming,
+    read: impl FnOnce(&Server, Node) -> Result<T, HttpProblem> + Send + 'static,
+) -> Result<T, HttpProblem> {
+    let body = body::read(body, body::LARGE, &server.bodies.operators).await?;
+    if body.len() <= SHORT {
+        return read(server, body::document(&body)?);
+    }
+    let reading = server.read_document(move |server| {
+        let document = body::document(&body)?;
+        drop(body);
+        read(server, document)
+    });
+    reading.await.ok_or(ChangeError::Interrupted)?
 }
 
 fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {

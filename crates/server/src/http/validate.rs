@@ -1,5 +1,7 @@
 //! `POST /v1/rules/{id}/validate`: what is wrong with the text of a rule, and where. Nothing changes.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use http::request::Parts;
 use hyper::body::Incoming;
@@ -13,6 +15,7 @@ use super::query::parameters;
 use super::rules::name_if_nameless;
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
+use crate::rulebook::ChangeError;
 use crate::server::Server;
 
 #[derive(Deserialize)]
@@ -22,7 +25,7 @@ struct RuleText {
 }
 
 pub(super) async fn validate(
-    server: &Server,
+    server: &Arc<Server>,
     parts: &Parts,
     id: &str,
     body: Incoming,
@@ -33,17 +36,25 @@ pub(super) async fn validate(
         .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
     let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let RuleText { text } = body::parse(&body)?;
-    let (rule, mut problems) = read(server, id, &text);
+    drop(body);
+    let id = id.to_owned();
+    let answer = server.read_document(move |server| answer(server, &id, &text));
+    let answer = answer.await.ok_or(ChangeError::Interrupted)?;
+    Ok(json(StatusCode::OK, answer))
+}
+
+fn answer(server: &Server, id: &str, text: &str) -> String {
+    let (rule, mut problems) = read(server, id, text);
     problems.sort();
     let listed: Vec<Value> = problems.iter().map(written).collect();
     let rule = rule.as_ref().map(Rule::written);
-    let body = json!({
+    let answer = json!({
         "valid": rule.is_some(),
         "problems": listed,
         "rule": rule,
         "yaml": rule.map(write_yaml),
     });
-    Ok(json(StatusCode::OK, body.to_string()))
+    answer.to_string()
 }
 
 /// The rule of a text, if it is valid, and everything to be said about it.

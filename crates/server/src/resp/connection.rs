@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +22,8 @@ use crate::server::Server;
 
 /// The size of a read, and of the buffer that an idle connection keeps.
 const READ: usize = 8 * 1024;
+/// The largest command of a client that has not authenticated, where tokens are wanted.
+const UNKNOWN_CLIENT: usize = 16 * 1024;
 /// How many bytes of replies are collected before they are sent, even if more commands wait.
 const REPLIES: usize = 64 * 1024;
 /// How long a client may take for its first command, for the rest of a command, or to read replies.
@@ -83,23 +86,24 @@ impl RespConnections {
 
     /// Serves one connection to its end.
     pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), RespConnectionError> {
+        let peer = stream.peer_addr().ok().map(|peer| peer.ip());
         let Some(acceptor) = &self.tls else {
-            return Connection::new(stream, self).serve().await;
+            return Connection::new(stream, self, peer).serve().await;
         };
         let handshake = timeout(self.handshake_timeout, acceptor.accept(stream)).await;
         let stream = handshake
             .map_err(|_| RespConnectionError::Slow)?
             .map_err(RespConnectionError::Handshake)?;
-        Connection::new(stream, self).serve().await
+        Connection::new(stream, self, peer).serve().await
     }
 }
 
 impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
-    fn new(io: T, listener: &'d RespConnections) -> Self {
+    fn new(io: T, listener: &'d RespConnections, peer: Option<IpAddr>) -> Self {
         Self {
             io,
             listener,
-            session: Session::new(Arc::clone(&listener.server)),
+            session: Session::new(Arc::clone(&listener.server), peer),
             arguments: Arguments::default(),
             replies: Replies::default(),
             bytes: Vec::new(),
@@ -209,6 +213,13 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             let rest = &self.bytes[self.start..];
             let length = match self.arguments.read(rest) {
                 Ok(Some(length)) => length,
+                Ok(None) if rest.len() > UNKNOWN_CLIENT && !self.session.may_ask() => {
+                    let problem = format!(
+                        "Authentication required: before AUTH, a command has at most {UNKNOWN_CLIENT} bytes"
+                    );
+                    self.replies.error("NOAUTH", &problem);
+                    return Ok(Next::End);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.ask().await;

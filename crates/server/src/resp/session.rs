@@ -1,5 +1,6 @@
 //! A client's session: authentication, protocol version, and the dispatch of commands.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,19 +29,33 @@ pub(super) struct Session {
     name: Vec<u8>,
     /// Whether it is authenticated, or no token is needed.
     may_ask: bool,
+    /// How often it tried to authenticate and failed.
+    failed: u32,
+    /// The client's address, if known.
+    peer: Option<IpAddr>,
 }
+
+/// After how many failures to authenticate a connection is closed.
+const MOST_FAILED: u32 = 10;
 
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Session {
-    pub(super) fn new(server: Arc<Server>) -> Self {
+    pub(super) fn new(server: Arc<Server>, peer: Option<IpAddr>) -> Self {
         Self {
             questions: Questions::new(),
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             name: Vec::new(),
             may_ask: !server.access.wants_tokens(),
+            failed: 0,
+            peer,
             server,
         }
+    }
+
+    /// Whether it may ask: it is authenticated, or no token is needed.
+    pub(super) fn may_ask(&self) -> bool {
+        self.may_ask
     }
 
     /// The waiting questions, and the server to ask.
@@ -74,8 +89,14 @@ impl Session {
     fn answer_other(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         let name = command.get(0).to_ascii_uppercase();
         match &name[..] {
-            b"AUTH" => self.auth(command, replies),
-            b"HELLO" => self.hello(command, replies),
+            b"AUTH" => {
+                self.auth(command, replies);
+                return self.unless_guessing();
+            }
+            b"HELLO" => {
+                self.hello(command, replies);
+                return self.unless_guessing();
+            }
             b"QUIT" => {
                 replies.simple("OK");
                 return Next::End;
@@ -88,7 +109,7 @@ impl Session {
             }
             _ if !self.may_ask => {
                 let refusals = &self.server.access.refusals;
-                refusals.note(&AccessRefusal::Missing, FrontEnd::Resp, None);
+                refusals.note(&AccessRefusal::Missing, FrontEnd::Resp, self.peer);
                 replies.error("NOAUTH", "Authentication required: send a token with AUTH");
             }
             b"TG.CHECK" => self.questions.check(command, &self.server, replies),
@@ -124,6 +145,15 @@ impl Session {
         }
     }
 
+    /// Ends a connection that failed to authenticate too often: it guesses.
+    fn unless_guessing(&self) -> Next {
+        if self.failed < MOST_FAILED {
+            return Next::Command;
+        }
+        self.server.access.refusals.note_guessing(self.peer);
+        Next::End
+    }
+
     /// Authenticates with a token; on failure writes the error.
     fn log_in(&mut self, secret: &[u8], replies: &mut Replies) -> bool {
         if !self.server.access.wants_tokens() {
@@ -135,10 +165,12 @@ impl Session {
         }
         let asked = PresentedToken {
             front_end: FrontEnd::Resp,
-            peer: None,
+            peer: self.peer,
             secret: Some(secret),
         };
-        match self.server.access.may_check_with(&asked) {
+        let opened = self.server.access.may_check_with(&asked);
+        self.failed += u32::from(opened.is_err());
+        match opened {
             Ok(()) => self.may_ask = true,
             Err(AccessRefusal::Missing | AccessRefusal::Unknown) => {
                 self.may_ask = false;

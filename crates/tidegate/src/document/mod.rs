@@ -9,6 +9,7 @@
 //! The alternatives: `docs/decisions/004-yaml-tree.md`.
 
 mod excerpt;
+mod expanded;
 mod fields;
 mod json;
 mod keys;

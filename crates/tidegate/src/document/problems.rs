@@ -39,6 +39,9 @@ pub struct Problems {
 
 /// How many problems are kept: more than a person reads.
 const MAX_KEPT: usize = 500;
+/// How many bytes of a field and of a message are kept: both may have text of the document, as long as that is.
+const MAX_FIELD: usize = 512;
+const MAX_MESSAGE: usize = 4_096;
 
 impl Problems {
     /// None so far.
@@ -70,8 +73,8 @@ impl Problems {
             severity,
             place: place.clone(),
             rule: spot.rule().map(str::to_owned),
-            field: spot.path().to_owned(),
-            message,
+            field: cut(spot.path().to_owned(), MAX_FIELD),
+            message: cut(message, MAX_MESSAGE),
         });
     }
 
@@ -149,6 +152,16 @@ impl Problems {
         }
         text
     }
+}
+
+/// A text with at most this many bytes.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
 }
 
 impl fmt::Display for Problems {

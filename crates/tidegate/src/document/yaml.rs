@@ -5,25 +5,46 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
+use super::expanded::Expanded;
 use super::{Entry, Node, Place, Problems, Scalar, ScalarKind, Source, Spot, Value};
 
 /// How deep maps and lists may be nested.
 const MAX_DEPTH: usize = 32;
 /// How many values a document may have, those behind aliases counted each time.
 const MAX_NODES: usize = 2_000_000;
+/// How much text a document may have, in bytes, with its aliases expanded.
+const MAX_TEXT: usize = 8 << 20;
+/// The same for files of envoyproxy/ratelimit, which are often generated.
+const MAX_DESCRIPTORS: usize = 64 << 20;
 
 impl Source {
-    /// Reads the text as YAML. None, and a problem, if it is not YAML.
+    /// Reads the text as YAML. None, and a problem, if it is not YAML or too large.
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
-        let documents = self.read_all(problems)?;
-        only(&documents, problems).cloned()
+        let mut documents = self.read_within(|_| MAX_TEXT, problems)?;
+        only(&documents, problems)?;
+        documents.pop()
     }
 
     /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty.
     pub(crate) fn read_all(&self, problems: &mut Problems) -> Option<Vec<Node>> {
+        let most = |expanded: &Expanded| {
+            if expanded.has_descriptors() {
+                MAX_DESCRIPTORS
+            } else {
+                MAX_TEXT
+            }
+        };
+        self.read_within(most, problems)
+    }
+
+    fn read_within(
+        &self,
+        most: impl FnOnce(&Expanded) -> usize,
+        problems: &mut Problems,
+    ) -> Option<Vec<Node>> {
         // Only JSON writes pairs of escapes, and YAML refuses them.
         let text = without_pairs(&self.text);
-        match read(&text) {
+        match read(&text, most) {
             Ok(documents) => Some(documents),
             Err((place, message)) => {
                 problems.error(&place, &Spot::document(), message);
@@ -43,8 +64,19 @@ pub(crate) fn only<'d>(documents: &'d [Node], problems: &mut Problems) -> Option
     documents.first()
 }
 
-fn read(text: &str) -> Result<Vec<Node>, Failure> {
+fn read(text: &str, most: impl FnOnce(&Expanded) -> usize) -> Result<Vec<Node>, Failure> {
     let mut builder = Builder::default();
+    if text.len() > MAX_DESCRIPTORS {
+        builder.expanded.size = text.len();
+        return Err(too_large(&builder.expanded, MAX_DESCRIPTORS));
+    }
+    if text.len() > MAX_TEXT || text.contains('*') {
+        builder.expanded = Expanded::of(text, MAX_DEPTH);
+        let most = most(&builder.expanded);
+        if builder.expanded.size > most {
+            return Err(too_large(&builder.expanded, most));
+        }
+    }
     for event in Parser::new_from_str(text) {
         match event {
             Ok((event, span)) => builder.take(event, span)?,
@@ -59,6 +91,24 @@ fn read(text: &str) -> Result<Vec<Node>, Failure> {
         });
     }
     Ok(documents)
+}
+
+fn too_large(expanded: &Expanded, most: usize) -> Failure {
+    let (size, mib) = (expanded.size, most >> 20);
+    match expanded.largest {
+        Some((span, largest)) => (
+            place_of(span),
+            format!(
+                "the document has {size} bytes of text with its aliases expanded, more than {most} ({mib} MiB); this alias alone stands for {largest}; use fewer aliases"
+            ),
+        ),
+        None => (
+            Place::Nowhere,
+            format!(
+                "the document has {size} bytes of text, more than {most} ({mib} MiB); split it"
+            ),
+        ),
+    }
 }
 
 /// A JSON text with the character itself in the place of two escapes that stand for it together, such
@@ -119,6 +169,7 @@ struct Builder {
     anchors: HashMap<usize, Node>,
     documents: Vec<Node>,
     nodes: usize,
+    expanded: Expanded,
 }
 
 impl Builder {
@@ -151,7 +202,7 @@ impl Builder {
                         "an alias cannot stand inside of what it names".into(),
                     ));
                 };
-                self.count(size(&node), &place)?;
+                self.count(values(&node), &place)?;
                 self.check_depth(depth(&node), &place)?;
                 self.add(node, 0)?;
             }
@@ -198,7 +249,8 @@ impl Builder {
     /// Puts a finished node into the collection that is open, or makes it the document.
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), Failure> {
         self.count(1, &node.place)?;
-        if anchor > 0 {
+        // A copy only for those that are used: each is counted where its alias stands.
+        if anchor > 0 && self.expanded.is_named(self.documents.len(), anchor) {
             self.anchors.insert(anchor, node.clone());
         }
         let Some(open) = self.open.last_mut() else {
@@ -244,18 +296,12 @@ fn scalar(text: String, style: ScalarStyle) -> Value {
     Value::Scalar(Scalar { text, kind })
 }
 
-fn size(node: &Node) -> usize {
-    match &node.value {
-        Value::Null => 1,
-        // Long text behind many aliases is as large as many values.
-        Value::Scalar(scalar) => 1 + scalar.text.len() / 16,
-        Value::List(list) => 1 + list.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => {
-            1 + entries
-                .iter()
-                .map(|entry| size(&entry.value))
-                .sum::<usize>()
-        }
+/// How many values there are below and with this one.
+fn values(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Null | Value::Scalar(_) => 0,
+        Value::List(list) => list.iter().map(values).sum(),
+        Value::Map(entries) => entries.iter().map(|entry| values(&entry.value)).sum(),
     }
 }
 
@@ -352,6 +398,8 @@ fn first_tab(text: &str, from: usize) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn document(text: &str) -> Result<Node, String> {
@@ -421,15 +469,6 @@ mod tests {
         let deep = "[".repeat(100_000);
         assert!(document(&deep).is_err());
         assert!(document(&"[".repeat(33)).unwrap_err().contains("nested"));
-        let mut lines = vec!["a: &a [x, x, x, x, x, x, x, x, x, x]".to_owned()];
-        for (name, before) in ["b", "c", "d", "e", "f", "g"]
-            .iter()
-            .zip(["a", "b", "c", "d", "e", "f"])
-        {
-            let aliases = vec![format!("*{before}"); 10].join(", ");
-            lines.push(format!("{name}: &{name} [{aliases}]"));
-        }
-        assert!(document(&lines.join("\n")).unwrap_err().contains("values"));
         assert!(document("a: &a [*a]\n").is_err());
         // Names that each hold the one before are as deep as they are many.
         let chain = |names: usize| {
@@ -439,5 +478,84 @@ mod tests {
         };
         assert!(chain(31).is_ok());
         assert!(chain(32).unwrap_err().contains("nested"));
+    }
+
+    /// Nine names, each of ten of the one before.
+    fn bomb(leaf: &str, levels: usize) -> String {
+        let mut text = format!("a0: &a0 {leaf}\n");
+        for level in 1..levels {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            writeln!(text, "a{level}: &a{level} [{aliases}]").unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn text_behind_aliases_counts_each_time_with_its_keys() {
+        let key = "k".repeat(20_000);
+        let by_key = |aliases: usize| {
+            format!(
+                "x: &a {{? \"{key}\" : 1}}\nper: [{}]\n",
+                vec!["*a"; aliases].join(", ")
+            )
+        };
+        #[rustfmt::skip]
+        let table = [
+            (bomb("[x, x, x, x, x, x, x, x, x, x]", 9), Some("more than 8388608 (8 MiB)")),
+            (bomb("x", 99),                             Some("more than 8388608 (8 MiB)")),
+            (bomb("''", 9),                             Some("more than 8388608 (8 MiB)")),
+            (by_key(500),                               Some("this alias alone stands for 20049; use fewer aliases")),
+            (by_key(400),                               None),
+            (" ".repeat((8 << 20) + 1),                 Some("the document has 8388609 bytes of text, more than 8388608 (8 MiB); split it")),
+        ];
+        for (text, expected) in table {
+            let shown: String = text.chars().take(60).collect();
+            match (document(&text), expected) {
+                (Err(problem), Some(expected)) => {
+                    assert!(problem.contains(expected), "{shown}: {problem}");
+                }
+                (read, expected) => assert_eq!(read.is_ok(), expected.is_none(), "{shown}"),
+            }
+        }
+        let said = document(&by_key(500)).unwrap_err();
+        assert!(
+            said.contains("the document has 10046523 bytes of text with its aliases expanded"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_file_of_envoyproxy_may_have_more_text() {
+        let read = |text: &str| {
+            let mut problems = Problems::new();
+            Source::new("x", text).read_all(&mut problems).is_some()
+        };
+        // So many times 100,000 bytes.
+        let long = |aliases: usize| {
+            let text = "x".repeat(100_000);
+            format!("x: &a {text}\ny: [{}]\n", vec!["*a"; aliases].join(", "))
+        };
+        assert!(read(&format!("{}domain: a\n", long(90))));
+        assert!(read(&format!("{}descriptors: []\n", long(600))));
+        assert!(!read(&format!("{}descriptors: []\n", long(700))));
+        assert!(!read(&format!("{}rules: []\n", long(90))));
+        assert!(!read(&format!("{}rules: []\ndescriptors: []\n", long(90))));
+        assert!(!read(&format!("{}a: {{descriptors: []}}\n", long(90))));
+        assert!(!read(&" ".repeat((64 << 20) + 1)));
+    }
+
+    #[test]
+    fn only_anchors_that_are_named_are_copied() {
+        let node = document("a: &a [&b x, &c [y]]\nd: *b\n---\n").unwrap_err();
+        assert!(node.contains("more than one document"));
+        let mut builder = Builder::default();
+        let text = "a: &a [&b x, &c [y]]\nd: *b\n";
+        builder.expanded = Expanded::of(text, MAX_DEPTH);
+        let (mut most, mut events) = (0, Parser::new_from_str(text));
+        while let Some(Ok((event, span))) = events.next() {
+            builder.take(event, span).unwrap();
+            most = most.max(builder.anchors.len());
+        }
+        assert_eq!(most, 1);
     }
 }

@@ -44,7 +44,7 @@ fn connect() -> Client {
     let (io, there) = duplex(1_024);
     Client {
         io,
-        served: tokio::spawn(async move { Connection::new(there, &listener).serve().await }),
+        served: tokio::spawn(async move { Connection::new(there, &listener, None).serve().await }),
         drain,
         start: sleep(Duration::ZERO).deadline(),
     }

@@ -1,5 +1,7 @@
 //! Checking the text of a rule: problems with their places, and nothing changes.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -90,4 +92,54 @@ fn only_a_text_is_accepted() {
     server
         .ask("POST /v1/rules/history/validate", "{}")
         .with_status(405);
+}
+
+/// The most memory that this process has had, in MiB.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib / 1_024
+}
+
+#[test]
+fn a_text_that_expands_to_much_takes_little_memory() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let key = "k".repeat(270_000);
+    let aliases = vec!["*a"; 67_000].join(",");
+    let by_keys = format!("x: &a {{? \"{key}\" : 1}}\nper: [{aliases}]\nlimit: 1/s\n");
+    let mut by_values = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..8 {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(",");
+        writeln!(by_values, "a{level}: &a{level} [{aliases}]").unwrap();
+    }
+    // Each list has a name, and none is used.
+    let mut nested = "x,".repeat(100_000);
+    for level in 0..20 {
+        nested = format!("&a{level} [{nested}]");
+    }
+    let nested = format!("per: {nested}\n# *\n");
+    // The key is in the field of each problem.
+    let problems = format!(
+        "match: {{attributes: {{? \"{key}\" : [{}]}}}}\n",
+        "[],".repeat(600)
+    );
+    let before = peak();
+    #[rustfmt::skip]
+    let table = [
+        (by_keys,   "more than 8388608 (8 MiB)"),
+        (by_values, "more than 8388608 (8 MiB)"),
+        (nested,    ""),
+        (problems,  ""),
+    ];
+    for (text, expected) in table {
+        let found = validate(&server, &text);
+        assert_eq!(found["valid"], false);
+        let message = found["problems"][0]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+        let grown = peak() - before;
+        assert!(grown < 150, "{grown} MiB for {} bytes", text.len());
+    }
 }

@@ -67,3 +67,53 @@ fn a_token_opens_a_connection() {
     }
     assert!(!server.log.text().contains("-secret"));
 }
+
+#[test]
+fn ten_failures_to_authenticate_close_the_connection() {
+    let place = TestFolder::new();
+    place.write("tidegate.yaml", CONFIG);
+    let arguments = ["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"];
+    let environment = [("DASHBOARD", "d-secret"), ("EDGE", "e-secret")];
+    let server = place.serve_with(&arguments, &environment);
+    for guess in ["AUTH x", "HELLO 3 AUTH default x", "AUTH d-secret"] {
+        let mut client = Client::to(&server);
+        // Guesses that are sent together are cut in the same way.
+        client.send(&super::client::command(guess).repeat(1_000));
+        let replies = client.rest();
+        assert_eq!(replies.matches("\r\n").count(), 10, "{guess}: {replies}");
+    }
+    let mut client = Client::to(&server);
+    for _ in 0..9 {
+        client.ask("AUTH x").error();
+    }
+    assert_eq!(client.ask("AUTH e-secret"), Value::text("OK"));
+    assert_eq!(client.ask("PING"), Value::text("PONG"));
+    assert!(client.ask("AUTH x").error().starts_with("WRONGPASS "));
+    assert_eq!(client.rest(), "");
+
+    let metrics = server.ask("GET /metrics", "").body;
+    assert!(
+        metrics.contains("tidegate_auth_closed_total 4"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn a_client_without_a_token_sends_short_commands() {
+    let place = TestFolder::new();
+    place.write("tidegate.yaml", CONFIG);
+    let arguments = ["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"];
+    let environment = [("DASHBOARD", "d-secret"), ("EDGE", "e-secret")];
+    let server = place.serve_with(&arguments, &environment);
+    let part = format!("$5000\r\n{}\r\n", "x".repeat(5_000));
+    let long = format!("*20\r\n$4\r\nPING\r\n{}", part.repeat(5));
+    let mut client = Client::to(&server);
+    client.send(long.as_bytes());
+    let said = client.rest();
+    assert!(said.contains("at most 16384 bytes"), "{said}");
+    let mut client = Client::to(&server);
+    client.ask("AUTH e-secret");
+    client.send(long.as_bytes());
+    client.send(part.repeat(14).as_bytes());
+    assert!(client.reply().error().contains("wrong number"));
+}
