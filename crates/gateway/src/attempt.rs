@@ -29,6 +29,10 @@ use crate::upstream_url::UpstreamScheme;
 use crate::worker::{InFlight, Worker};
 
 /// The result of one attempt.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all attempts are answered, and a box would cost each of them an allocation"
+)]
 pub(crate) enum Tried {
     Answered(Response<AnswerBody>),
     /// It failed and may be retried, on another server if there is one.
@@ -263,7 +267,9 @@ impl OutgoingRequest<'_> {
                 deadline.set(timeout);
             }
             let is_client_slow = progress.is_some_and(Progress::is_awaited);
-            Poll::Ready(Err(if is_client_slow {
+            Poll::Ready(Err(if progress.is_some_and(Progress::is_broken) {
+                GatewayFailure::BrokenBody
+            } else if is_client_slow {
                 GatewayFailure::SlowClient
             } else {
                 GatewayFailure::SlowAnswer
@@ -272,7 +278,12 @@ impl OutgoingRequest<'_> {
         .await
     }
 
-    fn answer(&self, mut head: response::Parts, source: BodySource, in_flight: InFlight) -> Tried {
+    fn answer(
+        &mut self,
+        mut head: response::Parts,
+        source: BodySource,
+        in_flight: InFlight,
+    ) -> Tried {
         // The HTTP version of the server does not concern the client.
         head.version = Version::HTTP_11;
         let patience: Duration = self.route.config.idle_timeout;
@@ -286,7 +297,11 @@ impl OutgoingRequest<'_> {
             if let Some(ended) = ended {
                 head.extensions.insert(MeasuredFrom(ended));
             }
-            let body = UpstreamBody::new(source, in_flight, patience);
+            let mut holding = self.holding.take();
+            if let Some(holding) = &mut holding {
+                holding.answered(&head.headers);
+            }
+            let body = UpstreamBody::new(source, in_flight, patience, holding);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }
         let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
@@ -300,7 +315,10 @@ impl OutgoingRequest<'_> {
             hop::put_upgrade(&mut head.headers, protocol);
         }
         let tunnel = connection.into_tunnel();
-        head.extensions.insert(ServerEnd::new(tunnel, patience));
+        let holding = self.holding.as_ref();
+        let permit = holding.map(|holding| holding.permit().clone());
+        head.extensions
+            .insert(ServerEnd::new(tunnel, patience, permit));
         let body = UpstreamBody::of_tunnel(in_flight);
         Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)))
     }

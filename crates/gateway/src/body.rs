@@ -1,6 +1,7 @@
-//! The body of an answer, forwarded to the client.
+//! The body of an answer, forwarded to the client. What happens to one whose client has left: `abandoned.rs`.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate_listen::stall::{Stall, Stalled};
 
+use crate::abandoned::HeldRequest;
 use crate::http1::{Broken, Http1};
 use crate::worker::InFlight;
 
@@ -30,14 +32,16 @@ pub(crate) enum BodyError {
 }
 
 /// A server's body as it arrives. At its end the connection returns to the pool; if the body is dropped
-/// before, the connection is closed.
+/// before, the connection is closed, or the rest is read in the background if the request holds a permit.
 pub(crate) struct UpstreamBody {
-    source: BodySource,
+    pub(crate) source: BodySource,
     /// Until the end of the answer.
     in_flight: Option<InFlight>,
     silence: Stall,
     /// The error to report after the client got everything before it.
     broken: Option<Box<BodyError>>,
+    /// Until the end of the answer, if its request holds a permit.
+    held: Option<Box<HeldRequest>>,
 }
 
 /// Where a body comes from.
@@ -77,17 +81,34 @@ impl BodySource {
 }
 
 impl UpstreamBody {
-    pub(crate) fn new(source: BodySource, in_flight: InFlight, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        source: BodySource,
+        in_flight: InFlight,
+        timeout: Duration,
+        held: Option<Box<HeldRequest>>,
+    ) -> Self {
         let mut body = Self {
             source,
             in_flight: Some(in_flight),
             silence: Stall::new(timeout),
             broken: None,
+            held,
         };
         if body.source.is_end() {
             body.end();
         }
         body
+    }
+
+    /// The rest of it, without the client.
+    fn abandon(&mut self) -> Self {
+        Self {
+            source: std::mem::replace(&mut self.source, BodySource::Ended),
+            in_flight: self.in_flight.take(),
+            silence: std::mem::replace(&mut self.silence, Stall::new(Duration::MAX)),
+            broken: None,
+            held: None,
+        }
     }
 
     /// The empty body of an answer that changes the protocol; the server counts as busy while it lives.
@@ -97,6 +118,7 @@ impl UpstreamBody {
             in_flight: Some(in_flight),
             silence: Stall::new(Duration::MAX),
             broken: None,
+            held: None,
         }
     }
 
@@ -105,6 +127,7 @@ impl UpstreamBody {
         if let (BodySource::Http1(connection), Some(in_flight)) = (source, self.in_flight.take()) {
             in_flight.keep(connection);
         }
+        self.held = None;
     }
 
     /// Ends the body, after what arrived so far has been sent: on an error, hyper drops the connection with
@@ -113,6 +136,18 @@ impl UpstreamBody {
         self.source = BodySource::Ended;
         self.broken = Some(Box::new(error));
         cx.waker().wake_by_ref();
+    }
+}
+
+impl Drop for UpstreamBody {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take()
+            && !self.source.is_end()
+            && let Some(in_flight) = &self.in_flight
+        {
+            let background = Arc::clone(in_flight.background());
+            held.carry(&background, self.abandon());
+        }
     }
 }
 

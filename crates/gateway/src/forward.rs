@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use http::header::TRAILER;
 use http::{HeaderValue, Request, Response, Version, request};
 use hyper::body::Incoming;
-use tidegate_tower::Unmeasured;
+use tidegate_tower::{RequestPermit, Unmeasured};
 
+use crate::abandoned::HeldRequest;
 use crate::attempt::Tried;
 use crate::body::AnswerBody;
 use crate::capacity::ClientCounter;
@@ -54,24 +56,33 @@ pub(crate) struct OutgoingRequest<'l> {
     pub(crate) upgrade: Option<HeaderValue>,
     /// Where connections of its client are counted.
     pub(crate) client: ClientCounter,
+    /// If it holds a permit.
+    pub(crate) holding: Option<Box<HeldRequest>>,
 }
 
 impl Worker {
     fn prepare(&self, request: Request<Incoming>) -> Result<OutgoingRequest<'_>, GatewayFailure> {
         let (mut head, body) = request.into_parts();
         let screened = head.extensions.remove::<Screened>();
-        let screened = screened.ok_or(GatewayFailure::NoRoute)?;
+        let mut screened = screened.ok_or(GatewayFailure::NoRoute)?;
+        let permit = head.extensions.remove::<RequestPermit>();
         head.extensions.clear();
         let route = screened
             .route
             .and_then(|index| self.gateway.routes.get(index));
         let route = route.ok_or(GatewayFailure::NoRoute)?;
+        let start = screened.start.take();
         let Screened {
             peer, client, path, ..
         } = screened;
         // A request whose client is not known was refused before.
         let client = self.gateway.capacity.counter(client.unwrap_or(peer));
-        let (body, progress) = RequestBody::of(body);
+        let (mut body, progress) = RequestBody::of(body, start);
+        let holding = permit.map(|permit| {
+            let (holding, is_over) = HeldRequest::new(permit, route.config.timeout);
+            body.wait_if_broken(is_over);
+            holding
+        });
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
         let forwarding = Forwarding {
@@ -82,11 +93,11 @@ impl Worker {
         let forwarded = ForwardedHeaders::of(headers, peer, &forwarding);
         let upgrade = leg
             .upgrade
-            .filter(|protocol| head.version == Version::HTTP_11 && !hop::names_http2(protocol));
+            .filter(|protocol| head.version == Version::HTTP_11 && hop::is_websocket(protocol));
         if let Some(protocol) = &upgrade {
             hop::put_upgrade(headers, protocol.clone());
         }
-        let body = match progress {
+        let mut body = match progress {
             // gRPC needs HTTP/2; over HTTP/1 the content type would bypass the minimum rate.
             Some(_)
                 if upgrade.is_none()
@@ -96,6 +107,9 @@ impl Worker {
             }
             _ => body,
         };
+        if headers.contains_key(TRAILER) {
+            body.forward_trailers(hop::announce_trailers(headers, &*self.refuses_trailer));
+        }
         head.version = Version::HTTP_11;
         if route.config.strips_prefix {
             let slashes = self.gateway.encoded_slashes.unwrap_or_default();
@@ -109,6 +123,7 @@ impl Worker {
             progress,
             upgrade,
             client,
+            holding,
         })
     }
 }

@@ -92,7 +92,7 @@ impl ForwardedHeaders {
 }
 
 /// Removes the headers that describe the client.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+fn strip(headers: &mut HeaderMap) {
     let names: Vec<HeaderName> = headers
         .keys()
         .filter(|name| is_about_client(name))
@@ -104,7 +104,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 }
 
 /// Whether a header describes the client, also in a spelling that some servers treat as the same.
-fn is_about_client(name: &HeaderName) -> bool {
+pub(crate) fn is_about_client(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     let begins = |prefix: &[u8]| {
         let letters = name

@@ -7,6 +7,8 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use crate::forwarded::is_about_client;
+
 /// The header in which a proxy presents its token to Tidegate, because `Authorization` is its client's. No server
 /// behind the gateway gets it.
 pub const PROXY_TOKEN: &str = "x-tidegate-token";
@@ -53,11 +55,18 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Leg {
     leg
 }
 
-/// Removes trailers that are allowed only as headers, where they were checked: servers that merge trailers
-/// into headers would trust them.
-pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
-    strip(trailers);
-    for name in [
+/// Removes trailers that were not [announced](announce_trailers).
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
+    let names: Vec<HeaderName> = trailers.keys().cloned().collect();
+    for name in names.iter().filter(|name| !announced.contains(name)) {
+        trailers.remove(name);
+    }
+}
+
+/// Whether a field is allowed only as a header, where it was checked: servers that merge trailers into headers
+/// would trust it.
+fn is_header_only(name: &HeaderName) -> bool {
+    let never = [
         AUTHORIZATION,
         CACHE_CONTROL,
         CONTENT_ENCODING,
@@ -69,9 +78,8 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
         MAX_FORWARDS,
         SET_COOKIE,
         TRAILER,
-    ] {
-        trailers.remove(name);
-    }
+    ];
+    never.contains(name) || is_of_one_leg(name) || is_about_client(name)
 }
 
 /// Whether a header is always hop-by-hop.
@@ -117,21 +125,38 @@ pub(crate) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(UPGRADE, protocol);
 }
 
-/// The protocol that a request asks to upgrade to. Not plain-text HTTP/2: its requests would bypass the
-/// gateway.
+/// Whether a request asks for an upgrade that is forwarded.
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let Some(protocol) = headers.get(UPGRADE) else {
         return false;
     };
-    !names_http2(protocol) && named(headers).contains(&UPGRADE)
+    is_websocket(protocol) && named(headers).contains(&UPGRADE)
 }
 
-pub(crate) fn names_http2(protocol: &HeaderValue) -> bool {
-    let mut protocols = protocol.as_bytes().split(|byte| *byte == b',');
-    protocols.any(|name| {
-        let name = name.trim_ascii();
-        name.eq_ignore_ascii_case(b"h2c") || name.eq_ignore_ascii_case(b"h2")
-    })
+/// Whether a protocol is WebSocket, the only one that is forwarded: the requests of another HTTP version, or of
+/// HTTP in TLS, would bypass the gateway.
+pub(crate) fn is_websocket(protocol: &HeaderValue) -> bool {
+    protocol
+        .as_bytes()
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"websocket")
+}
+
+/// The trailers that a request announces, without those that must not reach a server. `Trailer` is rewritten to
+/// name only these.
+pub(crate) fn announce_trailers(
+    headers: &mut HeaderMap,
+    is_refused: impl Fn(&HeaderName) -> bool,
+) -> Vec<HeaderName> {
+    let mut names = names_in(headers.get_all(TRAILER).iter());
+    names.retain(|name| !is_header_only(name) && !is_refused(name));
+    let list: Vec<&str> = names.iter().map(HeaderName::as_str).collect();
+    // Names of headers and commas are a valid value.
+    match HeaderValue::try_from(list.join(", ")) {
+        Ok(list) if !list.is_empty() => drop(headers.insert(TRAILER, list)),
+        _ => drop(headers.remove(TRAILER)),
+    }
+    names
 }
 
 /// Whether a request is a gRPC call, whose body may be an endless stream.
@@ -143,7 +168,10 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// The headers that `Connection` names.
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers.get_all(CONNECTION).iter();
+    names_in(headers.get_all(CONNECTION).iter())
+}
+
+fn names_in<'v>(values: impl Iterator<Item = &'v HeaderValue>) -> Vec<HeaderName> {
     let tokens = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     tokens
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
@@ -200,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_one_only_if_connection_says_so_and_never_to_http2() {
+    fn an_upgrade_is_one_only_if_connection_says_so_and_only_to_websocket() {
         let asks = headers(&[
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),
@@ -215,6 +243,7 @@ mod tests {
                 ("upgrade", "h2c"),
             ]),
             headers(&[("connection", "upgrade"), ("upgrade", "websocket, H2C")]),
+            headers(&[("connection", "upgrade"), ("upgrade", "TLS/1.0")]),
         ] {
             assert!(!wants_upgrade(&none), "{none:?}");
         }

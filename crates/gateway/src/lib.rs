@@ -4,15 +4,18 @@
 //! `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server (`upstream.rs`,
 //! `health.rs`), again after a failure; `attempt.rs` sends it over a connection (`pool.rs`, `connect.rs`, `http1/`)
 //! with the headers for the next hop (`hop.rs`, `forwarded.rs`). `body.rs` carries answers back, `tunnel.rs`
-//! upgraded connections, and `failure.rs` turns errors into replies.
+//! upgraded connections, and `failure.rs` turns errors into replies. Of requests that share permits, `body_start.rs`
+//! reads the body before they are decided; `abandoned.rs` ends those that hold permits and have lost their client.
 //!
 //! Each core has its own runtime, and a connection stays where it was accepted, with a pool of connections to the
 //! servers: no request moves from thread to thread.
 
 #![forbid(unsafe_code)]
 
+mod abandoned;
 mod attempt;
 mod body;
+mod body_start;
 mod capacity;
 mod check;
 mod connect;
@@ -46,25 +49,28 @@ pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, request};
 use parking_lot::Mutex;
 use tidegate::Store;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
+use tidegate_listen::clock::now;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, TlsError, serve_on};
-use tidegate_tower::{RateLimitLayer, UnderscoreHeaders};
+use tidegate_tower::{BackgroundRequests, RateLimitLayer, UnderscoreHeaders};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tower::Layer as _;
 
+use body_start::StartRoom;
 use capacity::{Capacity, OpenConnection};
 use connect::Connector;
 use pool::Pool;
 use route::Routes;
 use screen::Screened;
 use upstream::Upstream;
-use worker::Worker;
+use worker::{TrailerFilter, Worker};
 
 /// The state that all workers of a gateway share.
 pub struct Gateway {
@@ -84,6 +90,9 @@ pub struct Gateway {
     body_rate: Option<BodyRate>,
     /// Whether clients connect with TLS.
     is_tls: bool,
+    /// The requests that hold permits and continue without their client.
+    background: Arc<BackgroundRequests>,
+    start_room: StartRoom,
 }
 
 impl Gateway {
@@ -106,6 +115,10 @@ impl Gateway {
             encoded_slashes: settings.encoded_slashes,
             body_rate: settings.body_rate,
             is_tls: settings.is_tls,
+            background: Arc::new(
+                BackgroundRequests::new(settings.max_background_requests).untimed(),
+            ),
+            start_room: StartRoom::default(),
         })
     }
 
@@ -148,9 +161,13 @@ struct Ingress<L> {
     is_ready: ReadyCheck,
     gateway: Arc<Gateway>,
     guard: DrainGuard,
+    shared_permits: Arc<SharedPermits>,
     /// How long a client may read nothing of an answer.
     write_timeout: Duration,
 }
+
+/// Whether a request takes a permit that clients share; without one, whether any does.
+type SharedPermits = dyn Fn(Option<&mut request::Parts>) -> bool + Send + Sync;
 
 /// Ends tunnels shortly before the drain closes their connections.
 #[derive(Clone)]
@@ -173,6 +190,17 @@ where
         drain,
     } = serving;
     let layer = gateway.describing(layer);
+    let shared_permits: Arc<SharedPermits> = {
+        let layer = layer.clone();
+        Arc::new(move |request| match request {
+            Some(request) => layer.takes_shared_permit(request),
+            None => layer.has_shared_permits(),
+        })
+    };
+    let refuses_trailer: Arc<TrailerFilter> = {
+        let layer = layer.clone();
+        Arc::new(move |name| layer.refuses_trailer(name))
+    };
     let write_timeout = settings.idle_timeout;
     let guard = DrainGuard {
         drain: drain.clone(),
@@ -182,6 +210,7 @@ where
         let worker = Arc::new(Worker {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
+            refuses_trailer: Arc::clone(&refuses_trailer),
         });
         gateway.pools.lock().push(Arc::downgrade(&worker.pool));
         runtime.spawn(pool::sweep(Arc::downgrade(&worker.pool)));
@@ -193,6 +222,7 @@ where
             is_ready: Arc::clone(&is_ready),
             gateway: Arc::clone(&gateway),
             guard: guard.clone(),
+            shared_permits: Arc::clone(&shared_permits),
             write_timeout,
         });
         let service = move |request, peer| {
@@ -207,7 +237,18 @@ where
         ..settings
     };
     let places = RoundRobin::new(places.collect());
-    serve_on(listener, settings, drain, move || places.take()).await;
+    let drain_timeout = settings.drain_timeout;
+    let begun = async {
+        guard.drain.begun().await;
+        now()
+    };
+    let serving = serve_on(listener, settings, drain, move || places.take());
+    let (begun, ()) = tokio::join!(begun, serving);
+    let left = drain_timeout.saturating_sub(begun.elapsed());
+    if timeout(left, gateway.background.ended()).await.is_err() {
+        let requests = gateway.background.running();
+        tracing::warn!(requests, "cut requests without a client that held permits");
+    }
 }
 
 impl Gateway {
@@ -221,6 +262,7 @@ impl Gateway {
             // For its twins: the header itself is removed with those of the connection.
             .reads_headers([HeaderName::from_static(PROXY_TOKEN)])
             .front_end(FrontEnd::Gateway)
+            .background(Arc::clone(&self.background))
             .encoded_slashes(self.encoded_slashes.unwrap_or_default())
             .client_address(|request| {
                 let screened = request.extensions.get::<Screened>();

@@ -61,6 +61,20 @@ impl Gateway {
             "Requests that got 503 because no connection to a server was available",
             refused,
         );
+        let background = Gauge::<i64>::default();
+        background.set(i64::try_from(self.background.running()).unwrap_or(i64::MAX));
+        registry.register(
+            "background_requests",
+            "Requests that hold permits and continue although their client has left",
+            background,
+        );
+        let abandoned = Counter::<u64>::default();
+        abandoned.inc_by(self.background.refused());
+        registry.register(
+            "background_requests_refused",
+            "Requests that were given up when their client left, because too many continued without theirs",
+            abandoned,
+        );
         registry.register_with_unit(
             "upstream",
             "Time from a request to the head of its answer",

@@ -6,11 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate_listen::clock::{Instant, now};
 use tidegate_listen::stall::{BodyPace, BodyRate};
+use tokio::sync::oneshot;
 
-use crate::{forwarded, hop};
+use crate::body_start::BodyStart;
+use crate::hop;
 
 /// The body of a request: none, or the client's as it arrives.
 #[derive(Default)]
@@ -20,13 +23,34 @@ pub(crate) enum RequestBody {
     Client {
         incoming: Incoming,
         progress: Arc<Progress>,
-        /// Bytes read earlier, to be sent again.
+        /// Bytes read earlier.
         again: Option<Bytes>,
+        /// Trailers read earlier.
+        trailers: Option<Box<HeaderMap>>,
+        /// The trailers that may be forwarded.
+        announced: Vec<HeaderName>,
+        /// If the request holds a permit.
+        broken: Option<Box<BrokenOff>>,
         /// The minimum rate, if bounded.
         rate: Option<BodyRate>,
         /// Measures the rate, from the first wait on.
         pace: Option<Box<BodyPace>>,
     },
+}
+
+/// A body that breaks off although its request holds a permit. The server may have begun to work, so the request is
+/// neither ended nor aborted before the server has answered, or not in time.
+#[derive(Debug)]
+pub(crate) struct BrokenOff {
+    error: Option<hyper::Error>,
+    is_over: oneshot::Receiver<()>,
+}
+
+impl BrokenOff {
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Option<BrokenBody>> {
+        let _ = ready!(Pin::new(&mut self.is_over).poll(cx));
+        Poll::Ready(self.error.take().map(BrokenBody::Unreadable))
+    }
 }
 
 /// Why a client's body cannot be forwarded.
@@ -51,6 +75,8 @@ pub(crate) struct Progress {
     is_awaited: AtomicBool,
     /// Whether the client was too slow.
     is_slow: AtomicBool,
+    /// Whether it broke off.
+    is_broken: AtomicBool,
 }
 
 impl Progress {
@@ -71,22 +97,39 @@ impl Progress {
         self.is_slow.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
     fn end(&self) {
         let _ = self.ended.set(now());
     }
 }
 
 impl RequestBody {
-    /// The body of a client, and its progress if it is not empty.
-    pub(crate) fn of(incoming: Incoming) -> (Self, Option<Arc<Progress>>) {
-        if incoming.is_end_stream() {
+    /// The body of a client, of which the start may have been read, and its progress if it is not empty.
+    pub(crate) fn of(
+        incoming: Incoming,
+        start: Option<Box<BodyStart>>,
+    ) -> (Self, Option<Arc<Progress>>) {
+        if incoming.is_end_stream() && start.is_none() {
             return (Self::None, None);
         }
         let progress = Arc::new(Progress::default());
+        let (mut again, mut trailers) = (None, None);
+        if let Some(start) = start {
+            (again, trailers) = (Some(start.bytes), start.trailers.map(Box::new));
+            if start.is_whole {
+                progress.end();
+            }
+        }
         let body = Self::Client {
             incoming,
             progress: Arc::clone(&progress),
-            again: None,
+            again,
+            trailers,
+            announced: Vec::new(),
+            broken: None,
             rate: None,
             pace: None,
         };
@@ -100,6 +143,23 @@ impl RequestBody {
             *rate = least;
         }
         self
+    }
+
+    /// Forwards these trailers, if the body has them. By default none.
+    pub(crate) fn forward_trailers(&mut self, names: Vec<HeaderName>) {
+        if let Self::Client { announced, .. } = self {
+            *announced = names;
+        }
+    }
+
+    /// If it breaks off, it stays unfinished until the request is over.
+    pub(crate) fn wait_if_broken(&mut self, is_over: oneshot::Receiver<()>) {
+        if let Self::Client { broken, .. } = self {
+            *broken = Some(Box::new(BrokenOff {
+                error: None,
+                is_over,
+            }));
+        }
     }
 
     /// Puts back bytes that were read from it.
@@ -122,6 +182,9 @@ impl Body for RequestBody {
             incoming,
             progress,
             again,
+            trailers,
+            announced,
+            broken,
             rate,
             pace,
         } = self.get_mut()
@@ -131,7 +194,22 @@ impl Body for RequestBody {
         if let Some(bytes) = again.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        let frame = Pin::new(&mut *incoming).poll_frame(cx);
+        if let Some(broken) = broken
+            && broken.error.is_some()
+        {
+            return broken.poll_over(cx).map(|error| error.map(Err));
+        }
+        let mut frame = match trailers.take() {
+            Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(*trailers)))),
+            None => Pin::new(&mut *incoming).poll_frame(cx),
+        };
+        if let (Some(broken), Poll::Ready(Some(Err(_)))) = (&mut *broken, &frame)
+            && let Poll::Ready(Some(Err(error))) = std::mem::replace(&mut frame, Poll::Pending)
+        {
+            progress.is_broken.store(true, Ordering::Relaxed);
+            broken.error = Some(error);
+            return broken.poll_over(cx).map(|error| error.map(Err));
+        }
         progress
             .is_awaited
             .store(frame.is_pending(), Ordering::Relaxed);
@@ -154,8 +232,7 @@ impl Body for RequestBody {
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
-            hop::strip_trailers(trailers);
-            forwarded::strip(trailers);
+            hop::strip_trailers(trailers, announced);
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BrokenBody::Unreadable)))
     }
@@ -164,8 +241,11 @@ impl Body for RequestBody {
         match self {
             Self::None => true,
             Self::Client {
-                incoming, again, ..
-            } => again.is_none() && incoming.is_end_stream(),
+                incoming,
+                again,
+                trailers,
+                ..
+            } => again.is_none() && trailers.is_none() && incoming.is_end_stream(),
         }
     }
 

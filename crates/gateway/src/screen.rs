@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use tidegate::AttributeError;
@@ -20,7 +20,9 @@ use tidegate_listen::Peer;
 use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
+use crate::body_start::{BodyStart, StartPace};
 use crate::failure::GatewayFailure;
+use crate::upstream_url::UpstreamScheme;
 use crate::{Gateway, Ingress, hop, tunnel};
 
 /// The body of an answer: of a server, watched if needed, or of this gateway.
@@ -41,6 +43,12 @@ where
         Ok(screened) => request.extensions_mut().insert(screened),
         Err(failure) => return Ok(failure.reply().map(Either::Right)),
     };
+    if !request.body().is_end_stream() && ingress.has_shared_permits() {
+        request = match Box::pin(ingress.read_start(request)).await {
+            Ok(request) => request,
+            Err(failure) => return Ok(failure.reply().map(Either::Right)),
+        };
+    }
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
@@ -67,6 +75,44 @@ where
     Ok(Response::from_parts(head, Either::Right(Full::default())))
 }
 
+impl<L> Ingress<L> {
+    fn has_shared_permits(&self) -> bool {
+        (self.shared_permits)(None)
+    }
+
+    /// Reads the start of a request's body, if it takes a permit that clients share.
+    async fn read_start(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Request<Incoming>, GatewayFailure> {
+        let (mut head, mut body) = request.into_parts();
+        // A request whose body may wait for its answer cannot wait for its body.
+        if let Some(pace) = self.start_pace(&head)
+            && (self.shared_permits)(Some(&mut head))
+        {
+            let start = self.gateway.start_room.read(&mut body, pace).await?;
+            if let Some(screened) = head.extensions.get_mut::<Screened>() {
+                screened.start = Some(Box::new(start));
+            }
+        }
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// How slowly the body of a request may arrive before the request is decided; `None` if that is not awaited.
+    fn start_pace(&self, head: &request::Parts) -> Option<StartPace> {
+        let screened = head.extensions.get::<Screened>()?;
+        let route = self.gateway.routes.get(screened.route?)?;
+        let is_grpc = head.version == Version::HTTP_2 && hop::is_grpc(&head.headers);
+        let mut upstreams = route.upstreams.iter();
+        let is_stream =
+            is_grpc && upstreams.any(|upstream| upstream.url.scheme != UpstreamScheme::Http);
+        (!is_stream).then_some(StartPace {
+            rate: self.gateway.body_rate,
+            timeout: route.config.timeout,
+        })
+    }
+}
+
 /// What is known about a request before it is decided. Found out once, and carried with the request.
 #[derive(Clone)]
 pub(crate) struct Screened {
@@ -78,6 +124,8 @@ pub(crate) struct Screened {
     pub(crate) route: Option<usize>,
     /// The normal path, which routes are matched by. Empty if every request has the same route.
     pub(crate) path: String,
+    /// What was read of its body before it is decided.
+    pub(crate) start: Option<Box<BodyStart>>,
 }
 
 fn screen<B>(
@@ -112,6 +160,7 @@ fn screen<B>(
         client,
         route,
         path,
+        start: None,
     })
 }
 

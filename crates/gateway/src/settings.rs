@@ -24,6 +24,8 @@ pub struct GatewaySettings {
     pub max_connections: usize,
     /// The most of them for one client.
     pub max_connections_per_client: usize,
+    /// The most requests that hold permits and continue without their client.
+    pub max_background_requests: usize,
     /// How many bits of an IPv6 address identify a client.
     pub ipv6_prefix: u8,
     /// How `%2f` in a path is read. `None` refuses such paths.

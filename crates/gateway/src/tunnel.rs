@@ -8,10 +8,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tidegate_listen::stall::copy_both_ways;
+use tidegate_tower::RequestPermit;
 use tokio::time::sleep;
 
 use crate::DrainGuard;
-use crate::http1::Tunnel;
+use crate::abandoned::CLOSING;
+use crate::http1::{Tunnel, close};
 
 /// The server's end of an upgraded connection, as an extension of its 101 answer.
 #[derive(Clone)]
@@ -19,13 +21,16 @@ pub(crate) struct ServerEnd {
     tunnel: Arc<Mutex<Option<Tunnel>>>,
     /// How long both sides may be silent.
     timeout: Duration,
+    /// The permit that the request holds.
+    permit: Option<RequestPermit>,
 }
 
 impl ServerEnd {
-    pub(crate) fn new(tunnel: Tunnel, timeout: Duration) -> Self {
+    pub(crate) fn new(tunnel: Tunnel, timeout: Duration, permit: Option<RequestPermit>) -> Self {
         Self {
             tunnel: Arc::new(Mutex::new(Some(tunnel))),
             timeout,
+            permit,
         }
     }
 }
@@ -40,16 +45,28 @@ pub(crate) async fn relay<H>(client: OnUpgrade, server: ServerEnd, guard: DrainG
 }
 
 async fn copy(client: OnUpgrade, server: ServerEnd, guard: DrainGuard) -> io::Result<()> {
-    let ServerEnd { tunnel, timeout } = server;
-    let Some(server) = tunnel.lock().take() else {
+    let ServerEnd {
+        tunnel,
+        timeout,
+        permit,
+    } = server;
+    let Some(mut server) = tunnel.lock().take() else {
         return Ok(());
     };
-    let changed = tokio::time::timeout(timeout, client).await?;
-    let client = changed.map_err(io::Error::other)?;
-    tokio::select! {
-        copied = copy_both_ways(TokioIo::new(client), server, timeout) => copied,
-        () = last_moment(&guard) => Err(io::Error::other("the server shuts down")),
+    let copying = async {
+        let changed = tokio::time::timeout(timeout, client).await?;
+        let client = changed.map_err(io::Error::other)?;
+        copy_both_ways(TokioIo::new(client), &mut server, timeout).await
+    };
+    let copied = tokio::select! {
+        copied = copying => copied,
+        () = last_moment(&guard) => return Err(io::Error::other("the server shuts down")),
+    };
+    // A client that broke off does not free its permit before the server has noticed.
+    if copied.is_err() && permit.is_some() {
+        let _ = tokio::time::timeout(CLOSING, close(&mut server)).await;
     }
+    copied
 }
 
 async fn last_moment(guard: &DrainGuard) {

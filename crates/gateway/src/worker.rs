@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+use tidegate_tower::BackgroundRequests;
+
 use crate::Gateway;
 use crate::capacity::ClientCounter;
 use crate::http1::Http1;
@@ -12,7 +15,11 @@ use crate::upstream::Upstream;
 pub(crate) struct Worker {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) refuses_trailer: Arc<TrailerFilter>,
 }
+
+/// Whether a trailer of this name must not reach a server.
+pub(crate) type TrailerFilter = dyn Fn(&HeaderName) -> bool + Send + Sync;
 
 /// A request in flight, until the end of its answer. Holds a reference to its worker, and not to the server:
 /// the server is shared by all workers, and its reference count would be contended at every request.
@@ -48,6 +55,11 @@ impl InFlight {
         if let Some(client) = self.client.take() {
             self.worker.gateway.capacity.give_back(client);
         }
+    }
+
+    /// Where requests continue when their client has left.
+    pub(crate) fn background(&self) -> &Arc<BackgroundRequests> {
+        &self.worker.gateway.background
     }
 
     /// Returns the connection to the pool, if the answer has ended.

@@ -357,6 +357,7 @@ fn gateway_settings(config: &Config, descriptors: &FileDescriptors) -> Option<Ga
         }),
         max_connections: descriptors.upstream,
         max_connections_per_client: descriptors.upstream_per_client,
+        max_background_requests: gateway.max_background_requests,
         ipv6_prefix: config.rule_settings.ipv6_prefix,
         encoded_slashes: config.encoded_slashes,
         underscore_headers: config.underscore_headers,

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::hold::PermitGuard;
+use crate::hold::RequestPermit;
 
 pin_project! {
     /// The body of an answer. What its request holds is released when it ends, fails or is dropped.
@@ -31,7 +31,7 @@ pin_project! {
 /// What is left to do when a body is done.
 #[derive(Default)]
 pub(crate) struct Tail {
-    hold: Option<PermitGuard>,
+    hold: Option<RequestPermit>,
     at_the_end: Option<AtTheEnd>,
     bytes: u64,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Tail {
 type AtTheEnd = Box<dyn FnOnce(u64) + Send + Sync>;
 
 impl Tail {
-    pub(crate) fn new(hold: Option<PermitGuard>, at_the_end: Option<AtTheEnd>) -> Self {
+    pub(crate) fn new(hold: Option<RequestPermit>, at_the_end: Option<AtTheEnd>) -> Self {
         Self {
             hold,
             at_the_end,

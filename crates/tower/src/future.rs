@@ -14,9 +14,10 @@ use tidegate::{Attributes, Gate, Store, StoreError};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
+use crate::background::CarriedCall;
 use crate::body::{ResponseBody, Tail};
 use crate::error::RequestError;
-use crate::hold::PermitGuard;
+use crate::hold::RequestPermit;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
@@ -25,7 +26,8 @@ use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The future of an answer. Dropped before the service was called, it gives back what was charged.
+/// The future of an answer. Dropped before the service was called, it gives back what was charged; dropped
+/// later, it continues in the background if the request holds a permit.
 pub struct ResponseFuture<R, E>(Boxed<Result<Response<ResponseBody<R>>, E>>);
 
 impl<R, E> ResponseFuture<R, E> {
@@ -64,6 +66,7 @@ impl<S: Store> RequestHandler<S> {
     ) -> Result<Response<ResponseBody<R>>, Inner::Error>
     where
         Inner: Service<Request<B>, Response = Response<R>>,
+        Inner::Future: Send + 'static,
         R: Body,
         R::Data: From<Bytes>,
     {
@@ -98,7 +101,14 @@ impl<S: Store> RequestHandler<S> {
         };
 
         let watch = Watch::begin(decided.decision());
-        let answered = inner.call(Request::from_parts(parts, body)).await;
+        if let Some(permit) = &hold {
+            parts.extensions.insert(permit.clone());
+        }
+        let calling = inner.call(Request::from_parts(parts, body));
+        let answered = match (&hold, &self.settings.background) {
+            (Some(permit), Some(background)) => CarriedCall::new(calling, permit, background).await,
+            _ => calling.await,
+        };
         let response = watch.end(decided.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
@@ -133,9 +143,9 @@ impl<S: Store> RequestHandler<S> {
     }
 
     /// Holds a permit of a concurrency limit, or leaves it to the client that gets its id.
-    fn hold(&self, decision: &Decision) -> (Option<PermitGuard>, Option<HeaderValue>) {
+    fn hold(&self, decision: &Decision) -> (Option<RequestPermit>, Option<HeaderValue>) {
         if !self.settings.leaves_permits {
-            return (PermitGuard::of(&self.gate, decision), None);
+            return (RequestPermit::of(&self.gate, decision), None);
         }
         let permit = decision.permit().map(|permit| permit.to_string());
         (
@@ -149,7 +159,7 @@ impl<S: Store> RequestHandler<S> {
         &self,
         receipt: Receipt<'static>,
         head: &response::Parts,
-        hold: Option<PermitGuard>,
+        hold: Option<RequestPermit>,
     ) -> Tail {
         let cost = self.settings.settle.as_ref().and_then(|cost| cost(head));
         if let Some(cost) = cost {
@@ -223,7 +233,7 @@ async fn decide<S: Store>(
 }
 
 /// The attributes of a request, without the headers that the service must not see.
-fn attributes<'r>(
+pub(crate) fn attributes<'r>(
     settings: &Settings,
     parts: &'r mut request::Parts,
     rules: &RuleSet,

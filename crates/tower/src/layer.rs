@@ -10,13 +10,15 @@ use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
-use tidegate::{AttributeError, Attributes, Gate};
+use tidegate::{AttributeError, Attributes, Gate, Store};
 use tower_layer::Layer;
 
+use crate::background::BackgroundRequests;
+use crate::future;
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
-use crate::twins::UnderscoreHeaders;
+use crate::twins::{self, UnderscoreHeaders};
 
 /// Puts a [`Gate`] in front of a service: a request is decided first, and goes on only if it is allowed.
 ///
@@ -213,9 +215,48 @@ impl<S> RateLimitLayer<S> {
         self.with(|settings| settings.leaves_permits = true)
     }
 
+    /// Where a request that holds a permit of a concurrency limit continues when its client has left: the
+    /// service is called to its end, so that a client that disconnects does not escape the limit while the
+    /// service works on. By default up to 1,024 requests of this layer, each for the `lease_ttl` of its rule
+    /// at most.
+    #[must_use]
+    pub fn background(self, background: Arc<BackgroundRequests>) -> Self {
+        self.with(|settings| settings.background = Some(background))
+    }
+
+    /// For a service that stops working when its future is dropped: a permit is released when the client
+    /// leaves, and nothing continues in the [background](Self::background).
+    #[must_use]
+    pub fn stops_with_client(self) -> Self {
+        self.with(|settings| settings.background = None)
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
+    }
+}
+
+impl<S: Store> RateLimitLayer<S> {
+    /// Whether any rule has permits that clients share.
+    pub fn has_shared_permits(&self) -> bool {
+        self.gate.rules().has_shared_permits()
+    }
+
+    /// Whether a request would take a permit that clients share, by `per: []` or `missing: share`. A program
+    /// that can wait for the body of such a request calls the service afterwards: a client that sends slowly
+    /// would hold the permit meanwhile. Removes the headers that the service must not see.
+    pub fn takes_shared_permit(&self, request: &mut request::Parts) -> bool {
+        let rules = self.gate.rules();
+        rules.has_shared_permits()
+            && future::attributes(&self.settings, request, &rules)
+                .is_ok_and(|attributes| self.gate.takes_shared_permit(&rules, &attributes))
+    }
+
+    /// Whether a trailer of this name must not reach the service: it is that of a header that is read, or a
+    /// twin of one. Some services merge trailers into headers, and no rule has seen them.
+    pub fn refuses_trailer(&self, name: &HeaderName) -> bool {
+        twins::is_read_or_twin(name.as_str(), &self.settings, &self.gate.rules())
     }
 }
 

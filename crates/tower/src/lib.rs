@@ -48,12 +48,14 @@
 //! | [`RateLimit`], [`ResponseFuture`], [`ResponseBody`] | the service that the layer makes, and its answers |
 //! | [`PeerAddress`], [`client_address`], [`ForwardedHeader`] | where the address of a client comes from |
 //! | [`UnderscoreHeaders`] | headers that some servers take for others |
+//! | [`RequestPermit`], [`BackgroundRequests`] | how long a permit of a concurrency limit is held |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
 //! | [`DenialReason`] | why an answer denies |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]
 
+mod background;
 mod body;
 mod error;
 mod future;
@@ -67,9 +69,11 @@ mod twins;
 mod undo;
 mod watch;
 
+pub use background::BackgroundRequests;
 pub use body::ResponseBody;
 pub use error::RequestError;
 pub use future::ResponseFuture;
+pub use hold::RequestPermit;
 pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
 pub use reply::{DenialReason, Protocol, denied, insert_headers, problem, refused};

@@ -11,6 +11,7 @@ use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{AttributeError, Attributes};
 
+use crate::background::BackgroundRequests;
 use crate::error::RequestError;
 use crate::question::peer_in_extensions;
 use crate::reply::Protocol;
@@ -50,6 +51,9 @@ pub(crate) struct Settings {
     pub(crate) protocol: Option<Protocol>,
     /// Whether permits of concurrency limits are left to the client that gets the answer.
     pub(crate) leaves_permits: bool,
+    /// Where requests that hold a permit continue when their client has left. None: they are dropped with
+    /// their client.
+    pub(crate) background: Option<Arc<BackgroundRequests>>,
     pub(crate) settle: Option<Arc<CostOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
@@ -91,6 +95,7 @@ impl Default for Settings {
             front_end: FrontEnd::Library,
             protocol: None,
             leaves_permits: false,
+            background: Some(Arc::default()),
             settle: None,
             settle_bytes: None,
         }

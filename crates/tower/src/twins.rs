@@ -63,6 +63,11 @@ pub(crate) fn screen(
     Ok(())
 }
 
+/// Whether a header is read, or is a twin of one that is.
+pub(crate) fn is_read_or_twin(name: &str, settings: &Settings, rules: &RuleSet) -> bool {
+    read_names(settings, rules).any(|read| read == name) || is_twin(name, settings, rules)
+}
+
 /// Whether a header is not read itself, and would be with `-` and `_` exchanged.
 fn is_twin(name: &str, settings: &Settings, rules: &RuleSet) -> bool {
     if read_names(settings, rules).any(|read| read == name) {

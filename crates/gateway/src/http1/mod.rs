@@ -22,7 +22,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, request, response};
 use hyper::body::{Frame, SizeHint};
 use tidegate_listen::stall::Deadline;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::task::unconstrained;
 
 use super::capacity::OpenConnection;
@@ -250,6 +250,11 @@ impl Http1 {
         self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
     }
 
+    /// Stops sending, and waits until the server closes the connection.
+    pub(super) async fn close(&mut self) {
+        close(&mut self.stream).await;
+    }
+
     /// Frees memory that the next request may not need.
     pub(super) fn rest(&mut self) {
         if self.bytes.capacity() > READ {
@@ -333,6 +338,14 @@ impl Http1 {
     fn gone(&mut self, error: Broken) -> Broken {
         self.unsent.take().unwrap_or(error)
     }
+}
+
+/// Stops sending on a connection, and waits until the other end closes it. What still arrives is thrown away.
+pub(super) async fn close(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    // If this fails the connection is closed already, and so is reading.
+    let _ = io.shutdown().await;
+    let mut bytes = [0; LEAST_READ];
+    while io.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
 }
 
 /// An upgraded connection.

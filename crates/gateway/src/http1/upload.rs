@@ -72,9 +72,7 @@ impl Upload {
                 return Poll::Ready(self.end(out, trailers.as_ref()));
             }
         };
-        if !out.has_sent {
-            self.untold = Some(data.clone());
-        }
+        self.untold = (!out.has_sent).then(|| data.clone());
         Poll::Ready(self.put(out, data).map(|()| false))
     }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+mod abandoned;
 mod capacity;
 mod connections;
 mod failing;
@@ -10,6 +11,7 @@ mod limits;
 mod malformed;
 mod running;
 mod self_upstream;
+mod shared_permits;
 mod slow_bodies;
 mod smuggling;
 mod tls;

@@ -57,12 +57,20 @@ async fn an_upgrade_that_is_refused_is_an_answer_like_any_other() {
 async fn a_client_that_asked_for_no_tunnel_gets_none() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address);
-    for request in [
-        "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
-        "GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n",
-        "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n",
+    for headers in [
+        "",
+        "upgrade: websocket\r\n",
+        "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n",
+        // Only WebSocket is forwarded.
+        "connection: upgrade\r\nupgrade: h2c/1.0\r\n",
+        "connection: upgrade\r\nupgrade: \"h2c\"\r\n",
+        "connection: upgrade\r\nupgrade: HTTP/2.0\r\n",
+        "connection: upgrade\r\nupgrade: TLS/1.0\r\n",
+        "connection: upgrade\r\nupgrade: websocket, TLS/1.0\r\n",
+        "connection: upgrade\r\nupgrade: other\r\n",
     ] {
-        let (mut client, mut server, head) = gateway.begin(&mut upstream, request).await;
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+        let (mut client, mut server, head) = gateway.begin(&mut upstream, &request).await;
         assert!(
             header(&head, "upgrade").is_none() && header(&head, "http2-settings").is_none(),
             "{head}"

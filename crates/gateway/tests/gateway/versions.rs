@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_listen::{Drain, ListenSettings, serve};
@@ -17,7 +17,10 @@ use crate::upstream::Upstream;
 use tidegate_testkit::header;
 use tidegate_testkit::within;
 
-async fn http2_client(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
+async fn http2_client<B>(address: SocketAddr) -> http2::SendRequest<B>
+where
+    B: Body<Data: Send, Error: std::error::Error + Send + Sync> + Unpin + Send + 'static,
+{
     let stream = within(TcpStream::connect(address)).await.unwrap();
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (client, connection) = within(handshake).await.unwrap();
@@ -51,7 +54,7 @@ async fn grpc_server() -> SocketAddr {
 async fn trailers_come_through() {
     let server = grpc_server().await;
     let gateway = Gateway::start(&format!("upstream: h2c://{server}\n"), NO_RULES);
-    let mut client = http2_client(gateway.address).await;
+    let mut client = http2_client::<Full<Bytes>>(gateway.address).await;
     let request = || {
         Request::post("http://a/package.Service/Method")
             .header("content-type", "application/grpc")
@@ -72,10 +75,60 @@ async fn trailers_come_through() {
 }
 
 #[tokio::test]
+async fn trailers_of_a_request_come_through_if_they_were_announced_and_no_rule_reads_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap();
+    let answer = |request: Request<Incoming>, _| async move {
+        let announced = request.headers()["trailer"].clone();
+        let sent = request.into_body().collect().await.unwrap();
+        let names: Vec<String> = sent
+            .trailers()
+            .unwrap()
+            .keys()
+            .map(ToString::to_string)
+            .collect();
+        let mut answer = Response::new(Full::<Bytes>::from(names.join(" ")));
+        answer.headers_mut().insert("x-announced", announced);
+        Ok::<_, Infallible>(answer)
+    };
+    tokio::spawn(serve(
+        listener,
+        answer,
+        ListenSettings::default(),
+        Drain::new(),
+    ));
+    // By its head, and after its body.
+    for limit in ["9/day", "9, algorithm: concurrency"] {
+        let rules = format!(
+            "rules: [{{id: team, per: [header.x-team], missing: share, limit: {limit}}}]\n"
+        );
+        let gateway = Gateway::start(&format!("upstream: h2c://{server}\n"), &rules);
+        let mut client = http2_client(gateway.address).await;
+        let mut trailers = HeaderMap::new();
+        for name in ["x-sum", "x-team", "x_team", "x-unannounced"] {
+            trailers.insert(name, HeaderValue::from_static("1"));
+        }
+        let body = Full::<Bytes>::from("text")
+            .with_trailers(Box::pin(async move { Some(Ok::<_, Infallible>(trailers)) }));
+        let request = Request::post("http://a/")
+            .header("trailer", "x-sum, x-team, x_team")
+            .body(body)
+            .unwrap();
+        let answer = within(client.send_request(request)).await.unwrap();
+        assert_eq!(answer.headers()["x-announced"], "x-sum");
+        let names = within(answer.into_body().collect())
+            .await
+            .unwrap()
+            .to_bytes();
+        assert_eq!(names, "x-sum");
+    }
+}
+
+#[tokio::test]
 async fn http2_becomes_http1_with_one_host_and_one_length() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address);
-    let mut client = http2_client(gateway.address).await;
+    let mut client = http2_client::<Full<Bytes>>(gateway.address).await;
     let request = Request::post("http://api.example.com/a//b?c")
         .header("cookie", "a=1")
         .header("cookie", "b=2; c=3")
@@ -112,7 +165,7 @@ async fn http2_becomes_http1_with_one_host_and_one_length() {
         let Ok(refused) = Request::get(uri).body(Full::default()) else {
             continue;
         };
-        let mut client = http2_client(gateway.address).await;
+        let mut client = http2_client::<Full<Bytes>>(gateway.address).await;
         let answer = within(client.send_request(refused)).await;
         let status = answer.map_or(StatusCode::BAD_REQUEST, |answer| answer.status());
         assert_eq!(status, StatusCode::BAD_REQUEST, "{uri}");

@@ -34,6 +34,8 @@ pub struct GatewayConfig {
     pub max_upstream_connections: Option<usize>,
     /// The most of them for one client.
     pub max_upstream_connections_per_client: Option<usize>,
+    /// The most requests that hold permits and continue without their client.
+    pub max_background_requests: usize,
 }
 
 pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
@@ -59,9 +61,10 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
     let body_min_rate = parsed(fields.take("body_min_rate"), rate_or_off, problems);
-    let [most, most_per_client] = [
+    let [most, most_per_client, most_in_background] = [
         "max_upstream_connections",
         "max_upstream_connections_per_client",
+        "max_background_requests",
     ]
     .map(|key| number(fields, key, problems));
     Some(GatewayConfig {
@@ -74,6 +77,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         body_rate_window: Duration::from_secs(30),
         max_upstream_connections: most,
         max_upstream_connections_per_client: most_per_client,
+        max_background_requests: most_in_background.unwrap_or(1_024),
     })
 }
 

@@ -89,7 +89,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 64] = [
+pub static SETTINGS: [Setting; 65] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
@@ -105,6 +105,7 @@ pub static SETTINGS: [Setting; 64] = [
     variable(Key::new("body_min_rate", Kind::Any(&[OFF, Kind::Pattern(r"^[0-9]+\s*(B|kB|KB|KiB|MB|MiB)\s*/s$")]), "how fast clients of the gateway must send bodies, over 30 seconds, or `off`").or("256B/s").needs(&["gateway"])),
     variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; half of the free file descriptors if not set").needs(&["gateway"])),
     variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have").or("256").needs(&["gateway"])),
+    variable(Key::new("max_background_requests", Kind::Whole(0, 1_000_000), "how many requests that hold permits of concurrency limits may continue after their client has left").or("1024").needs(&["gateway"])),
     flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without one, each server counts for itself").like("redis://127.0.0.1:6379")),
     variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "the name that separates this deployment from others in the same Redis")),
     variable(Key::new("redis_user", Kind::Text(""), "the user to log in to Redis as, instead of the one in the URL").needs(&["redis"])),

@@ -81,8 +81,12 @@ impl Tracer {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Begins the trace of a request, if it is one that is traced: by its parent, else by chance.
+    /// Begins the trace of a request, if it is one that is traced: by its parent, else by chance. None with a share
+    /// of 0, because any client can send a parent.
     pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<Trace> {
+        if self.share == 0 {
+            return None;
+        }
         let parent = headers.get(&TRACEPARENT).and_then(Parent::read);
         let is_traced = match &parent {
             Some(parent) => parent.is_sampled,
@@ -260,7 +264,7 @@ mod tests {
     fn a_parent_decides_whether_a_request_is_traced() {
         let id = "0af7651916cd43dd8448eb211c80319c";
         let with = |flags: &str| format!("00-{id}-b7ad6b7169203331-{flags}");
-        for share in [0.0, 1.0] {
+        for share in [0.000_000_1, 1.0] {
             let (tracer, _waiting) = Tracer::new(share);
             assert_eq!(tracer.begin(&HeaderMap::new()).is_some(), share > 0.5);
             let begun = tracer.begin(&headers(&with("01"))).unwrap();
@@ -289,6 +293,13 @@ mod tests {
                 assert_eq!(begun.is_some(), share > 0.5, "{unreadable}");
             }
         }
+    }
+
+    #[test]
+    fn with_a_share_of_0_no_parent_has_a_request_traced() {
+        let (tracer, _waiting) = Tracer::new(0.0);
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert!(tracer.begin(&headers(parent)).is_none());
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
         Collector::start(),
     );
     place.write("rules.yaml", RULES);
-    place.write("c.yaml", &collector.settings("0"));
+    place.write("c.yaml", &collector.settings("0.000001"));
     let url = format!("http://{}", upstream.address);
     let server = place.serve(&[
         "--rules",
@@ -227,7 +227,7 @@ fn calls_to_redis_are_spans_below_the_decision() {
 fn metrics_are_those_of_the_page() {
     let (place, collector) = (TestFolder::new(), Collector::start());
     place.write("rules.yaml", RULES);
-    place.write("c.yaml", &collector.settings("0"));
+    place.write("c.yaml", &collector.settings("0.000001"));
     let _server = place.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
     let request = wait_until("metrics", PATIENCE, || {
         let received = collector.received.lock().unwrap();

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::{Limit, Store, Timestamp};
 
+use super::Gate;
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
 use crate::credentials::InvalidCredentials;
@@ -111,6 +112,32 @@ pub(super) fn match_rules<'a>(
     candidates
         .filter_map(|index| asked.match_rule(index as usize).ok())
         .collect()
+}
+
+impl<S: Store> Gate<S> {
+    /// Whether a request would take a permit of a concurrency limit that clients share. Charges and counts
+    /// nothing. A front end that can wait for the body of such a request decides it afterwards: a client that
+    /// sends slowly would hold the permit meanwhile.
+    pub fn takes_shared_permit(&self, rules: &RuleSet, attributes: &Attributes<'_>) -> bool {
+        if !rules.has_shared_permits() {
+            return false;
+        }
+        let asked = RuleMatcher {
+            rules,
+            facts: &Facts::of(attributes, self.invalid_credentials),
+            attributes,
+            now: self.time_of(attributes),
+            is_counted: false,
+        };
+        let takes = |index: usize| {
+            rules.at(index).has_shared_permits()
+                && asked
+                    .match_rule(index)
+                    .is_ok_and(|matched| matched.cost > 0)
+        };
+        let mut candidates = rules.candidates(attributes).into_iter();
+        candidates.any(|index| takes(index as usize))
+    }
 }
 
 /// Matches rules with one request.

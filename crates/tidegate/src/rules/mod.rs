@@ -130,6 +130,8 @@ pub struct RuleSet {
     headers: Vec<String>,
     /// Whether any of them asks for the host of a request.
     reads_host: bool,
+    /// Whether any of them has permits that its clients share.
+    has_shared_permits: bool,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
     /// How rules are found that are written as descriptors. Then only by these.
@@ -225,6 +227,7 @@ impl RuleSet {
             index: Arc::new(Index::of(&rules)),
             headers,
             reads_host: rules.iter().any(|rule| rule.reads_host()),
+            has_shared_permits: rules.iter().any(|rule| rule.has_shared_permits()),
             rules,
             ..Self::default()
         }
@@ -319,6 +322,7 @@ impl RuleSet {
             index: Arc::clone(&self.index),
             headers: self.headers.clone(),
             reads_host: self.reads_host,
+            has_shared_permits: self.has_shared_permits,
             shares: ArcSwapOption::default(),
             descriptors: self.descriptors.clone(),
             warnings: self.warnings.clone(),
@@ -361,6 +365,12 @@ impl RuleSet {
     /// Whether any of them asks for the host of a request: one without a host would escape it.
     pub fn reads_host(&self) -> bool {
         self.reads_host
+    }
+
+    /// Whether any of them is a concurrency limit whose permits clients share, by `per: []` or
+    /// `missing: share`: see [`Gate::takes_shared_permit`](crate::Gate::takes_shared_permit).
+    pub fn has_shared_permits(&self) -> bool {
+        self.has_shared_permits
     }
 
     /// The rule at this index.

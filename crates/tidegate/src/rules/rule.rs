@@ -254,6 +254,14 @@ impl Rule {
         &self.grants
     }
 
+    /// Whether it is a concurrency limit whose permits are shared by clients: one of them could hold all.
+    pub(crate) fn has_shared_permits(&self) -> bool {
+        let mut limits = self.grants.iter().flat_map(Grant::limits);
+        self.mode == Mode::Enforce
+            && (self.per.is_empty() || self.missing == Missing::Share)
+            && limits.any(Limit::is_concurrency)
+    }
+
     /// Whether the attribute `tier` chooses what it grants.
     pub(crate) fn has_tiers(&self) -> bool {
         !self.tiers.is_empty()

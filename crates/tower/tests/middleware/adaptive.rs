@@ -38,7 +38,7 @@ fn working(gate: &Arc<Gate<MemoryStore>>, workers: &Arc<Semaphore>) -> Router {
         let _turn = workers.acquire().await.unwrap();
         sleep(Duration::from_millis(60 + number * 37 % 81)).await;
     };
-    let layer = RateLimitLayer::new(Arc::clone(gate));
+    let layer = RateLimitLayer::new(Arc::clone(gate)).stops_with_client();
     Router::new().route("/", get(work)).layer(layer)
 }
 
@@ -165,7 +165,7 @@ async fn a_service_that_fails_lowers_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn clients_that_go_away_tell_nothing() {
     let gate = gate(TARGET);
-    let layer = RateLimitLayer::new(Arc::clone(&gate));
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).stops_with_client();
     let never = get(async || std::future::pending::<()>().await);
     let app = Router::new().route("/", never).layer(layer);
     for _ in 0..50 {
