@@ -105,6 +105,35 @@ fn a_call_without_a_body_says_json_too() {
 }
 
 #[test]
+fn a_refusal_names_the_scope_of_the_call() {
+    let unauthorized = json!({"detail": "a token is needed"});
+    for (path, scope) in [
+        ("/v1/check", "check"),
+        ("/v1/explain", "read"),
+        ("/v1/console/code", "read"),
+        ("/v1/rules/a/validate", "read"),
+        ("/v1/reset", "write"),
+        ("/v1/rules/a/overrides", "write"),
+    ] {
+        let (address, asked) = answering(problem("401 Unauthorized", &unauthorized));
+        let reply = client(&address, None).post(path, &json!({})).unwrap();
+        let error = reply.accept(&[200]).unwrap_err().to_string();
+        asked.join().unwrap();
+        assert!(
+            error.contains(&format!("the scope `{scope}`")),
+            "{path}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_uses_tls_is_guessed_from_an_answer_that_is_not_http() {
+    // What a server with TLS answers to text: an alert.
+    let said = said("\u{15}\u{3}\u{3}\0\u{2}\u{2}F".to_owned(), None);
+    assert!(said.contains("if it uses TLS, write https://"), "{said}");
+}
+
+#[test]
 fn refusals_say_what_can_be_done() {
     let unauthorized = json!({"title": "Unauthorized", "detail": "a token is needed"});
     let forbidden = json!({"detail": "not allowed from 203.0.113.7"});
