@@ -46,7 +46,7 @@ pub mod store;
 pub mod time;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window};
+pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window, WorstCase};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Retry};
 pub use permit::PermitId;

@@ -20,7 +20,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_core::{Clock, Limit, Micros, Outcome, Rate, SystemClock, Timestamp, Window};
+use tidegate_core::{
+    Clock, Limit, LimitError, Micros, Outcome, Rate, SystemClock, Timestamp, Window,
+};
 
 use estimator::Estimator;
 use pace::Pace;
@@ -129,6 +131,21 @@ impl AdaptiveLimit {
         self.current.load().rate().count
     }
 
+    /// The highest limit that it may be.
+    pub fn highest(&self) -> Limit {
+        // What can be counted at both bounds was checked when the rule was read.
+        self.at(self.settings.max)
+            .unwrap_or_else(|_| self.start.clone())
+    }
+
+    fn at(&self, count: u64) -> Result<Limit, LimitError> {
+        let rate = Rate {
+            count,
+            ..self.start.rate()
+        };
+        Limit::new(rate, self.start.algorithm())
+    }
+
     /// The window of a rate; none for requests at once.
     pub fn window(&self) -> Option<Window> {
         self.start.window()
@@ -223,11 +240,7 @@ impl AdaptiveLimit {
         if count == self.limit() {
             return;
         }
-        let rate = Rate {
-            count,
-            ..self.start.rate()
-        };
-        if let Ok(limit) = Limit::new(rate, self.start.algorithm()) {
+        if let Ok(limit) = self.at(count) {
             self.current.store(Arc::new(limit));
         }
     }

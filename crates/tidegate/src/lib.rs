@@ -155,8 +155,8 @@ pub use value::AttributeValue;
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
-    Outcome, PermitId, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, headers,
-    limit, memory, store,
+    Outcome, PermitId, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, WorstCase,
+    headers, limit, memory, store,
 };
 
 #[cfg(doctest)]

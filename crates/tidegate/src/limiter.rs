@@ -85,8 +85,8 @@ impl LimiterBuilder {
         }
     }
 
-    /// Counts limits that were written as text by this algorithm instead of the default: a token
-    /// bucket, or a fixed window for months and years.
+    /// Counts limits that were written as text by this algorithm instead of the
+    /// [default](Algorithm::default_for) of each.
     pub fn algorithm(self, algorithm: Algorithm) -> Self {
         Self {
             algorithm: Some(algorithm),

@@ -38,7 +38,7 @@ impl Load {
             let (store, is_over, key) = (store.clone(), Arc::clone(&is_over), key.to_owned());
             tokio::spawn(async move {
                 let scope = Scope::new("faults");
-                let limit: Limit = "1000000000/day".parse().expect("a limit");
+                let limit: Limit = "1000000000/23h".parse().expect("a limit");
                 let charges = [Charge {
                     scope: &scope,
                     limit: &limit,

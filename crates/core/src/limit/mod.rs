@@ -5,14 +5,17 @@
 
 mod error;
 mod parse;
+mod promise;
 mod rate;
 mod share;
 mod window;
+mod worst_case;
 
 pub use error::LimitError;
 pub use rate::Rate;
 pub use window::Window;
 pub(crate) use window::elapsed_in;
+pub use worst_case::WorstCase;
 
 use std::fmt;
 use std::str::FromStr;
@@ -106,11 +109,23 @@ impl Algorithm {
         lease_ttl: DEFAULT_LEASE_TTL,
     };
 
-    /// The algorithm of a rate that names none: a token bucket, or a fixed window for months and
-    /// years.
+    /// The algorithm of a rate that names none: a token bucket, or a fixed window of the clock if the
+    /// window is a day or longer and there is no burst.
+    ///
+    /// ```
+    /// use tidegate_core::{Algorithm, Limit};
+    ///
+    /// assert_eq!("100/minute".parse::<Limit>()?.algorithm(), Algorithm::TOKEN_BUCKET);
+    /// assert_eq!("10000/day".parse::<Limit>()?.algorithm(), Algorithm::FIXED_WINDOW);
+    /// assert_eq!("10000/day burst 50".parse::<Limit>()?.algorithm(), Algorithm::TOKEN_BUCKET);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
     pub fn default_for(rate: &Rate) -> Self {
         match rate.window {
             Some(Window::Month | Window::Year) => Self::FIXED_WINDOW,
+            Some(Window::Span(span)) if span >= Micros::DAY && rate.burst.is_none() => {
+                Self::FIXED_WINDOW
+            }
             Some(Window::Span(_)) | None => Self::TOKEN_BUCKET,
         }
     }
@@ -303,6 +318,12 @@ impl Limit {
             Form::Bucket(bucket) => bucket.burst(),
             _ => self.rate.count,
         }
+    }
+
+    /// The rate of a bucket whose capacity is another number, which the capacity alone does not show.
+    pub fn rate_unlike_capacity(&self) -> Option<Rate> {
+        let is_other = self.capacity() != self.rate.count;
+        is_other.then(|| self.rate.without_burst())
     }
 
     /// Names the form of the state that this limit keeps.

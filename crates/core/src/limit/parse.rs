@@ -46,8 +46,19 @@ impl FromStr for Rate {
                 window,
                 burst,
             }),
-            Some(rest) => Err(wrong(format!("`{rest}` is not expected there"))),
+            Some(rest) => Err(wrong(unexpected(count, rest))),
         }
+    }
+}
+
+/// Why a word cannot follow a limit, with what to write instead of the numbers that people try.
+fn unexpected(count: u64, rest: &str) -> String {
+    match rest.to_ascii_lowercase().as_str() {
+        "k" => format!("write the number in digits, `{}`", count.saturating_mul(1_000)),
+        "_" | "'" => "write the number in digits alone, as in `10000`".to_owned(),
+        "." => "a count is a whole number; for less than one take a longer window, as in `1 per 2 seconds`".to_owned(),
+        "request" | "requests" | "req" | "reqs" => format!("leave `{rest}` out"),
+        _ => format!("`{rest}` is not expected there"),
     }
 }
 

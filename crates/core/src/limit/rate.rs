@@ -53,6 +53,40 @@ impl Rate {
         }
     }
 
+    /// The same rate with the default burst.
+    #[must_use]
+    pub fn without_burst(self) -> Self {
+        Self {
+            burst: None,
+            ..self
+        }
+    }
+
+    /// As people write it: `100/minute` rather than `100/1m`.
+    ///
+    /// ```
+    /// use tidegate_core::Rate;
+    ///
+    /// assert_eq!(Rate::per_minute(100).burst(20).in_words(), "100/minute burst 20");
+    /// ```
+    pub fn in_words(&self) -> String {
+        let words = [
+            (Micros::SECOND, "second"),
+            (Micros::MINUTE, "minute"),
+            (Micros::HOUR, "hour"),
+            (Micros::DAY, "day"),
+            (Micros::WEEK, "week"),
+        ];
+        let word = words
+            .iter()
+            .find(|(span, _)| self.window == Some(Window::Span(*span)));
+        match (word, self.burst) {
+            (Some((_, word)), Some(burst)) => format!("{}/{word} burst {burst}", self.count),
+            (Some((_, word)), None) => format!("{}/{word}", self.count),
+            (None, _) => self.to_string(),
+        }
+    }
+
     pub(super) fn some_window(&self) -> Result<Window, LimitError> {
         let window = self
             .window

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, Limit, Micros, Retry, Timestamp, Window};
+use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Retry, Timestamp, Window};
 use tidegate_testkit::timeline::{OneKey, START, any_limit, any_limit_with_steps};
 
 /// A request that was let through: when it goes on, and how much it took.
@@ -28,6 +28,29 @@ proptest! {
                 admitted.push(Admitted { at: now + outcome.delay, cost: step.cost });
                 check_promise(&limit, &admitted)?;
             }
+        }
+    }
+
+    /// What is said of a limit everywhere: the most in any interval of a window, and at one instant.
+    #[test]
+    fn no_algorithm_exceeds_its_worst_case((limit, steps) in any_limit_with_steps()) {
+        let admitted = of_cost_one(&limit, steps.iter().flat_map(|step| {
+            // The same pauses, with as many requests as one took.
+            let more = usize::try_from(step.cost.min(8)).unwrap_or(0);
+            std::iter::once(step.pause).chain(std::iter::repeat_n(Micros::ZERO, more))
+        }));
+        // A delay is rounded up to a microsecond, so that of a faster rate several end at the same time.
+        let can_delay = match limit.algorithm() {
+            Algorithm::LeakyBucket { shape } => shape,
+            Algorithm::TokenBucket { max_delay } => !max_delay.is_zero(),
+            _ => false,
+        };
+        let is_faster = limit.window().is_some_and(|window| limit.rate().count > window.longest().get());
+        prop_assume!(!(can_delay && is_faster));
+        let worst = limit.worst_case();
+        prop_assert!(most_within(&admitted, Micros::new(1)) <= worst.instant);
+        if let (Some(most), Some(Window::Span(window))) = (worst.window, limit.window()) {
+            prop_assert!(most_within(&admitted, window) <= most);
         }
     }
 
@@ -236,6 +259,70 @@ proptest! {
             key.give_back(cost, outcome, now);
         }
     }
+}
+
+/// If there are requests at every instant of a window.
+#[test]
+fn buckets_and_logs_reach_their_worst_case() {
+    let patient = Algorithm::TokenBucket {
+        max_delay: Micros::new(700),
+    };
+    let meter = Algorithm::LeakyBucket { shape: false };
+    let algorithms = [
+        Algorithm::TOKEN_BUCKET,
+        patient,
+        meter,
+        Algorithm::LEAKY_BUCKET,
+        Algorithm::SlidingWindowLog,
+    ];
+    for algorithm in algorithms {
+        for (count, burst, window) in [(1, 1, 1_000), (3, 3, 1_000), (7, 2, 1_009), (30, 50, 1_013)]
+        {
+            let mut rate = Rate::new(count, Micros::new(window));
+            rate.burst = algorithm.is_bucket().then_some(burst);
+            let limit = Limit::new(rate, algorithm).unwrap();
+            let first = (0..60).map(|_| Micros::ZERO);
+            let admitted = of_cost_one(&limit, first.chain((1..window).map(|_| Micros::new(1))));
+            let reached = (
+                Some(most_within(&admitted, Micros::new(window))),
+                most_within(&admitted, Micros::new(1)),
+            );
+            let worst = limit.worst_case();
+            assert_eq!(
+                reached,
+                (worst.window, worst.instant),
+                "{limit} {algorithm:?}"
+            );
+        }
+    }
+}
+
+/// When requests of cost 1 go on that come with these pauses between them, in order.
+fn of_cost_one(limit: &Limit, pauses: impl IntoIterator<Item = Micros>) -> Vec<Timestamp> {
+    let mut key = OneKey::new(limit);
+    let mut now = START;
+    let mut admitted = Vec::new();
+    for pause in pauses {
+        now = now + pause;
+        let outcome = key.charge(1, now);
+        if outcome.allowed {
+            admitted.push(now + outcome.delay);
+        }
+    }
+    admitted.sort_unstable();
+    admitted
+}
+
+/// The most of these that are in any half-open interval of this length.
+fn most_within(times: &[Timestamp], length: Micros) -> u64 {
+    let (mut first, mut most) = (0, 0);
+    for (index, at) in times.iter().enumerate() {
+        while at.since(times[first]) >= length {
+            first += 1;
+        }
+        most = most.max(index + 1 - first);
+    }
+    most as u64
 }
 
 /// The promise of each algorithm about what it admitted, looked at from the latest admission.

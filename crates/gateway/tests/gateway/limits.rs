@@ -11,7 +11,7 @@ use tidegate_testkit::header;
 #[tokio::test]
 async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
     let mut upstream = Upstream::start().await;
-    let rules = "rules:\n  - {id: admin, match: {path: /admin/**}, per: [ip], limit: 1/day}\n";
+    let rules = "rules:\n  - {id: admin, match: {path: /admin/**}, per: [ip], limit: 1/hour}\n";
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, rules);
     let (mut client, mut server, _) = gateway
@@ -57,7 +57,7 @@ async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
 #[tokio::test]
 async fn a_client_cannot_choose_its_address() {
     let recorder = Recorder::start().await;
-    let rules = "rules:\n  - {id: ip, per: [ip], limit: 1/day}\n";
+    let rules = "rules:\n  - {id: ip, per: [ip], limit: 1/hour}\n";
     let settings = format!("upstream: http://{}\n", recorder.address);
     let gateway = Gateway::start(&settings, rules);
     for (address, status) in [("1.1.1.1", "200"), ("2.2.2.2", "429")] {

@@ -71,7 +71,7 @@ async fn a_key_of_another_type_is_replaced_by_what_is_known_to_be_used() {
 async fn a_lease_over_a_key_of_another_type_replaces_it_too() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
-    let limit: Limit = "100/day".parse().unwrap();
+    let limit: Limit = "100/23h".parse().unwrap();
     let mine = Asked::new(Scope::new("leased@").leased(), &limit, "mine");
     let name = {
         let exact = Asked::new(Scope::new("leased@"), &limit, "mine");
@@ -88,7 +88,7 @@ async fn a_lease_over_a_key_of_another_type_replaces_it_too() {
 async fn a_value_of_the_right_type_that_cannot_be_read_is_refused_and_left() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
-    let limit: Limit = "10/day".parse().unwrap();
+    let limit: Limit = "10/hour".parse().unwrap();
     let mine = Asked::new(Scope::new("mine@user_id"), &limit, "mine");
     let other = Asked::new(Scope::new("mine@user_id"), &limit, "other");
     ask(&mine, &store).await.unwrap();

@@ -13,7 +13,7 @@ use crate::{Asked, store, store_within};
 const HEALED: Duration = Duration::from_secs(2);
 
 fn asked(key: &str) -> Asked {
-    let limit: Limit = "1000/day".parse().unwrap();
+    let limit: Limit = "1000/23h".parse().unwrap();
     Asked::new(Scope::new("failover"), &limit, key)
 }
 

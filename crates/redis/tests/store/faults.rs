@@ -21,7 +21,7 @@ const BUSY: Duration = Duration::from_millis(150);
 const HEALED: Duration = Duration::from_secs(2);
 
 fn asked() -> Asked {
-    let limit: Limit = "1000000000/day".parse().unwrap();
+    let limit: Limit = "1000000000/23h".parse().unwrap();
     Asked::new(Scope::new("faults"), &limit, "key")
 }
 
@@ -175,7 +175,7 @@ async fn what_was_sent_and_not_answered_is_never_sent_again() {
     let url = format!("redis://{}", proxy.address());
     let store = store_within(&url, DEADLINE).await;
     wait_until_healed(&store).await;
-    let limit: Limit = "1000/day".parse().unwrap();
+    let limit: Limit = "1000/23h".parse().unwrap();
     let asked = Asked::new(Scope::new("once"), &limit, "key");
     proxy.set(FaultMode::LoseReplies);
     assert!(matches!(

@@ -93,7 +93,7 @@ async fn a_denial_of_one_limit_answers_for_the_whole_request() {
 async fn what_was_last_used_is_known_when_redis_goes_away() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
-    let asked = asked("10/day");
+    let asked = asked("10/hour");
     asked.ask(&store, 7).await.unwrap();
     server.kill();
     eventually("the store knows", async || !store.is_up()).await;

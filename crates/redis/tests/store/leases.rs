@@ -175,7 +175,7 @@ async fn requests_that_another_limit_denies_lose_nothing() {
     for task in 0..16 {
         let (store, leased) = (store.clone(), leased.clone());
         tasks.spawn(async move {
-            let few: Limit = "5/day".parse().unwrap();
+            let few: Limit = "5/hour".parse().unwrap();
             let mut allowed = 0_u64;
             for number in 0..50 {
                 let key = format!("user-{task}-{}", number / 10);

@@ -12,7 +12,7 @@ use crate::Asked;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn asked() -> Asked {
-    let limit: Limit = "5/day".parse().unwrap();
+    let limit: Limit = "5/hour".parse().unwrap();
     Asked::new(Scope::new("login"), &limit, "key")
 }
 

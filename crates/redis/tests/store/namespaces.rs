@@ -49,7 +49,7 @@ async fn take_permit(store: &RedisStore) -> tidegate_core::PermitId {
 async fn share_nothing(url: &str) {
     // One is called like a key of a deployment without a namespace.
     let names = [None, Some("staging"), Some("rules")];
-    let limit: Limit = "5/day".parse().unwrap();
+    let limit: Limit = "5/hour".parse().unwrap();
     let open = Asked::new(Scope::new("per-user"), &limit, "user_42");
     let leased = Asked::new(Scope::new("leased").leased(), &limit, "user_42");
     let secret = Asked::new(Scope::new("secret").with_secret_keys(), &limit, "user_42");

@@ -9,7 +9,7 @@ use tidegate_testkit_server::{ClientReply, HttpClient, RecordingUpstream, TestFo
 
 use crate::Server;
 
-const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/day}\n  - {id: user, per: [user_id], limit: 9/day}\n";
+const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/hour}\n  - {id: user, per: [user_id], limit: 9/hour}\n";
 
 fn serve(place: &TestFolder, upstream: &RecordingUpstream, settings: &str) -> Server {
     place.write("rules.yaml", RULES);

@@ -9,7 +9,7 @@ use tidegate_testkit::{HttpAnswer, HttpServer, wait_until};
 use crate::Server;
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
-const RULES: &str = "rules:\n  - {id: users, per: [user_id], missing: deny, limit: 100/day}\n";
+const RULES: &str = "rules:\n  - {id: users, per: [user_id], missing: deny, limit: 100/23h}\n";
 
 fn status(server: &Server, token: &str) -> u16 {
     let authorization = format!("Bearer {token}");

@@ -16,7 +16,7 @@ use tidegate_testkit_server::{HttpClient, RecordingUpstream, TestFolder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/day}\n  - {id: user, per: [user_id], limit: 9/day}\n";
+const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/hour}\n  - {id: user, per: [user_id], limit: 9/hour}\n";
 
 /// A path and a body.
 type Received = (String, Vec<u8>);

@@ -393,6 +393,15 @@ impl<'d> LimitOutcome<'d> {
         }
     }
 
+    /// The limit that says the most that it can ever admit: of an adaptive rule the highest.
+    pub fn highest(&self) -> Option<Cow<'d, Limit>> {
+        let limit = self.limit?;
+        Some(match self.rule.adaptive() {
+            Some(adaptive) => Cow::Owned(adaptive.highest()),
+            None => Cow::Borrowed(limit),
+        })
+    }
+
     /// The attributes of the rule's `per` that the request lacks, if it is denied for that.
     pub fn missing(&self) -> impl Iterator<Item = &'d str> + use<'d> {
         let is_reason = self.reason == Some(Reason::MissingAttribute);

@@ -103,8 +103,8 @@ impl RuleBuilder {
         self.set("limit", number_or_text(limit))
     }
 
-    /// How requests are counted: by a token bucket unless this is called, or by a fixed window for months and
-    /// years.
+    /// How requests are counted, by all limits of the rule. Unless this is called, each limit is counted by its
+    /// [default](Algorithm::default_for).
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         for (key, value) in write::algorithm_keys(algorithm) {
             self = self.set(key, value);

@@ -215,7 +215,7 @@ impl Grant {
 
 /// Limits as rules write them.
 pub(crate) fn limits_text(limits: &[Limit]) -> String {
-    let texts = limits.iter().map(|limit| write::rate(limit.rate()));
+    let texts = limits.iter().map(|limit| limit.rate().in_words());
     texts.collect::<Vec<_>>().join("; ")
 }
 

@@ -29,7 +29,7 @@ const LIMIT: Kind = Kind::Named(
 
 // How a limit is counted, in a rule and in the block `tidegate` of a descriptor.
 #[rustfmt::skip]
-const ALGORITHM: Key = Key::new("algorithm", Kind::Words(const { &words(&ALGORITHMS) }), "how requests are counted; without it `token_bucket`, for a month or a year `fixed_window`").like("sliding_window_counter");
+const ALGORITHM: Key = Key::new("algorithm", Kind::Words(const { &words(&ALGORITHMS) }), "how requests are counted; without it each limit by `token_bucket`, or by `fixed_window` if its window is a day or longer and it has no burst").like("sliding_window_counter");
 #[rustfmt::skip]
 const ANCHOR: Key = Key::new("anchor", Kind::Words(const { &words(&ANCHORS) }), "when a window starts: by the clock, or with the first request").or("clock").like("first_request").needs(&["fixed_window"]);
 #[rustfmt::skip]

@@ -22,6 +22,7 @@ mod keys;
 mod matching;
 mod networks;
 mod pattern;
+mod promise;
 mod read;
 mod read_adaptive;
 mod read_limit;

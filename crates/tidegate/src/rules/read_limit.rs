@@ -29,8 +29,8 @@ pub(super) struct Counting {
     /// Where the windows start of limits that are counted with `fixed_window` by default, and where
     /// that is written.
     default_anchor: Option<(Anchor, Spot, Place)>,
-    /// Whether a limit is over a calendar period, or may be because it cannot be read.
-    may_be_calendar: Cell<bool>,
+    /// Whether a limit is counted with `fixed_window` by default, or may be because it cannot be read.
+    may_be_fixed: Cell<bool>,
 }
 
 pub(super) const ALGORITHMS: [(&str, Algorithm); 7] = [
@@ -62,7 +62,7 @@ impl Counting {
             slots_at: None,
             max_delay_at: None,
             default_anchor: None,
-            may_be_calendar: Cell::new(false),
+            may_be_fixed: Cell::new(false),
         };
         // `adaptive` is the last: the others say how the limit is counted that moves.
         for row in RULE.iter().filter(|row| !row.needs.is_empty()) {
@@ -144,7 +144,7 @@ impl Counting {
     /// Says that no limit has a use for an option, once it is known what they count with.
     pub(super) fn check_use(&self, grants: &[Grant], problems: &mut Problems) {
         if let Some((_, spot, place)) = &self.default_anchor
-            && !self.may_be_calendar.get()
+            && !self.may_be_fixed.get()
         {
             let message = no_use("anchor", &["fixed_window"], "token_bucket");
             problems.error(place, spot, message);
@@ -154,7 +154,7 @@ impl Counting {
         };
         let mut limits = limits_of(grants).peekable();
         let is_bucket = |limit: &Limit| matches!(limit.algorithm(), Algorithm::TokenBucket { .. });
-        if limits.peek().is_some() && !limits.any(is_bucket) {
+        if self.can_delay() && limits.peek().is_some() && !limits.any(is_bucket) {
             problems.error(
                 place,
                 spot,
@@ -185,17 +185,30 @@ impl Counting {
         }
     }
 
+    /// Whether it has a `max_delay` other than the default of none.
+    fn can_delay(&self) -> bool {
+        self.max_delay.is_some_and(|delay| !delay.is_zero())
+    }
+
+    /// The algorithm of a limit. The default is chosen for each limit by itself; one that only a bucket can do makes
+    /// buckets of all that can be one.
     fn algorithm_for(&self, rate: &Rate) -> Algorithm {
-        let default = || match (Algorithm::default_for(rate), self.max_delay) {
-            (Algorithm::TokenBucket { .. }, Some(max_delay)) => {
-                Algorithm::TokenBucket { max_delay }
+        if let Some(algorithm) = self.algorithm {
+            return algorithm;
+        }
+        let needs_bucket = self.can_delay() || self.adaptive.is_some();
+        match (Algorithm::default_for(rate), rate.window) {
+            (Algorithm::FixedWindow { anchor }, window)
+                if !needs_bucket || !matches!(window, Some(Window::Span(_))) =>
+            {
+                Algorithm::FixedWindow {
+                    anchor: self.default_anchor.as_ref().map_or(anchor, |at| at.0),
+                }
             }
-            (Algorithm::FixedWindow { anchor }, _) => Algorithm::FixedWindow {
-                anchor: self.default_anchor.as_ref().map_or(anchor, |at| at.0),
+            _ => Algorithm::TokenBucket {
+                max_delay: self.max_delay.unwrap_or_default(),
             },
-            (other, _) => other,
-        };
-        self.algorithm.unwrap_or_else(default)
+        }
     }
 }
 
@@ -262,12 +275,13 @@ pub(super) fn grant(
         }
     }
     let rates = rates(node, spot, counting, problems);
-    let is_calendar = |rate: &Rate| matches!(rate.window, Some(Window::Month | Window::Year));
+    let is_fixed =
+        |rate: &Rate| matches!(counting.algorithm_for(rate), Algorithm::FixedWindow { .. });
     if rates
         .as_ref()
-        .is_none_or(|rates| rates.iter().any(is_calendar))
+        .is_none_or(|rates| rates.iter().any(is_fixed))
     {
-        counting.may_be_calendar.set(true);
+        counting.may_be_fixed.set(true);
     }
     let rates = rates?;
     if counting.is_unknown {

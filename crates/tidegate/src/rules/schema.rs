@@ -56,8 +56,12 @@ pub fn api_schemas() -> Map<String, Value> {
     let nameless = schema.map(RULE.iter().filter(|row| row.name != "id"));
     let rule = schema.map(&RULE);
     let mut definitions = schema.definitions;
-    definitions.insert("Rule".to_owned(), rule);
-    definitions.insert("RuleWithoutId".to_owned(), nameless);
+    for (name, mut rule) in [("Rule", rule), ("RuleWithoutId", nameless)] {
+        // A rule can be sent back as it was answered.
+        rule["properties"]["worst_case"] =
+            json!({"readOnly": true, "description": "computed; ignored in requests"});
+        definitions.insert(name.to_owned(), rule);
+    }
     add_what_depends(&mut definitions);
     definitions
 }

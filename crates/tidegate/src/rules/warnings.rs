@@ -6,7 +6,6 @@ use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
 use super::read_override::host_bits;
 use super::rule::{Consistency, Cost, Grant, Missing, Mode, Rule};
-use super::write;
 use crate::document::{Entry, Node, Place, Problems, Spot, Value};
 
 /// Names that people mean when they write one that is like them.
@@ -152,7 +151,7 @@ impl RuleInspector<'_> {
         if let Some(limit) = small {
             let message = format!(
                 "each request costs {cost}, and the limit `{}` grants {} at the most, so it denies all requests that it is for; lower the cost, or raise the limit or its burst",
-                write::rate(limit.rate()),
+                limit.rate().in_words(),
                 limit.capacity()
             );
             problems.warning(&self.value("cost").place, &self.spot.field("cost"), message);

@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value, json};
 use smallvec::{SmallVec, smallvec};
-use tidegate_core::{Algorithm, Micros, Rate, Timestamp, Window};
+use tidegate_core::{Algorithm, Rate, Timestamp};
 
 use super::RuleSet;
+use super::explain::limits_text;
 use super::keys::any_may_be;
 use super::matching::Match;
 use super::read_adaptive::default_burst;
@@ -63,10 +64,7 @@ impl Rule {
             match (self.adaptive(), self.grants.first()) {
                 // The burst of its bucket is written with `max`.
                 (Some(_), Some(Grant::Limits(limits))) if limits[0].window().is_some() => {
-                    json!(rate(Rate {
-                        burst: None,
-                        ..limits[0].rate()
-                    }))
+                    json!(limits[0].rate().without_burst().in_words())
                 }
                 (_, first) => first.map_or(Value::Null, grant),
             },
@@ -103,11 +101,8 @@ impl Rule {
         if named.is_empty() {
             return Value::Null;
         }
-        let mut indexes: Vec<(&String, &usize)> = named.iter().collect();
-        indexes.sort_by_key(|(_, index)| **index);
-        let entry =
-            |(name, index): (&String, &usize)| (text_of_form(name), grant(&self.grants[*index]));
-        Value::Object(indexes.into_iter().map(entry).collect())
+        let entry = |(name, granted)| (name, grant(granted));
+        Value::Object(self.in_order(named).map(entry).collect())
     }
 }
 
@@ -229,17 +224,17 @@ fn adaptive(limit: &AdaptiveLimit) -> Value {
             count,
             ..start.rate()
         };
-        let without_burst = |count| Rate {
-            burst: None,
-            ..at(count)
-        };
+        let without_burst = |count| at(count).without_burst();
         let is_default = start.capacity() == default_burst(&at(max));
         let highest = if is_default {
             without_burst(max)
         } else {
             at(max)
         };
-        (json!(rate(without_burst(min))), json!(rate(highest)))
+        (
+            json!(without_burst(min).in_words()),
+            json!(highest.in_words()),
+        )
     } else {
         (json!(min), json!(max))
     };
@@ -255,30 +250,8 @@ fn grant(grant: &Grant) -> Value {
         Grant::Blocked => json!("blocked"),
         Grant::Limits(limits) => match limits.as_slice() {
             [limit] if limit.window().is_none() => json!(limit.rate().count),
-            _ => {
-                let texts: Vec<String> = limits.iter().map(|limit| rate(limit.rate())).collect();
-                json!(texts.join("; "))
-            }
+            _ => json!(limits_text(limits)),
         },
-    }
-}
-
-/// A rate as people write it: `100/minute` rather than `100/1m`.
-pub(super) fn rate(rate: Rate) -> String {
-    let words = [
-        (Micros::SECOND, "second"),
-        (Micros::MINUTE, "minute"),
-        (Micros::HOUR, "hour"),
-        (Micros::DAY, "day"),
-        (Micros::WEEK, "week"),
-    ];
-    let word = words
-        .iter()
-        .find(|(span, _)| rate.window == Some(Window::Span(*span)));
-    match (word, rate.burst) {
-        (Some((_, word)), Some(burst)) => format!("{}/{word} burst {burst}", rate.count),
-        (Some((_, word)), None) => format!("{}/{word}", rate.count),
-        (None, _) => rate.to_string(),
     }
 }
 

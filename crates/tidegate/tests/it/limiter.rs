@@ -43,6 +43,30 @@ fn several_limits_must_all_agree() {
 }
 
 #[test]
+fn a_quota_of_a_day_grants_that_much_a_day() {
+    let clock = ManualClock::new(NOW);
+    let limiter = Limiter::builder("10/day; 5/minute")
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let names = limiter
+        .limits()
+        .iter()
+        .map(|limit| limit.algorithm().name());
+    assert_eq!(names.collect::<Vec<_>>(), ["fixed_window", "token_bucket"]);
+    for day in 0..3 {
+        let allowed = (0..24).filter(|_| {
+            let is_allowed = limiter.check("key").is_allowed();
+            clock.advance(Micros::HOUR);
+            is_allowed
+        });
+        assert_eq!(allowed.count(), 10, "day {day}");
+    }
+    let bucket = Limiter::new("10/day burst 10").unwrap();
+    assert_eq!(bucket.limits()[0].algorithm(), Algorithm::TOKEN_BUCKET);
+}
+
+#[test]
 fn peek_settle_and_reset() {
     let limiter = Limiter::builder("10/minute")
         .clock(ManualClock::new(NOW))

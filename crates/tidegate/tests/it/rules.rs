@@ -641,7 +641,7 @@ fn a_month_takes_an_anchor_without_an_algorithm() {
             "rules:\n- {{id: a, per: [], limit: {limit}, anchor: {anchor}}}\n"
         ))
     };
-    for limit in ["1000/month", "10/second; 1000/month", "1/year"] {
+    for limit in ["1000/month", "10/second; 1000/month", "1/year", "1000/day"] {
         let rules = list(limit, "clock").unwrap();
         let again = from_body(&body(&rules.to_json())).unwrap();
         assert_eq!(again.to_json(), rules.to_json());
@@ -649,8 +649,80 @@ fn a_month_takes_an_anchor_without_an_algorithm() {
     let refused = list("1000/month", "first_request").unwrap_err();
     assert!(refused.contains("is a calendar period"), "{refused}");
     assert!(!refused.contains("token_bucket"), "{refused}");
-    let refused = list("1000/day", "clock").unwrap_err();
-    assert!(refused.contains("counts with `token_bucket`"), "{refused}");
+    assert!(list("1000/day", "first_request").is_ok());
+    for limit in ["1000/hour", "1000/day burst 5", "1000/day, max_delay: 1s"] {
+        let refused = list(limit, "clock").unwrap_err();
+        assert!(refused.contains("counts with `token_bucket`"), "{refused}");
+    }
+}
+
+/// The algorithms of every grant of a rule with these keys, in the order of its limits.
+fn algorithms(keys: &str) -> Vec<&'static str> {
+    let rules = from_text(&format!("rules:\n- {{id: a, per: [user_id], {keys}}}\n")).unwrap();
+    let again = from_body(&body(&rules.to_json())).unwrap();
+    assert_eq!(again.to_json(), rules.to_json(), "{keys}");
+    let names = |rules: &RuleSet| {
+        let grants = rules.get("a").unwrap().grants().to_vec();
+        let limits = grants.iter().flat_map(|grant| grant.limits().to_vec());
+        limits
+            .map(|limit| limit.algorithm().name())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&again), names(&rules), "{keys}");
+    names(&rules)
+}
+
+#[test]
+fn the_default_algorithm_is_chosen_for_each_limit_by_itself() {
+    let (bucket, fixed) = ("token_bucket", "fixed_window");
+    #[rustfmt::skip]
+    let table: [(&str, &[&str]); 14] = [
+        ("limit: 10000/day",                                                      &[fixed]),
+        ("limit: 10000/24h",                                                      &[fixed]),
+        ("limit: 10000/23h",                                                      &[bucket]),
+        ("limit: {requests: 10, window: 1w}",                                     &[fixed]),
+        ("limit: 10000/day; 100/second",                                          &[fixed, bucket]),
+        ("limit: 10000/day burst 50; 5/week",                                     &[bucket, fixed]),
+        ("limit: 10/minute, tiers: {pro: 1000/day}, overrides: {u: 9/week, v: 9/day burst 9}", &[bucket, fixed, fixed, bucket]),
+        ("limit: 10000/day, algorithm: token_bucket",                             &[bucket]),
+        ("limit: 10000/day; 5/second, algorithm: sliding_window_log",             &["sliding_window_log"; 2]),
+        ("limit: 10000/day; 5/second, max_delay: 1s",                             &[bucket, bucket]),
+        ("limit: 10000/day, tiers: {pro: 20000/day}, max_delay: 1s",              &[bucket, bucket]),
+        ("limit: 10000/day, max_delay: 0s",                                       &[fixed]),
+        ("limit: 10000/month; 5/day, max_delay: 1s",                              &[fixed, bucket]),
+        ("limit: 100/day, adaptive: {min: 10/day, max: 200/day}",                 &[bucket]),
+    ];
+    for (keys, expected) in table {
+        assert_eq!(algorithms(keys), expected, "{keys}");
+    }
+}
+
+#[test]
+fn a_temporary_override_is_counted_by_the_same_defaults() {
+    let rules = from_text(
+        "rules:
+- {id: plain, per: [user_id], limit: 10/minute}
+- {id: delayed, per: [user_id], limit: 10/minute, max_delay: 1s}
+- {id: log, per: [user_id], limit: 10/minute, algorithm: sliding_window_log}
+",
+    )
+    .unwrap();
+    let of = |id: &str, limit: &str| {
+        let grant = rules.get(id).unwrap().override_grant(limit).unwrap();
+        grant.limits()[0].algorithm().name()
+    };
+    assert_eq!(of("plain", "1000/day"), "fixed_window");
+    assert_eq!(of("plain", "1000/day burst 5"), "token_bucket");
+    assert_eq!(of("plain", "1000/hour"), "token_bucket");
+    assert_eq!(of("delayed", "1000/day"), "token_bucket");
+    assert_eq!(of("log", "1000/day"), "sliding_window_log");
+}
+
+#[test]
+fn the_worst_case_is_computed_and_cannot_be_written_in_a_file() {
+    let text = "rules:\n- {id: a, per: [], limit: 1/s, worst_case: {limit: []}}\n";
+    let refused = from_text(text).unwrap_err();
+    assert!(refused.contains("unknown key `worst_case`"), "{refused}");
 }
 
 /// Every key is given a value that it cannot have.

@@ -17,7 +17,7 @@ const RULES: &str = "
 - {id: shaped, match: {path: /shaped}, per: [], limit: 1/hour burst 5, algorithm: leaky_bucket, shape: true}
 - {id: window, match: {path: /cost/**}, per: [], limit: 100/day, algorithm: fixed_window}
 - {id: log, match: {path: /cost/**}, per: [], limit: 100/day, algorithm: sliding_window_log}
-- {id: bucket, match: {path: /cost/**}, per: [], limit: 100/day}";
+- {id: bucket, match: {path: /cost/**}, per: [], limit: 100/23h}";
 
 async fn gate(redis: &RedisServer) -> Arc<Gate<RedisStore>> {
     let mut settings = RedisSettings::new(redis.url().parse().unwrap());

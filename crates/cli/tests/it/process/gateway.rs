@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::server::ProgramFolder;
 use tidegate_testkit_server::HttpClient;
 
-const RULES: &str = "rules:\n  - {id: probes, match: {path: /healthz}, per: [ip], limit: 1/day}\n";
+const RULES: &str = "rules:\n  - {id: probes, match: {path: /healthz}, per: [ip], limit: 1/hour}\n";
 
 #[test]
 fn requests_go_through_as_the_rules_say_and_a_shutdown_is_in_good_order() {

@@ -25,7 +25,7 @@ const RULES: &str = "rules:
   - {id: counter, match: {path: /counter}, per: [user_id], limit: 5/day, algorithm: sliding_window_counter}
   - {id: slots, match: {path: /slots}, per: [user_id], limit: 5/day, algorithm: sliding_window_slots}
   - {id: places, match: {path: /places}, per: [user_id], limit: 5, algorithm: concurrency, lease_ttl: 1h}
-  - {id: secret, match: {path: /secret}, per: [api_key], missing: share, limit: 5/day}
+  - {id: secret, match: {path: /secret}, per: [api_key], missing: share, limit: 5/day burst 5}
 ";
 
 const PATHS: [&str; 9] = [

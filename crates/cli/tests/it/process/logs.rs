@@ -11,7 +11,7 @@ const SECRETS: [&str; 2] = ["user-7f3a", "203.0.113.7"];
 #[test]
 fn a_burst_of_denials_is_a_few_lines_of_json_without_a_key() {
     let place = ProgramFolder::new();
-    let rules = "rules:\n  - {id: closed, per: [user_id, ip], missing: deny, limit: 1/day}\n";
+    let rules = "rules:\n  - {id: closed, per: [user_id, ip], missing: deny, limit: 1/hour}\n";
     place.write("rules.yaml", rules);
     let arguments = [
         "--rules",

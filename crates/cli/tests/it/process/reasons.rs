@@ -3,9 +3,9 @@
 use crate::server::ProgramFolder;
 
 const RULES: &str = "rules:
-- {id: blocked, match: {path: /blocked}, per: [user_id], limit: 5/day, overrides: {mallory: blocked}}
-- {id: missing, match: {path: /missing}, per: [ip, user_id, 'a\"b'], missing: deny, limit: 5/day}
-- {id: costly, match: {path: /costly}, per: [], limit: 5/day}
+- {id: blocked, match: {path: /blocked}, per: [user_id], limit: 5/hour, overrides: {mallory: blocked}}
+- {id: missing, match: {path: /missing}, per: [ip, user_id, 'a\"b'], missing: deny, limit: 5/hour}
+- {id: costly, match: {path: /costly}, per: [], limit: 5/hour}
 ";
 
 #[test]

@@ -23,8 +23,8 @@ const RULES: &str = "rules:
   - {id: log, match: {path: /log}, per: [], limit: 2/day, algorithm: sliding_window_log}
   - {id: counter, match: {path: /counter}, per: [], limit: 2/day, algorithm: sliding_window_counter}
   - {id: slots, match: {path: /slots}, per: [], limit: 2/day, algorithm: sliding_window_slots}
-  - {id: secret, match: {path: /secret}, per: [api_key], missing: share, limit: 2/day}
-  - {id: condition, match: {path: /condition, when: 'attributes[\"path\"].matches(\"^/c\") && cost > 0'}, per: [], limit: 2/day}
+  - {id: secret, match: {path: /secret}, per: [api_key], missing: share, limit: 2/hour}
+  - {id: condition, match: {path: /condition, when: 'attributes[\"path\"].matches(\"^/c\") && cost > 0'}, per: [], limit: 2/hour}
   - {id: leased-bucket, match: {path: /leased-bucket}, per: [], limit: 2/day burst 2, sync: leased}
   - {id: leased-fixed, match: {path: /leased-fixed}, per: [], limit: 2/day, algorithm: fixed_window, sync: leased}
   - {id: leased-slots, match: {path: /leased-slots}, per: [], limit: 2/day, algorithm: sliding_window_slots, sync: leased}
@@ -159,8 +159,8 @@ fn a_server_that_was_stopped_for_a_second_blames_no_one_else() {
     let url = redis.url();
     let place = ProgramFolder::new();
     let rules = "rules:
-  - {id: exact, match: {path: /exact}, per: [], limit: 1000000/day}
-  - {id: leased, match: {path: /leased}, per: [], limit: 1000000/day, sync: leased}
+  - {id: exact, match: {path: /exact}, per: [], limit: 1000000/23h}
+  - {id: leased, match: {path: /leased}, per: [], limit: 1000000/23h, sync: leased}
   - {id: places, match: {path: /places}, per: [], limit: 1000000, algorithm: concurrency}
 ";
     place.write("rules.yaml", rules);

@@ -8,7 +8,7 @@ use crate::server_process::ProgramRun;
 fn serve(place: &ProgramFolder) -> Server {
     place.write(
         "rules.yaml",
-        "rules:\n  - {id: a, per: [ip], limit: 1/day}\n",
+        "rules:\n  - {id: a, per: [ip], limit: 1/hour}\n",
     );
     place.write(
         "tidegate.yaml",

@@ -98,7 +98,7 @@ fn end_of(mut child: Child) -> Option<i32> {
 
 fn serve_with_denials(place: &ProgramFolder, arguments: &[&str]) -> Server {
     let server = place.serve(arguments);
-    let rules = r#"{"rules": [{"id": "per-user", "per": ["user_id"], "limit": "1/day"}]}"#;
+    let rules = r#"{"rules": [{"id": "per-user", "per": ["user_id"], "limit": "1/hour"}]}"#;
     server.ask("PUT /v1/rules", rules).with_status(200);
     for user in ["<img src=x onerror=alert(1)>", HOSTILE] {
         let body = json!({"attributes": {"user_id": user}, "cost": 2}).to_string();

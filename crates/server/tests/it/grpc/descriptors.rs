@@ -188,7 +188,7 @@ async fn a_limit_that_comes_with_a_call_replaces_nothing() {
 #[tokio::test]
 async fn values_have_a_counter_each_and_credentials_have_one() {
     let of_envoy = "domain: web\ndescriptors:\n  - key: authorization\n    rate_limit: {unit: day, requests_per_unit: 1}\n  - key: authorization\n    value: 'Bearer  root'\n    rate_limit: {unlimited: true}\n";
-    let native = "rules:\n- {id: a, per: [authorization], limit: 1/day, overrides: {'Bearer  root': unlimited}}\n";
+    let native = "rules:\n- {id: a, per: [authorization], limit: 1/hour, overrides: {'Bearer  root': unlimited}}\n";
     for rules in [of_envoy, native] {
         let server = start(rules);
         let mut client = server.client().await;

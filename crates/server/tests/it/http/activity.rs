@@ -12,10 +12,10 @@ use crate::redis::shared::check;
 
 const RULES: &str = "
 rules:
-  - {id: per-user, match: {path: /v1/**}, per: [user_id], limit: 3/day}
-  - {id: per-key, match: {path: /v1/**}, per: [api_key], limit: 1000/day, mode: shadow}
-  - {id: try, match: {path: /v1/**}, per: [user_id], limit: 1/day, mode: shadow}
-  - {id: costly, match: {path: /costly}, per: [user_id, method], limit: 100/day, overrides: {bad: blocked}}
+  - {id: per-user, match: {path: /v1/**}, per: [user_id], limit: 3/hour}
+  - {id: per-key, match: {path: /v1/**}, per: [api_key], limit: 1000/23h, mode: shadow}
+  - {id: try, match: {path: /v1/**}, per: [user_id], limit: 1/hour, mode: shadow}
+  - {id: costly, match: {path: /costly}, per: [user_id, method], limit: 100/23h, overrides: {bad: blocked}}
 ";
 
 fn serve(place: &TestFolder) -> Server {

@@ -85,11 +85,11 @@ fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_no_client() {
     let place = TestFolder::new();
     let looping = |index| {
         format!(
-            "  - {{id: loop-{index}, per: [], limit: 5/day, match: {{when: 'attributes.exists(name, name == \"x{index}\")'}}}}\n"
+            "  - {{id: loop-{index}, per: [], limit: 5/hour, match: {{when: 'attributes.exists(name, name == \"x{index}\")'}}}}\n"
         )
     };
     let looping: String = (0..100).map(looping).collect();
-    let rules = format!("rules:\n  - {{id: all, per: [], limit: 5/day}}\n{looping}");
+    let rules = format!("rules:\n  - {{id: all, per: [], limit: 5/hour}}\n{looping}");
     place.write("rules.yaml", &rules);
     let server = place.serve(&["--rules", "rules.yaml"]);
     let attributes: serde_json::Map<_, _> = (0..100)

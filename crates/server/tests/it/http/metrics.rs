@@ -24,10 +24,10 @@ fn serve_and_ask(place: &TestFolder) -> Server {
 fn ask(server: Server) -> Server {
     let mut client = server.client();
     let rules = json!({"rules": [
-        {"id": "per-user", "per": ["user_id"], "limit": "2/day", "match": {"path": "/v1/**"}},
-        {"id": "tried", "per": ["user_id"], "limit": "1/day", "mode": "shadow", "match": {"path": "/v1/**"}},
-        {"id": "bytes", "per": ["user_id"], "limit": "9/day", "cost": {"attribute": "bytes"}, "match": {"path": "/v1/**"}},
-        {"id": "eu", "per": [], "limit": "9/day", "match": {"when": "attributes[\"none\"] == \"eu\""}},
+        {"id": "per-user", "per": ["user_id"], "limit": "2/hour", "match": {"path": "/v1/**"}},
+        {"id": "tried", "per": ["user_id"], "limit": "1/hour", "mode": "shadow", "match": {"path": "/v1/**"}},
+        {"id": "bytes", "per": ["user_id"], "limit": "9/hour", "cost": {"attribute": "bytes"}, "match": {"path": "/v1/**"}},
+        {"id": "eu", "per": [], "limit": "9/hour", "match": {"when": "attributes[\"none\"] == \"eu\""}},
         {"id": "upstream", "per": [], "algorithm": "concurrency", "adaptive": {"min": 1, "max": 9}, "match": {"path": "/jobs"}},
         {"id": "jobs", "per": ["user_id"], "limit": 5, "algorithm": "concurrency", "match": {"path": "/jobs"}},
     ]});

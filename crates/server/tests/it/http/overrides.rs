@@ -12,7 +12,7 @@ rules:
   - {id: per-user, per: [user_id], limit: 1/day, algorithm: fixed_window, tiers: {pro: 2/day}, overrides: {vip: 3/day}}
   - {id: per-ip, match: {path: /ip}, per: [ip], limit: blocked}
   - {id: per-key, match: {path: /key}, per: [api_key], limit: blocked}
-  - {id: all, match: {path: /all}, per: [], limit: 5/day}
+  - {id: all, match: {path: /all}, per: [], limit: 5/hour}
   - {id: moving, match: {path: /moving}, per: [user_id], algorithm: concurrency, adaptive: {min: 1, max: 9}}
 ";
 

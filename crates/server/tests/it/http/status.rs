@@ -8,7 +8,7 @@ use tidegate_testkit_server::{PATIENCE, TestFolder};
 use crate::Server;
 use crate::redis::shared::{check, serve};
 
-const RULES: &str = "rules:\n  - {id: one, per: [user_id], limit: 10/day}\n";
+const RULES: &str = "rules:\n  - {id: one, per: [user_id], limit: 10/hour}\n";
 
 fn status(server: &Server) -> Value {
     server.ask("GET /v1/status", "").with_status(200).json()
@@ -19,7 +19,7 @@ fn a_server_with_its_own_memory_reports_keys_leases_and_snapshots() {
     let place = TestFolder::new();
     let server = place.serve(&[]);
     let rules = json!({"rules": [
-        {"id": "one", "per": ["user_id"], "limit": "10/day"},
+        {"id": "one", "per": ["user_id"], "limit": "10/hour"},
         {"id": "at-once", "per": [], "limit": 5, "algorithm": "concurrency"},
     ]});
     server

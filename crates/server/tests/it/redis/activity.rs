@@ -10,8 +10,8 @@ use crate::redis::shared::{check, serve};
 
 const RULES: &str = "
 rules:
-  - {id: per-user, per: [user_id], limit: 2/day}
-  - {id: per-key, per: [api_key], limit: 1000/day}
+  - {id: per-user, per: [user_id], limit: 2/hour}
+  - {id: per-key, per: [api_key], limit: 1000/23h}
 ";
 const SECRET: &str = "sk-live-0123456789abcdef";
 

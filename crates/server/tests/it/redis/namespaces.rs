@@ -37,10 +37,10 @@ fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
         json!({"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": limit}).to_string()
     };
     servers[0]
-        .ask("POST /v1/rules", &rule("5/day"))
+        .ask("POST /v1/rules", &rule("5/hour"))
         .with_status(201);
     servers[1]
-        .ask("POST /v1/rules", &rule("7/day"))
+        .ask("POST /v1/rules", &rule("7/hour"))
         .with_status(201);
     wait_until("the other of the same namespace follows", PATIENCE, || {
         (servers[2].ask("GET /v1/rules/per-user", "").status == 200).then_some(())
@@ -92,7 +92,7 @@ fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
 fn one_lost_master_of_a_cluster_is_200_with_a_warning() {
     let cluster = Cluster::start();
     let place = TestFolder::new();
-    place.write("rules.yaml", "rules:\n  - {id: deny, per: [user_id], missing: deny, limit: 10/day, on_store_failure: deny}\n");
+    place.write("rules.yaml", "rules:\n  - {id: deny, per: [user_id], missing: deny, limit: 10/hour, on_store_failure: deny}\n");
     let url = cluster.url();
     let environment = [("TIDEGATE_REDIS_DEADLINE", "1s")];
     let server = place.serve_with(

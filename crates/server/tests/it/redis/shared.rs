@@ -60,7 +60,7 @@ fn without_redis_rules_go_on_and_with_it_they_are_shared_again() {
     let redis = RedisServer::start();
     redis.kill();
     let place = TestFolder::new();
-    let local = "rules:\n  - {id: local, per: [user_id], missing: deny, limit: 10/day}\n";
+    let local = "rules:\n  - {id: local, per: [user_id], missing: deny, limit: 10/hour}\n";
     place.write("rules.yaml", local);
     let arguments = ["--rules", "rules.yaml"];
     let server = serve(&place, &redis, &arguments);
@@ -70,7 +70,7 @@ fn without_redis_rules_go_on_and_with_it_they_are_shared_again() {
     let reply = check(&server, &json!({"user_id": "u"})).with_status(200);
     assert_eq!(reply.json()["degraded"], true);
 
-    let deny = "  - {id: deny, per: [], limit: 10/day, on_store_failure: deny}\n";
+    let deny = "  - {id: deny, per: [], limit: 10/hour, on_store_failure: deny}\n";
     place.write("rules.yaml", &[local, deny].concat());
     wait_for_status(&server, 503, "not ready");
     check(&server, &json!({"user_id": "u"})).with_status(503);
@@ -118,7 +118,7 @@ fn no_api_key_is_in_redis() {
     let place = TestFolder::new();
     place.write(
         "rules.yaml",
-        "rules:\n  - {id: a, per: [api_key], missing: deny, limit: 10/day}\n  - {id: b, per: [session, user_id], missing: deny, limit: 10/day}\n",
+        "rules:\n  - {id: a, per: [api_key], missing: deny, limit: 10/hour}\n  - {id: b, per: [session, user_id], missing: deny, limit: 10/hour}\n",
     );
     place.write("secret", "under this");
     let url = redis.url();
@@ -150,7 +150,7 @@ fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
     // What `printf %s clear-key | sha256sum` says.
     let hash = "sha256:2d3556e2be089a2e7b53f86b640d23464170fbbc38ef97cd077c989319fc1741";
     let rule =
-        json!({"id": "a", "per": ["api_key"], "limit": "1/day", "overrides": {hash: "3/day"}});
+        json!({"id": "a", "per": ["api_key"], "limit": "1/hour", "overrides": {hash: "3/hour"}});
     let rules = json!({ "rules": [rule] });
     server
         .ask("PUT /v1/rules", &rules.to_string())
@@ -161,7 +161,7 @@ fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
     for (key, status) in [("other", 200), ("other", 429), (hash, 200), (hash, 429)] {
         check(&server, &json!({ "api_key": key })).with_status(status);
     }
-    let shown = server.ask("GET /v1/rules", "").json();
+    let shown = server.ask("GET /v1/rules", "").written();
     assert_eq!(shown["rules"], rules["rules"]);
     let keys: Vec<String> = redis.query(&["KEYS", "*"]);
     let values = keys
@@ -184,9 +184,9 @@ fn a_reset_reports_what_was_used_in_redis() {
     let place = TestFolder::new();
     let rules = "rules:
   - {id: window, per: [user_id], limit: 10/day, algorithm: fixed_window}
-  - {id: bucket, per: [user_id], limit: 10/day; 20/week burst 7}
+  - {id: bucket, per: [user_id], limit: 10/hour; 20/week burst 7}
   - {id: held, per: [user_id], limit: 4, algorithm: concurrency}
-  - {id: all, per: [], limit: 100/day}
+  - {id: all, per: [], limit: 100/23h}
 ";
     place.write("rules.yaml", rules);
     let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
@@ -288,7 +288,7 @@ fn a_cluster_is_shared_like_one_redis() {
         [&places[0], &places[1]].map(|place| place.serve_with(&["--redis", &url], &CALM));
     let rules = json!({"rules": [
         {"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": "10/day", "algorithm": "fixed_window"},
-        {"id": "per-key", "per": ["api_key"], "missing": "deny", "limit": "1000/day"},
+        {"id": "per-key", "per": ["api_key"], "missing": "deny", "limit": "1000/23h"},
     ]});
     let rules = rules.to_string();
     first.ask("PUT /v1/rules", &rules).with_status(200);
@@ -313,7 +313,7 @@ fn a_redis_that_is_stopped_holds_no_request_up() {
     let place = TestFolder::new();
     place.write(
         "rules.yaml",
-        "rules:\n  - {id: a, per: [], limit: 1000/day}\n",
+        "rules:\n  - {id: a, per: [], limit: 1000/23h}\n",
     );
     let url = redis.url();
     let server = place.serve(&["--redis", &url, "--rules", "rules.yaml"]);

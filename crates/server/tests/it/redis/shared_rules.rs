@@ -10,7 +10,7 @@ use crate::Server;
 use crate::redis::shared::{check, serve, wait_for_status};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
-const ONE: &str = r#"{"rules": [{"id": "one", "per": [], "limit": "1/day"}]}"#;
+const ONE: &str = r#"{"rules": [{"id": "one", "per": [], "limit": "1/hour"}]}"#;
 /// Within this time a change is everywhere. Many tests run at the same time.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -43,13 +43,13 @@ fn a_change_reaches_the_other_server_within_a_second() {
     // Each writes on top of what the other wrote.
     let stale = first.ask("GET /v1/rules/one", "");
     let stale = stale.header("etag").unwrap();
-    let more = r#"{"id": "one", "per": [], "limit": "5/day"}"#;
+    let more = r#"{"id": "one", "per": [], "limit": "5/hour"}"#;
     second.ask("PUT /v1/rules/one", more).with_status(200);
     let tag = [("if-match", stale)];
-    let again = r#"{"id": "one", "per": [], "limit": "9/day"}"#;
+    let again = r#"{"id": "one", "per": [], "limit": "9/hour"}"#;
     let reply = first.ask_with("PUT /v1/rules/one", &tag, again);
     reply.with_status(412).detail();
-    let two = r#"{"id": "two", "per": [], "limit": "9/day"}"#;
+    let two = r#"{"id": "two", "per": [], "limit": "9/hour"}"#;
     second.ask("POST /v1/rules", two).with_status(201);
     first.ask("POST /v1/rules", two).with_status(409);
     let old = r#"{"version": 1, "rules": []}"#;
@@ -88,7 +88,7 @@ fn changes_on_two_servers_at_once_are_all_there() {
             scope.spawn(move || {
                 for number in 0..5 {
                     let id = format!("rule-{which}-{number}");
-                    let rule = json!({"id": id, "per": [], "limit": "5/day"});
+                    let rule = json!({"id": id, "per": [], "limit": "5/hour"});
                     client
                         .ask("POST /v1/rules", &rule.to_string())
                         .with_status(201);
@@ -170,7 +170,7 @@ fn redis_is_followed_back_but_not_into_nothing() {
     let places = [TestFolder::new(), TestFolder::new()];
     let [first, second] = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
     first.ask("PUT /v1/rules", ONE).with_status(200);
-    let two = r#"{"id": "two", "per": [], "limit": "9/day"}"#;
+    let two = r#"{"id": "two", "per": [], "limit": "9/hour"}"#;
     first.ask("POST /v1/rules", two).with_status(201);
     wait_for_version(&second, 2, PATIENCE);
 
@@ -250,7 +250,7 @@ fn an_empty_set_of_rules_in_redis_is_taken_over_with_a_warning() {
     let redis = RedisServer::start();
     let place = TestFolder::new();
     let server = serve(&place, &redis, &[]);
-    let text = r#"[{"id": "a", "per": [], "limit": "1/day"}]"#;
+    let text = r#"[{"id": "a", "per": [], "limit": "1/hour"}]"#;
     for (version, text) in [("98", text), ("99", "[]")] {
         let _: u64 = redis.query(&["HSET", "tg:{rules}:texts", version, text]);
         let _: u64 = redis.query(&["HSET", "tg:{rules}", "version", version]);

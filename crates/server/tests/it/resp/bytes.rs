@@ -82,7 +82,7 @@ fn values_of_attributes_are_bytes_and_do_not_collide() {
     let place = TestFolder::new();
     place.write(
         "rules.yaml",
-        "rules: [{id: key, per: [api_key], missing: deny, limit: 1/day}]",
+        "rules: [{id: key, per: [api_key], missing: deny, limit: 1/hour}]",
     );
     let server = serve(&place, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);

@@ -11,11 +11,11 @@ use tidegate_testkit_server::TestFolder;
 use tidegate_testkit_server::{HttpClient, request};
 
 const RULES: &str = r"rules:
-- {id: keys, match: {path: /keys}, per: [api_key], missing: deny, limit: 2/day}
-- {id: sessions, match: {path: /sessions}, per: [session], missing: deny, limit: 2/day}
-- {id: addresses, match: {path: /addresses}, per: [ip], missing: deny, limit: 2/day}
-- {id: teams, match: {path: /teams}, per: [header.x-team], missing: deny, limit: 2/day}
-- {id: tokens, match: {path: /tokens}, per: [header.authorization], missing: deny, limit: 2/day}
+- {id: keys, match: {path: /keys}, per: [api_key], missing: deny, limit: 2/hour}
+- {id: sessions, match: {path: /sessions}, per: [session], missing: deny, limit: 2/hour}
+- {id: addresses, match: {path: /addresses}, per: [ip], missing: deny, limit: 2/hour}
+- {id: teams, match: {path: /teams}, per: [header.x-team], missing: deny, limit: 2/hour}
+- {id: tokens, match: {path: /tokens}, per: [header.authorization], missing: deny, limit: 2/hour}
 ";
 
 const SETTINGS: &str = r"trusted_proxies: [127.0.0.1]
