@@ -178,6 +178,20 @@ impl ClientReply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The body with its rules as they were written, without what the server adds to them.
+    pub fn written(&self) -> Value {
+        let mut body = self.json();
+        let drop_computed = |rule: &mut Value| {
+            if let Some(rule) = rule.as_object_mut() {
+                rule.remove("worst_case");
+            }
+        };
+        drop_computed(&mut body);
+        let rules = body.get_mut("rules").and_then(Value::as_array_mut);
+        rules.into_iter().flatten().for_each(drop_computed);
+        body
+    }
+
     /// The detail of a refusal. Every one is problem+json, repeats its status, and says something.
     pub fn detail(&self) -> String {
         let media_type = self.header("content-type");

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::{self, HeaderSettings};
-use tidegate::{Reason, Retry};
+use tidegate::{Limit, Reason, Retry};
 
 use crate::error::RequestError;
 
@@ -253,7 +253,13 @@ fn detail(decision: &Decision) -> String {
         _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);
             let unit = if wait == 1 { "second" } else { "seconds" };
-            format!("the limit `{name}` is used up; try again in {wait} {unit}")
+            // The headers have only the burst.
+            let with_burst = |limit: &Limit| {
+                let rate = limit.rate_unlike_capacity()?.in_words();
+                Some(format!(" (burst {}, {rate})", limit.capacity()))
+            };
+            let burst = headline.limit.and_then(with_burst).unwrap_or_default();
+            format!("the limit `{name}`{burst} is used up; try again in {wait} {unit}")
         }
     }
 }

@@ -64,12 +64,34 @@ fn write_limits(out: &mut Vec<u8>, decision: &Decision) {
             out.push(b',');
         }
         write_limit(out, &limit);
+        out.push(b'}');
     }
     out.push(b']');
 }
 
-/// The outcome of one limit.
-pub fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
+/// Writes the outcome of one limit for an explanation: with the most that it can admit, as numbers and in words.
+pub fn write_explained_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
+    write_limit(out, decided);
+    match decided.highest() {
+        Some(limit) => {
+            let worst = limit.worst_case();
+            out.extend_from_slice(br#","worst_case":{"window":"#);
+            match worst.window {
+                Some(most) => integer(out, most),
+                None => out.extend_from_slice(b"null"),
+            }
+            out.extend_from_slice(br#","instant":"#);
+            integer(out, worst.instant);
+            // Letters, digits and punctuation: it needs no escaping.
+            text(out, br#"},"promise":""#, &limit.promise());
+        }
+        None => out.extend_from_slice(br#","worst_case":null,"promise":null"#),
+    }
+    out.push(b'}');
+}
+
+/// The outcome of one limit, without the end of its object.
+fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     let outcome = decided.outcome;
     let algorithm = decided
         .limit
@@ -90,6 +112,8 @@ pub fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
         }
         None => out.extend_from_slice(b"null"),
     }
+    out.extend_from_slice(br#","rate":"#);
+    integer(out, decided.limit.map_or(0, |limit| limit.rate().count));
     out.extend_from_slice(br#","allowed":"#);
     boolean(out, outcome.allowed);
     numbers(out, outcome);
@@ -100,7 +124,6 @@ pub fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decided.is_degraded);
     write_reason(out, Some(decided));
-    out.push(b'}');
 }
 
 /// The numbers that a decision and each of its limits share.

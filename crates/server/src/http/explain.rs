@@ -84,7 +84,7 @@ fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &Explaine
         if index > 0 {
             out.push(b',');
         }
-        answer::write_limit(out, &limit);
+        answer::write_explained_limit(out, &limit);
     }
     out.extend_from_slice(b"]}");
 }

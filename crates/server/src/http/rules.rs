@@ -20,6 +20,7 @@ use crate::server::Server;
 
 /// A document that is read without leaving the thread, in bytes.
 const SHORT: usize = 64 << 10;
+const WORST_CASE: &str = "worst_case";
 
 pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
@@ -54,8 +55,9 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
 pub(super) fn whole_set(server: &Server) -> ApiReply {
     // The version is read first: it may be older than the rules, never newer.
     let version = server.book.version();
-    let rules = server.gate.rules().written();
-    let tag = etag(&rules);
+    let rules = server.gate.rules();
+    let tag = etag(&rules.written());
+    let rules: Vec<serde_json::Value> = rules.iter().map(|rule| answered(rule)).collect();
     let body = json!({"rules": rules, "version": version});
     with_header(
         json(StatusCode::OK, body.to_string().into_bytes()),
@@ -74,8 +76,25 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, 
 }
 
 fn one(status: StatusCode, rule: &Rule) -> ApiReply {
-    let reply = json(status, rule.written().to_string().into_bytes());
+    let reply = json(status, answered(rule).to_string().into_bytes());
     with_header(reply, ETAG, &etag_of(rule))
+}
+
+/// A rule as answers have it: as it was written, with the most that it can admit. That is computed, and part of no tag
+/// and no version.
+pub(super) fn answered(rule: &Rule) -> serde_json::Value {
+    let mut written = rule.written().clone();
+    if let Some(written) = written.as_object_mut() {
+        written.insert(WORST_CASE.to_owned(), rule.worst_case());
+    }
+    written
+}
+
+/// Removes what an [answer](answered) has and a rule does not, so that it can be sent back.
+pub(super) fn drop_computed(rule: &mut Node) {
+    if let Value::Map(entries) = &mut rule.value {
+        entries.retain(|entry| entry.key != WORST_CASE);
+    }
 }
 
 pub(super) async fn replace(
@@ -86,6 +105,7 @@ pub(super) async fn replace(
     let caller = server.access.may_write(parts)?;
     let reading = read_document(server, body, |server, mut document| {
         let version = take_version(&mut document)?;
+        rules_in(&mut document).iter_mut().for_each(drop_computed);
         let given = rules_of(&document)?;
         let rules = RuleSet::from_node(&document, server.book.settings());
         let rules = rules.map_err(|problems| {
@@ -115,20 +135,16 @@ pub(super) async fn create(
     body: Incoming,
 ) -> Result<ApiReply, HttpProblem> {
     let caller = server.access.may_write(parts)?;
-    let reading = read_document(server, body, |server, document| {
-        read_rule(server, &document)
-    });
-    let rule = reading.await?;
-    let id = rule.id().to_owned();
-    let written = rule.written().clone();
+    let reading = read_document(server, body, read_rule);
+    let rule = Arc::new(reading.await?);
     change(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        RuleChange::Create(Arc::new(rule)),
+        RuleChange::Create(Arc::clone(&rule)),
     )
     .await?;
-    Ok(created(&id, &written))
+    Ok(created(&rule))
 }
 
 pub(super) async fn put(
@@ -141,9 +157,9 @@ pub(super) async fn put(
     let name = id.to_owned();
     let reading = read_document(server, body, move |server, mut document| {
         name_if_nameless(&mut document, &name);
-        read_rule(server, &document)
+        read_rule(server, document)
     });
-    let rule = reading.await?;
+    let rule = Arc::new(reading.await?);
     if rule.id() != id {
         let detail = format!(
             "the path names rule `{id}` and the body `{}`; make them the same",
@@ -151,19 +167,30 @@ pub(super) async fn put(
         );
         return Err(HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
-    let written = rule.written().clone();
     let changed = change(
         server,
         expected(&parts.headers)?,
         &caller.name,
-        RuleChange::Put(Arc::new(rule)),
+        RuleChange::Put(Arc::clone(&rule)),
     )
     .await?;
-    if changed.is_created {
-        return Ok(created(id, &written));
+    Ok(if changed.is_created {
+        created(&rule)
+    } else {
+        one(StatusCode::OK, &rule)
+    })
+}
+
+/// The rules in a body, if there is a list of them.
+fn rules_in(document: &mut Node) -> &mut [Node] {
+    let Value::Map(entries) = &mut document.value else {
+        return &mut [];
+    };
+    let list = entries.iter_mut().find(|entry| entry.key == "rules");
+    match list.map(|entry| &mut entry.value.value) {
+        Some(Value::List(rules)) => rules,
+        _ => &mut [],
     }
-    let reply = json(StatusCode::OK, written.to_string().into_bytes());
-    Ok(with_header(reply, ETAG, &etag(&written)))
 }
 
 /// The list of rules in a body. A missing list is an error: it must not remove all rules.
@@ -223,10 +250,9 @@ pub(super) fn name_if_nameless(document: &mut Node, id: &str) {
     }
 }
 
-fn created(id: &str, written: &serde_json::Value) -> ApiReply {
-    let reply = json(StatusCode::CREATED, written.to_string().into_bytes());
-    let reply = with_header(reply, LOCATION, &format!("/v1/rules/{id}"));
-    with_header(reply, ETAG, &etag(written))
+fn created(rule: &Rule) -> ApiReply {
+    let reply = one(StatusCode::CREATED, rule);
+    with_header(reply, LOCATION, &format!("/v1/rules/{}", rule.id()))
 }
 
 pub(super) async fn delete(
@@ -275,8 +301,9 @@ async fn read_document<T: Send + 'static>(
     reading.await.ok_or(ChangeError::Interrupted)?
 }
 
-fn read_rule(server: &Server, document: &Node) -> Result<Rule, HttpProblem> {
-    Rule::from_node(document, server.book.settings())
+fn read_rule(server: &Server, mut document: Node) -> Result<Rule, HttpProblem> {
+    drop_computed(&mut document);
+    Rule::from_node(&document, server.book.settings())
         .map_err(|problems| HttpProblem::invalid_rule(&problems))
 }
 

@@ -12,7 +12,7 @@ use tidegate::rules::Rule;
 use tidegate::{Clock as _, SystemClock};
 
 use super::query::parameters;
-use super::rules::name_if_nameless;
+use super::rules::{answered, drop_computed, name_if_nameless};
 use super::{body, json};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::ChangeError;
@@ -47,12 +47,13 @@ fn answer(server: &Server, id: &str, text: &str) -> String {
     let (rule, mut problems) = read(server, id, text);
     problems.sort();
     let listed: Vec<Value> = problems.iter().map(written).collect();
-    let rule = rule.as_ref().map(Rule::written);
+    let rule = rule.as_ref();
     let answer = json!({
         "valid": rule.is_some(),
         "problems": listed,
-        "rule": rule,
-        "yaml": rule.map(write_yaml),
+        "rule": rule.map(answered),
+        "yaml": rule.map(|rule| write_yaml(rule.written())),
+        "promises": rule.map(Rule::promises),
     });
     answer.to_string()
 }
@@ -63,6 +64,7 @@ fn read(server: &Server, id: &str, text: &str) -> (Option<Rule>, Problems) {
     let Some(mut node) = Source::new("rule", text).read(&mut problems) else {
         return (None, problems);
     };
+    drop_computed(&mut node);
     name_if_nameless(&mut node, id);
     let settings = server.book.settings().at(SystemClock.now());
     match Rule::from_node(&node, &settings) {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tidegate::gate::Decision;
-use tidegate::{Attributes, Limiter, Micros, Reason};
+use tidegate::{Attributes, Limit, Limiter, Micros, Reason};
 use tidegate_identity::Secret;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -138,12 +138,17 @@ impl DenialLog {
         let request_id = exchanges::current_id();
         let request_id = request_id.as_ref().and_then(|id| id.to_str().ok());
         let retry_after = headline.outcome.retry.wait().map(seconds);
+        let rate = headline
+            .limit
+            .and_then(Limit::rate_unlike_capacity)
+            .map(|rate| rate.in_words());
         tracing::info!(
             rule = headline.rule.id(),
             reason = headline.reason.map_or("", Reason::name),
             missing = (!missing.is_empty()).then_some(missing),
             key,
             limit = headline.outcome.limit,
+            rate,
             retry_after = retry_after.as_deref().unwrap_or("never"),
             degraded = decision.is_degraded(),
             request_id,

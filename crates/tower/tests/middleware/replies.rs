@@ -57,6 +57,28 @@ async fn a_denial_is_a_problem_document() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denial_by_a_burst_names_its_rate() {
+    let list = "
+- {id: api, match: {path: /api}, per: [], limit: 100/minute burst 1}
+- {id: mail, match: {path: /mail}, per: [], limit: 60/hour burst 1, algorithm: leaky_bucket, shape: false}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    for (path, detail) in [
+        (
+            "/api",
+            "the limit `api` (burst 1, 100/minute) is used up; try again in 1 second",
+        ),
+        (
+            "/mail",
+            "the limit `mail` (burst 1, 60/hour) is used up; try again in 60 seconds",
+        ),
+    ] {
+        send(&app, request(path)).await;
+        let denied = text(send(&app, request(path)).await).await;
+        assert!(denied.contains(detail), "{denied}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_denial_says_why_waiting_does_not_help() {
     let list = "
 - {id: blocked, match: {path: /blocked}, per: [], limit: blocked}

@@ -173,7 +173,7 @@ impl Model {
 
     /// What the server has after a start against what it may have.
     fn compare(&mut self, client: &mut HttpClient) {
-        let body = client.ask("GET /v1/rules", "").json();
+        let body = client.ask("GET /v1/rules", "").written();
         let rules = body["rules"].as_array().unwrap().clone();
         let found = (body["version"].as_u64().unwrap(), rules);
         let acknowledged = self.current();

@@ -17,3 +17,4 @@ mod rules;
 mod status;
 mod timelines;
 mod validate;
+mod worst_case;

@@ -9,10 +9,10 @@ use tidegate_testkit_server::ClientReply;
 use tidegate_testkit_server::TestFolder;
 
 const RULES: &str = "rules:
-- {id: over, match: {path: /over}, per: [], limit: 1/day}
-- {id: blocked, match: {path: /blocked}, per: [user_id], limit: 5/day, overrides: {mallory: blocked}}
-- {id: missing, match: {path: /missing}, per: [ip, user_id, 'a\"b'], missing: deny, limit: 5/day}
-- {id: costly, match: {path: /costly}, per: [], limit: 5/day}
+- {id: over, match: {path: /over}, per: [], limit: 1/hour}
+- {id: blocked, match: {path: /blocked}, per: [user_id], limit: 5/hour, overrides: {mallory: blocked}}
+- {id: missing, match: {path: /missing}, per: [ip, user_id, 'a\"b'], missing: deny, limit: 5/hour}
+- {id: costly, match: {path: /costly}, per: [], limit: 5/hour}
 - {id: window, match: {path: /window}, per: [], limit: 5/day, algorithm: fixed_window}
 - {id: held, match: {path: /held}, per: [], limit: 2, algorithm: concurrency}
 ";
@@ -83,7 +83,7 @@ fn each_reason_is_given_with_redis() {
 #[test]
 fn a_store_that_is_gone_is_a_reason_of_its_own() {
     let (redis, place) = (RedisServer::start(), TestFolder::new());
-    let rules = "rules:\n- {id: strict, per: [], limit: 5/day, on_store_failure: deny}\n";
+    let rules = "rules:\n- {id: strict, per: [], limit: 5/hour, on_store_failure: deny}\n";
     place.write("rules.yaml", rules);
     let server = shared::serve(&place, &redis, &["--rules", "rules.yaml"]);
     ask(&server, "/", None, 1).with_status(200);
@@ -112,7 +112,7 @@ fn the_fields_of_an_answer_have_their_order() {
     let expected = concat!(
         r#"{"allowed":false,"rule":"per-user","limit":100,"remaining":100,"reset_time":1794770000.25,"#,
         r#""retry_after":null,"delay":0,"degraded":false,"lease":null,"limits":[{"rule":"per-user","#,
-        r#""algorithm":"token_bucket","window":60,"allowed":false,"limit":100,"remaining":100,"#,
+        r#""algorithm":"token_bucket","window":60,"rate":100,"allowed":false,"limit":100,"remaining":100,"#,
         r#""reset_time":1794770000.25,"retry_after":null,"delay":0,"shadow":false,"degraded":false,"#,
         r#""reason":"too_expensive"}],"reason":"too_expensive"}"#
     );

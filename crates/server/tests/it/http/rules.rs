@@ -26,7 +26,7 @@ fn a_rule_is_created_read_changed_and_removed() {
         .ask("POST /v1/rules", &text("per-ip", "10/minute"))
         .with_status(201);
     assert_eq!(created.header("location"), Some("/v1/rules/per-ip"));
-    assert_eq!(created.json(), rule("per-ip", "10/minute"));
+    assert_eq!(created.written(), rule("per-ip", "10/minute"));
 
     let read = client.ask("GET /v1/rules/per-ip", "").with_status(200);
     assert_eq!(read.json(), created.json());
@@ -51,7 +51,7 @@ fn a_rule_is_created_read_changed_and_removed() {
         let missing = client.ask(call, "").with_status(404);
         assert_eq!(missing.detail(), "there is no rule `per-ip`", "{call}");
     }
-    let left = client.ask("GET /v1/rules", "").json();
+    let left = client.ask("GET /v1/rules", "").written();
     assert_eq!(left["rules"], json!([rule("all", "5/second")]));
 }
 
@@ -206,7 +206,10 @@ fn a_whole_set_is_replaced_or_nothing_is() {
     let first = server
         .ask("PUT /v1/rules", &good.to_string())
         .with_status(200);
-    assert_eq!(first.json(), json!({"rules": good["rules"], "version": 1}));
+    assert_eq!(
+        first.written(),
+        json!({"rules": good["rules"], "version": 1})
+    );
     let twice = [rule("c", "1/second"), rule("c", "1/second")];
     for (bad, status) in [
         (
@@ -248,7 +251,7 @@ fn the_history_lists_each_change_and_a_rollback_is_one_of_them() {
     let back = client
         .ask("POST /v1/rules/rollback", r#"{"version": 1}"#)
         .with_status(200)
-        .json();
+        .written();
     assert_eq!(
         back,
         json!({"rules": [rule("a", "1/second")], "version": 5})
@@ -300,7 +303,7 @@ fn rules_history_and_tags_outlive_the_server() {
     let read = |server: &crate::Server| {
         let set = server.ask("GET /v1/rules", "");
         let history = server.ask("GET /v1/rules/history", "").json();
-        (set.json(), tag(&set), history)
+        (set.written(), tag(&set), history)
     };
     let before = read(&server);
     assert_eq!(before.0["rules"][0], odd, "as it was written");
@@ -336,7 +339,7 @@ fn rules_of_a_file_are_not_changed_through_the_api() {
             "{call}: {refused:?}"
         );
     }
-    let rules = server.ask("GET /v1/rules", "").json();
+    let rules = server.ask("GET /v1/rules", "").written();
     assert_eq!(rules["rules"], json!([rule("a", "5/minute")]));
     assert!(!place.path("data/rules").exists(), "no rules are kept");
 }

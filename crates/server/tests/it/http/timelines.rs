@@ -170,6 +170,7 @@ struct AnsweredLimit {
     rule: String,
     algorithm: String,
     window: Option<Seconds>,
+    rate: u64,
     allowed: bool,
     limit: u64,
     remaining: u64,
@@ -237,6 +238,7 @@ fn limit(answer: &LimitOutcome<'_>) -> AnsweredLimit {
             .map_or("blocked", |limit| limit.algorithm().name())
             .to_owned(),
         window: window.map(|window| Seconds(length(window))),
+        rate: answer.limit.map_or(0, |limit| limit.rate().count),
         allowed: outcome.allowed,
         limit: outcome.limit,
         remaining: outcome.remaining,
