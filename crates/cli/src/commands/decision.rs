@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tidegate::{Micros, Timestamp};
+use tidegate::{Micros, Rate, Timestamp, Window};
 
 use crate::output::{BAD, CAREFUL, GOOD, TextTable, plain, styled};
 use crate::times;
@@ -16,6 +16,17 @@ pub(super) fn list(decision: &Value) -> &[Value] {
 
 /// The decision as text: the answer first, then why, then each limit if there are several.
 pub(super) fn decision(decision: &Value, now: Timestamp) -> String {
+    let mut text = summary(decision, now);
+    let limits = list(decision);
+    if limits.len() > 1 {
+        text.push('\n');
+        text.push_str(&limits_table(limits, now));
+    }
+    text
+}
+
+/// The answer and why, without the limits.
+pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
     let get = |key: &str| decision.get(key).unwrap_or(&Value::Null);
     let is_allowed = get("allowed") == &json!(true);
     let mut text = if is_allowed {
@@ -39,7 +50,12 @@ pub(super) fn decision(decision: &Value, now: Timestamp) -> String {
     if let (Some(remaining), Some(limit)) = (get("remaining").as_u64(), get("limit").as_u64())
         && is_counted
     {
-        line("remaining", format!("{remaining} of {limit}"));
+        let burst = headline(decision).and_then(burst);
+        let text = match burst {
+            Some(burst) => format!("{remaining} of {burst}"),
+            None => format!("{remaining} of {limit}"),
+        };
+        line("remaining", text);
     }
     if let Some(reset) = times::instant(get("reset_time")).filter(|_| is_counted) {
         line("resets", when(reset, now));
@@ -56,12 +72,45 @@ pub(super) fn decision(decision: &Value, now: Timestamp) -> String {
     if let Some(lease) = get("lease").as_str() {
         line("lease", plain(lease));
     }
-    let limits = list(decision);
-    if limits.len() > 1 {
-        text.push('\n');
-        text.push_str(&limits_table(limits, now));
-    }
     text
+}
+
+/// The limit that a decision's own numbers are those of.
+fn headline(decision: &Value) -> Option<&Value> {
+    let keys = ["rule", "limit", "remaining", "reset_time", "retry_after"];
+    let is_headline = |limit: &&Value| {
+        let is_same = |key: &&str| limit.get(*key) == decision.get(*key);
+        limit.get("shadow") != Some(&json!(true)) && keys.iter().all(is_same)
+    };
+    list(decision).iter().find(is_headline)
+}
+
+/// The burst of a limit with its rate, if they differ: `burst 20, 100/minute`.
+pub(super) fn burst(limit: &Value) -> Option<String> {
+    let number = |key: &str| limit.get(key).and_then(Value::as_u64);
+    let (count, burst) = (number("rate")?, number("limit")?);
+    let algorithm = limit.get("algorithm").and_then(Value::as_str);
+    let is_bucket = matches!(algorithm, Some("token_bucket" | "leaky_bucket"));
+    if !is_bucket || count == burst {
+        return None;
+    }
+    let window = times::span(limit.get("window")?)?;
+    let rate = Rate::new(count, window).in_words();
+    Some(format!("burst {burst}, {rate}"))
+}
+
+/// The window of a limit: `1m`, or `month` and `year` if it is a whole one of the calendar.
+pub(super) fn window(limit: &Value) -> Option<String> {
+    let span = times::span(limit.get("window")?)?;
+    let end = limit.get("reset_time").and_then(times::instant);
+    let is_whole = |calendar: &&Window| {
+        end.is_some_and(|end| calendar.around(end - Micros::new(1)) == (end - span, end))
+    };
+    let calendar = [Window::Month, Window::Year];
+    Some(match calendar.iter().find(is_whole) {
+        Some(calendar) => calendar.to_string(),
+        None => times::length(span),
+    })
 }
 
 /// Why a decision, or one of its limits, denies; `None` if it does not, or an older server gives no reason.
@@ -125,8 +174,8 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
             text("rule"),
             if is("allowed") { "allowed" } else { "denied" }.to_owned(),
             text("remaining"),
-            text("limit"),
-            times::span(get("window")).map_or_else(|| "-".to_owned(), times::length),
+            burst(limit).unwrap_or_else(|| text("limit")),
+            window(limit).unwrap_or_else(|| "-".to_owned()),
             reset.map_or_else(|| "-".to_owned(), |at| times::length(at.since(now))),
             if is("allowed") {
                 "-".to_owned()
@@ -164,6 +213,51 @@ mod tests {
             ],
         });
         insta::assert_snapshot!(plainly(&denied));
+    }
+
+    #[test]
+    fn a_burst_has_its_rate_next_to_it_and_a_month_its_name() {
+        let limit = |algorithm: &str, limit: u64, rate: u64| {
+            json!({"rule": "a", "algorithm": algorithm, "window": 60, "rate": rate, "allowed": true,
+                "limit": limit, "remaining": 19, "reset_time": 1_794_770_001, "retry_after": 0})
+        };
+        let decision = |limits: Value| {
+            json!({"allowed": true, "rule": "a", "limit": limits[0]["limit"], "remaining": 19,
+                "reset_time": 1_794_770_001, "retry_after": 0, "limits": limits})
+        };
+        let remaining = |limits: Value| {
+            let text = plainly(&decision(limits));
+            let line = text.lines().find(|line| line.contains("remaining"));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let burst = limit("token_bucket", 20, 100);
+        assert_eq!(
+            remaining(json!([burst])),
+            "remaining    19 of burst 20, 100/minute"
+        );
+        let mut shadow = limit("token_bucket", 20, 5);
+        shadow["shadow"] = json!(true);
+        assert_eq!(
+            remaining(json!([burst, shadow])),
+            "remaining    19 of burst 20, 100/minute"
+        );
+        assert_eq!(
+            remaining(json!([limit("leaky_bucket", 20, 20)])),
+            "remaining    19 of 20"
+        );
+        // An older server reports no rate.
+        let mut older = burst.clone();
+        older["rate"] = Value::Null;
+        assert_eq!(remaining(json!([older])), "remaining    19 of 20");
+        let until =
+            |reset: u64, days: u64| window(&json!({"window": days * 86_400, "reset_time": reset}));
+        // 2026-12-01 and 2027-01-01.
+        assert_eq!(until(1_796_083_200, 30).as_deref(), Some("month"));
+        assert_eq!(until(1_798_761_600, 365).as_deref(), Some("year"));
+        assert_eq!(until(1_796_083_200, 31).as_deref(), Some("31d"));
+        assert_eq!(until(1_796_083_201, 30).as_deref(), Some("30d"));
+        let unknown = json!({"window": 2_592_000});
+        assert_eq!(window(&unknown).as_deref(), Some("30d"));
     }
 
     #[test]

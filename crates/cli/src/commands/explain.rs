@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Timestamp;
 
-use super::decision::{decision, list, reason, retry};
+use super::decision::{burst, list, reason, retry, summary, window};
 use super::question::QuestionArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
@@ -39,12 +39,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
 
 /// The verdict and why, then each rule.
 fn page(explained: &Value, now: Timestamp) -> String {
+    let verdict = explained.get("decision").unwrap_or(&Value::Null);
     // The limits follow under their rules.
-    let mut verdict = explained.get("decision").cloned().unwrap_or_default();
-    if let Some(verdict) = verdict.as_object_mut() {
-        verdict.remove("limits");
-    }
-    let mut text = decision(&verdict, now);
+    let mut text = summary(verdict, now);
     let rules = explained.get("rules").and_then(Value::as_array);
     let rules = rules.map_or(&[][..], Vec::as_slice);
     if verdict.get("rule").is_none_or(Value::is_null) {
@@ -106,6 +103,9 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     }
     for limit in list(rule) {
         line("", numbers(limit, now));
+        if let Some(promise) = word(limit, "promise") {
+            line("", promise);
+        }
     }
     text
 }
@@ -139,10 +139,11 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
         Some(reason) => format!("{}: {reason}", styled(BAD, "denies")),
     };
     if let (Some(remaining), Some(whole)) = (get("remaining").as_u64(), get("limit").as_u64()) {
-        let _ = write!(text, "; {remaining} of {whole} left");
-    }
-    if let Some(window) = times::span(get("window")) {
-        let _ = write!(text, " per {}", times::length(window));
+        let _ = match (burst(limit), window(limit)) {
+            (Some(burst), _) => write!(text, "; {remaining} left of {burst}"),
+            (None, Some(window)) => write!(text, "; {remaining} of {whole} left per {window}"),
+            (None, None) => write!(text, "; {remaining} of {whole} left"),
+        };
     }
     if let Some(reset) = times::instant(get("reset_time")).filter(|reset| *reset > now) {
         let _ = write!(text, ", all back in {}", times::length(reset.since(now)));
@@ -174,6 +175,7 @@ mod tests {
     fn a_page_has_the_verdict_then_each_rule() {
         let limit = |rule: &str, allowed: bool, remaining: u64, shadow: bool| {
             json!({"rule": rule, "algorithm": "token_bucket", "window": 60, "allowed": allowed,
+                "rate": 5, "worst_case": {"window": 9, "instant": 5}, "promise": "at most 9 in any minute: 5 at once, then one every 12 s",
                 "limit": 5, "remaining": remaining, "reset_time": 1_794_770_048, "retry_after": if allowed { 0 } else { 12 },
                 "delay": 0, "shadow": shadow, "degraded": false, "reason": if allowed { Value::Null } else { json!("over_limit") }})
         };

@@ -15,13 +15,15 @@ pub(super) struct GetArgs {
 }
 
 pub(super) fn run(args: &GetArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
-    let Some(rule) = remote::find(client, &args.id)? else {
+    let Some(mut rule) = remote::find(client, &args.id)? else {
         remote::note_missing(&args.id, json)?;
         return Ok(Answer::No);
     };
     if json {
         output::print_json(&rule)?;
     } else {
+        // The text of a file.
+        remote::drop_computed(&mut rule);
         output::print(&write_yaml(&rule))?;
     }
     Ok(Answer::Yes)

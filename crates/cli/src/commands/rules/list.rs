@@ -1,9 +1,10 @@
 //! `tidegate rules list`: the server's rules, a line each.
 
 use serde_json::Value;
-use tidegate::rules::{Grant, Rule, RuleSettings};
+use tidegate::rules::{Rule, RuleSettings};
 use tidegate_server::rulebook::id_of;
 
+use super::promise;
 use super::remote::{Remote, understood};
 use crate::client::ApiClient;
 use crate::exit::Answer;
@@ -26,13 +27,22 @@ pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
 }
 
 fn table(rules: &[Value]) -> String {
-    let mut table = TextTable::new(&["id", "limit", "algorithm", "per", "match", "mode"]);
+    let mut table = TextTable::new(&[
+        "id",
+        "limit",
+        "algorithm",
+        "per",
+        "match",
+        "mode",
+        "worst case",
+    ]);
     for rule in rules {
         let read = understood(rule, &RuleSettings::default());
         let canonical = read.as_ref().map(Rule::to_json);
         let rule = canonical.as_ref().unwrap_or(rule);
         let text = |key: &str| rule.get(key).map(words);
-        let algorithm = text("algorithm").or_else(|| read.as_ref().and_then(default_algorithm));
+        let algorithm = read.as_ref().and_then(promise::algorithms);
+        let algorithm = algorithm.or_else(|| text("algorithm"));
         let per = text("per").unwrap_or_default();
         table.row(vec![
             id_of(rule).to_owned(),
@@ -45,6 +55,8 @@ fn table(rules: &[Value]) -> String {
             },
             matches(rule),
             text("mode").unwrap_or_else(|| "enforce".to_owned()),
+            read.as_ref()
+                .map_or_else(|| "-".to_owned(), promise::in_one_line),
         ]);
     }
     table.render()
@@ -69,15 +81,6 @@ fn limit(rule: &Value) -> String {
 fn bounds(adaptive: &Value) -> String {
     let part = |key| adaptive.get(key).map(words).unwrap_or_default();
     format!("{} to {}", part("min"), part("max"))
-}
-
-/// The default algorithm of a rule.
-fn default_algorithm(rule: &Rule) -> Option<String> {
-    let limits = rule.grants().iter().find_map(|grant| match grant {
-        Grant::Limits(limits) => limits.first(),
-        _ => None,
-    });
-    limits.map(|limit| limit.algorithm().name().to_owned())
 }
 
 fn matches(rule: &Value) -> String {
@@ -128,6 +131,7 @@ mod tests {
                    "match": {"path": ["/v1/**", "/login"], "method": ["GET"], "attributes": {"plan": ["free"]}}}),
             json!({"id": "monthly", "per": ["api_key", "ip"], "limit": {"requests": 5, "window": "month"}, "mode": "shadow",
                    "match": {"when": "attributes[\"region\"] == \"eu\" && cost > 1 && attributes[\"plan\"] == \"free\""}}),
+            json!({"id": "quota", "per": ["api_key"], "limit": "10000/day; 100/second"}),
             json!({"id": "all", "per": [], "limit": "10/second", "algorithm": "sliding_window_log"}),
             json!({"id": "upstream", "per": [], "algorithm": "concurrency", "adaptive": {"min": 10, "max": 500}}),
             json!({"id": "from-the-future", "per": ["ip"], "limit": "1/s", "colour": "red"}),

@@ -9,6 +9,7 @@ mod file;
 mod get;
 mod history;
 mod list;
+mod promise;
 mod remote;
 mod rollback;
 mod validate;

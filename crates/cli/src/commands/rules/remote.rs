@@ -22,8 +22,10 @@ impl Remote {
     }
 
     pub(super) fn of(reply: &Reply) -> anyhow::Result<Self> {
+        let mut rules = reply.list("rules")?.to_vec();
+        rules.iter_mut().for_each(drop_computed);
         Ok(Self {
-            rules: reply.list("rules")?.to_vec(),
+            rules,
             version: reply.body.get("version").and_then(Value::as_u64),
             etag: reply.etag.clone(),
         })
@@ -42,6 +44,13 @@ impl Remote {
             412 => Ok(None),
             _ => Self::of(&reply).map(Some),
         }
+    }
+}
+
+/// Removes what the server computes and a rule cannot have.
+pub(super) fn drop_computed(rule: &mut Value) {
+    if let Some(rule) = rule.as_object_mut() {
+        rule.shift_remove("worst_case");
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tidegate::rules::RuleSet;
 
 use super::file::{self, SettingsArgs};
+use super::promise;
 use crate::exit::Answer;
 use crate::output;
 
@@ -54,6 +55,9 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
         output::note(&file::rendered(problems, &source))?;
         let count = rules.as_ref().ok().map(RuleSet::len);
         output::print(&format!("{}\n", file::summary(&source, count, problems)))?;
+        if let Some(rules) = rules.as_ref().ok().filter(|rules| !rules.is_empty()) {
+            output::print(&promise::table(rules))?;
+        }
     }
     if json {
         output::print_json(&Value::Array(listed))?;

@@ -30,7 +30,7 @@ fn validate(arguments: &[&str]) -> CommandRun {
 }
 
 #[test]
-fn a_good_file_is_one_line() {
+fn a_good_file_is_summed_up_with_the_worst_case_of_each_limit() {
     insta::assert_snapshot!(validate(&["good.yaml"]).whole());
 }
 
@@ -57,7 +57,7 @@ fn warnings_are_fine_unless_denied() {
 fn a_file_that_cannot_be_read_is_an_error_and_the_others_are_read() {
     let run = validate(&["nowhere.yaml", "good.yaml", "binary.yaml"]);
     assert_eq!(run.code, Some(2));
-    assert_eq!(run.stdout, "good.yaml: 1 rule\n");
+    assert!(run.stdout.starts_with("good.yaml: 1 rule\n"));
     let stderr = run.stderr;
     assert!(
         stderr.starts_with("error: cannot read `nowhere.yaml`: "),
