@@ -57,15 +57,19 @@ function counter(limit) {
   const fill = el('span');
   fill.style.width = `${(100 * share).toFixed(1)}%`;
   const kind = !limit.allowed ? 'full' : share > 0.8 ? 'near' : '';
-  const text = isBlocked ? 'blocked' : `${count(used)} of ${count(limit.limit)} used`;
-  const per = limit.window ? `window ${span(limit.window)}` : '';
+  // The limit of a bucket is its burst, which says nothing of its rate.
+  const isBurst = /_bucket$/.test(limit.algorithm) && limit.rate && limit.rate !== limit.limit;
+  const text = isBlocked ? 'blocked' : `${count(used)} of ${isBurst ? 'burst ' : ''}${count(limit.limit)} used`;
+  const window = limit.window ? span(limit.window) : '';
+  const per = window && (isBurst ? `${count(limit.rate)} per ${window}` : `window ${window}`);
   const after = !limit.allowed
     ? limit.retry_after === null ? 'no wait helps' : `allowed again in ${span(limit.retry_after)}`
     : limit.reset_time ? `whole again at ${clock(limit.reset_time)}` : '';
   return el('div', { class: 'counter' },
     el('span', {}, text),
     el('div', { class: `meter ${kind}`, role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': isBlocked ? 1 : limit.limit ?? 0, 'aria-valuenow': isBlocked ? 1 : used, 'aria-label': text }, fill),
-    el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), per, after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')));
+    el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), per, after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')),
+    limit.promise && el('span', { class: 'after' }, limit.promise));
 }
 
 /** A rule that does not apply, and the first condition that fails. */

@@ -8,10 +8,15 @@ export function validate(id, text, signal) {
   return post(`rules/${encodeURIComponent(id)}/validate`, { text }, { signal });
 }
 
+/** A rule as YAML, and what it promises in words. */
+export async function readRule(id, rule) {
+  const { yaml, promises } = await validate(id, JSON.stringify(rule));
+  return { yaml: yaml ?? JSON.stringify(rule, null, 2), promises };
+}
+
 /** A rule as YAML. */
 export async function yamlOf(id, rule) {
-  const answer = await validate(id, JSON.stringify(rule));
-  return answer.yaml ?? JSON.stringify(rule, null, 2);
+  return (await readRule(id, rule)).yaml;
 }
 
 export function yamlView(text) {

@@ -98,6 +98,23 @@ const failures = await runTests('story', {
     await finish();
   },
 
+  async 'the page of a rule says what its limits admit at the most, and that of a client the rate next to the burst'() {
+    const { page, signIn, show, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/rules/per-user');
+    await page.waitForSelector('.promises');
+    const promises = await text(page, '.promises');
+    assert.match(promises, /at most 79 in any hour: 20 at once, then one every minute/);
+    assert.match(promises, /Tier pro\s+at most 11,999 in any minute: 6,000 at once, then one every 10 ms/);
+    assert.ok(!(await text(page, 'pre.code')).includes('worst_case'), 'it is not part of the text');
+    await show('#/client?rule=per-user&a.user_id=scraper-7&a.path=/v1/orders');
+    const counter = page.locator('.counter').first();
+    await counter.waitFor();
+    assert.match(await counter.innerText(), /of burst 20 used/);
+    assert.match(await counter.innerText(), /60 per 1 h/);
+    assert.match(await counter.innerText(), /at most 79 in any hour/);
+    await finish();
+  },
+
   async 'the keyboard alone is enough'() {
     const { page, signIn, finish } = await openPage(browser, server);
     await signIn(server.token);

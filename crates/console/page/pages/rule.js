@@ -4,7 +4,7 @@ import { WINDOWS, followActivity } from '../activity.js';
 import { ask, get } from '../api.js';
 import { changeButton, rulesFile, whyRulesAreFixed } from '../buttons.js';
 import { timeChart } from '../chart.js';
-import { badge, el, notice, panel, put } from '../dom.js';
+import { badge, el, notice, panel, put, visible } from '../dom.js';
 import { ago, brief, count, percent } from '../format.js';
 import { readStatus } from '../health.js';
 import { isDigest, keyLink } from '../keys.js';
@@ -12,7 +12,7 @@ import { overrideList } from '../overrides.js';
 import { go, link } from '../router.js';
 import { sum } from '../series.js';
 import { sortable } from '../table.js';
-import { yamlOf, yamlView } from '../yaml.js';
+import { readRule, yamlView } from '../yaml.js';
 import { limitText } from './overview.js';
 
 const EVERY = 5_000;
@@ -24,6 +24,7 @@ export async function showRule(main, id) {
   const result = el('div');
   const choices = WINDOWS.map((window) => el('button', { type: 'button', onclick: () => { follower.choose(window); showChoice(); } }, window.label));
   const text = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const grants = el('div');
   const edit = changeButton('Edit', () => go(['rules', id, 'edit']), { kind: 'first', why: whyRulesAreFixed });
 
   put(main,
@@ -37,9 +38,12 @@ export async function showRule(main, id) {
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
       el('div', { class: 'columns wide-narrow' },
         el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element)), keysPanel(id, rule)),
-        el('div', { class: 'stack' }, panel('Rule', null, text), overrideList(id, rule)))));
+        el('div', { class: 'stack' }, panel('Rule', null, grants, text), overrideList(id, rule)))));
 
-  yamlOf(id, rule).then((yaml) => put(text, yamlView(yaml)));
+  readRule(id, rule).then(({ yaml, promises }) => {
+    put(grants, promises && promiseList(promises));
+    put(text, yamlView(yaml));
+  });
 
   function showChoice() {
     WINDOWS.forEach((window, index) => choices[index].setAttribute('aria-pressed', window === follower.chosen()));
@@ -67,6 +71,13 @@ export async function showRule(main, id) {
     outcome.stop();
     main.querySelector('[data-stop]')?.dispatchEvent(new Event('stop'));
   };
+}
+
+/** What the limits of a rule and of its tiers admit at the most, in the words of the server. */
+function promiseList({ limit, tiers }) {
+  const rows = [['Worst case', limit], ...Object.entries(tiers).map(([name, promises]) => [`Tier ${visible(name)}`, promises])];
+  return el('dl', { class: 'facts promises' }, rows.filter(([, promises]) => promises.length > 0)
+    .map(([name, promises]) => [el('dt', {}, name), promises.map((promise) => el('dd', {}, promise))]));
 }
 
 /** The clients of a rule that were denied most, or that use most. */
