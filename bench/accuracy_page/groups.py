@@ -7,7 +7,7 @@ import subprocess
 
 from scoreboard import peers
 from scoreboard.process import Skipped
-from scoreboard.results import first_line, number_in
+from scoreboard.results import commit, first_line, number_in
 from scoreboard.settings import BENCH, RESULTS, ROOT
 
 KEPT = RESULTS / "accuracy"
@@ -80,6 +80,7 @@ def save(name, rows):
         "group": name,
         "command": f"./scripts/accuracy {name}",
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "commit": commit(),
         "versions": versions(name),
     }
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)

@@ -34,8 +34,17 @@ def lines(found, rows):
     text.append(f"| date | {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "") + " |")
     versions = [f"{name} {version}" for result in found.values() for name, version in result["versions"].items()]
     text.append(f"| versions | {', '.join(dict.fromkeys(versions))} |")
+    text += [f"| measured at | {line} |" for line in measured_at(found)]
     text.append("| command | `./scripts/accuracy`, or one group: `./scripts/accuracy NAME`; the page: `./scripts/accuracy report` |")
     return text + [""] + verdict(found, rows)
+
+
+def measured_at(found):
+    """The commits of the groups, a line for each."""
+    commits = {}
+    for name, result in found.items():
+        commits.setdefault(result.get("commit", "unknown"), []).append(name)
+    return [f"commit {commit}: {', '.join(names)}" for commit, names in commits.items()]
 
 
 def verdict(found, rows):

@@ -85,9 +85,9 @@ def main():
             continue
         finally:
             stop_all()
-        for title, most, times in bounds.judge(name, rows):
-            print(f"{title}: {times:.2f} times, at most {most:g}" + ("" if times <= most else ": NOT MET"))
-            code = code if times <= most else 1
+        for bound, title, figure in bounds.judge(name, rows):
+            print(f"{title}: {bound.shown(figure)}, at most {bound.shown(bound.most)}" + ("" if figure <= bound.most else ": NOT MET"))
+            code = code if figure <= bound.most else 1
         if not given.only:
             results.save(name, rows, f"./scripts/bench {name}")
         print(f"== {name}: {time.monotonic() - started:.0f} s", flush=True)

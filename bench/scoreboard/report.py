@@ -45,6 +45,7 @@ def build(found):
             if not result:
                 lines += [f"Not measured: `./scripts/bench {group.name}`.", ""]
                 continue
+            lines += [results.measured_at(result), ""]
             if not any(row["turns"] for row in result["rows"]):
                 lines += tables(group, result)
                 continue
@@ -168,7 +169,7 @@ def commands(group, result):
             lines.append(f"> {row['load']}")
     if not lines:
         return []
-    summary = f"What was run, {result['date']}, {result['rounds']} rounds"
+    summary = f"What was run, {result['rounds']} rounds"
     return ["<details>", f"<summary>{summary}</summary>", "", "```text", *lines, "```", "", "</details>", ""]
 
 

@@ -9,7 +9,7 @@ import subprocess
 
 from . import peers
 from .process import Skipped
-from .settings import BENCH, RESULTS, ROUNDS, SECONDS, tidegate
+from .settings import BENCH, RESULTS, ROOT, ROUNDS, SECONDS, tidegate
 
 
 def save(group, rows, command):
@@ -18,6 +18,7 @@ def save(group, rows, command):
         "group": group,
         "command": command,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
         "machine": machine(),
         "versions": versions(),
         "rounds": ROUNDS,
@@ -42,6 +43,16 @@ def load_all():
     for file in sorted(RESULTS.glob("*.json")):
         found[file.stem] = json.loads(file.read_text())
     return found
+
+
+def commit():
+    """The commit that is measured, as `scripts/figures` says it."""
+    return first_line(str(ROOT / "scripts/figures"), "commit") or "unknown"
+
+
+def measured_at(result):
+    """Which code a group of results is of, and when it was measured."""
+    return f"Measured at commit {result.get('commit', 'unknown')}, {result['date']}."
 
 
 def machine():
@@ -83,7 +94,4 @@ def versions():
     packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (BENCH / "Cargo.lock").read_text())
     for name in ("governor", "throttlecrab", "limitador", "axum", "hyper", "tonic"):
         found[name] = next((version for package, version in packages if package == name), None)
-    commit = first_line("git", "-C", str(BENCH), "rev-parse", "--short", "HEAD")
-    if commit and re.fullmatch("[0-9a-f]+", commit):
-        found["commit"] = commit
     return {name: version for name, version in found.items() if version}

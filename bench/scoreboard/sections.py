@@ -96,7 +96,7 @@ SECTIONS = [
     ),
     Section(
         "Memory of a key",
-        "Resident memory less that of the server after its first thousand requests (libraries: at the start), divided by the number of keys, all of them live: after all keys were added, and the most that was seen until then. Servers are filled over RESP. "
+        "Resident memory less that of the server after its first thousand requests (libraries: at the start), divided by the number of keys, all of them live: after all keys were added, and the most that was seen until then. Servers are filled over RESP (`CL.THROTTLE`), pinned to one core as everywhere on this page, and Tidegate once more on two, as it runs without being pinned. "
         "Redis stores a number with an expiry under each key, as `INCR` and `EXPIRE` leave it. The ceiling has no state of a limit.",
         Group("memory", "Memory of a key", short="memory", figure="bytes", unit="bytes per key; less is better", columns=MEMORY, chart_case="10,000,000 keys"),
     ),

@@ -1,5 +1,6 @@
 //! Writes `docs/reliability.md` from the results. Nothing in it is written by hand.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,12 +50,15 @@ fn build() -> anyhow::Result<String> {
     text += &summary(&all);
     text += COLUMNS;
     text += REDIS_NOTES;
+    text += &commits(&redis);
     text += &figures_table(&redis);
     text += &facts_list(&redis);
     text += SERVER_NOTES;
+    text += &commits(&servers);
     text += &figures_table(&servers);
     text += &facts_list(&servers);
     text += RESOURCE_NOTES;
+    text += &commits(&resources);
     text += &facts_table(&resources);
     Ok(text)
 }
@@ -79,6 +83,26 @@ fn machine(all: &[&StoredRow]) -> String {
          | command | `./scripts/faults`, or some rows: `./scripts/faults NAME`; the page: `./scripts/faults report` |\n\n",
         facts.cpu, facts.cores, facts.memory_gib, facts.kernel, facts.tidegate, facts.redis
     )
+}
+
+/// Which code the rows of a group are of; if of several commits, with the rows of each.
+fn commits(rows: &[StoredRow]) -> String {
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (row, result) in rows {
+        if let Some(result) = result {
+            let names = found.entry(&result.commit).or_default();
+            names.push(format!("`{}`", row.name));
+        }
+    }
+    let is_one = found.len() == 1;
+    let lines = found.iter().map(|(commit, names)| {
+        if is_one {
+            format!("Measured at commit {commit}.\n")
+        } else {
+            format!("- Measured at commit {commit}: {}.\n", names.join(", "))
+        }
+    });
+    lines.chain(["\n".to_owned()]).collect()
 }
 
 fn summary(all: &[&StoredRow]) -> String {

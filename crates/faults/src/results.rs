@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub(crate) struct RowResult {
     pub(crate) name: String,
     /// Of the run, as `2026-11-17`.
     pub(crate) date: String,
+    /// The code that ran, as `scripts/figures` says it.
+    #[serde(default = "unknown")]
+    pub(crate) commit: String,
     pub(crate) machine: MachineFacts,
     pub(crate) end: RowEnd,
     /// Why it failed without figures, or was skipped.
@@ -32,6 +36,20 @@ pub(crate) struct RowResult {
     pub(crate) seconds: f64,
     #[serde(flatten)]
     pub(crate) outcome: RowOutcome,
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The commit that is checked out.
+pub(crate) fn commit() -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/figures");
+    let output = Command::new(script).arg("commit").output();
+    let printed = output.ok().filter(|output| output.status.success());
+    printed.map_or_else(unknown, |output| {
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    })
 }
 
 fn folder() -> PathBuf {

@@ -9,7 +9,7 @@ use tidegate_testkit::now;
 use crate::ground::Ground;
 use crate::machine::MachineFacts;
 use crate::report::{self, problems};
-use crate::results::{RowEnd, RowResult};
+use crate::results::{RowEnd, RowResult, commit};
 use crate::row::{FaultRow, RowFigures, RowOutcome, RowSkipped, shown};
 use crate::rows;
 
@@ -18,6 +18,7 @@ pub(crate) struct Suite {
     ground: Ground,
     rows: Vec<FaultRow>,
     machine: MachineFacts,
+    commit: String,
     start: Instant,
 }
 
@@ -42,6 +43,7 @@ impl Suite {
             ground,
             rows: chosen,
             machine,
+            commit: commit(),
             start: now(),
         })
     }
@@ -95,6 +97,7 @@ impl Suite {
         RowResult {
             name: row.name.to_owned(),
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            commit: self.commit.clone(),
             machine: self.machine.clone(),
             end,
             reason,
