@@ -88,5 +88,14 @@ mod tests {
             let parts = parts("127.0.0.1:5000", &headers);
             assert_eq!(refuse(&parts).is_ok(), passes, "{headers:?}");
         }
+        // HTTP/2 has the host in its target.
+        for (site, passes) in [
+            ("http://localhost:3000", true),
+            ("http://evil.example", false),
+        ] {
+            let mut parts = parts("127.0.0.1:5000", &[origin(site)]);
+            parts.uri = http::Uri::from_static("http://localhost:8080/v1/check");
+            assert_eq!(refuse(&parts).is_ok(), passes, "{site}");
+        }
     }
 }
