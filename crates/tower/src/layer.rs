@@ -240,7 +240,7 @@ impl<S> RateLimitLayer<S> {
 impl<S: Store> RateLimitLayer<S> {
     /// Whether any rule has permits that clients share.
     pub fn has_shared_permits(&self) -> bool {
-        self.gate.rules().has_shared_permits()
+        self.gate.has_shared_permits()
     }
 
     /// Whether a request would take a permit that clients share, by `per: []` or `missing: share`. A program

@@ -1,14 +1,19 @@
 //! Permits that clients share: a request takes one when its body has come, so that slow clients do not hold them.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use http::{Request, StatusCode};
-use http_body_util::Full;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, Response, StatusCode};
+use http_body_util::{Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tidegate_listen::{Drain, ListenSettings, serve};
 use tidegate_testkit::{RawConnection, header, within};
 use tidegate_testkit_server::TestFolder;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::running::Gateway;
 use crate::upstream::{Recorder, Upstream};
@@ -115,7 +120,7 @@ async fn a_body_over_http2_that_came_before_the_decision_goes_on_whole() {
     tokio::spawn(connection);
     let text = "0123456789".repeat(10_000);
     for length in [10, 65_536, 100_000] {
-        let body = Full::<bytes::Bytes>::from(text[..length].to_owned());
+        let body = Full::<Bytes>::from(text[..length].to_owned());
         let asking = client.send_request(Request::post("http://a/").body(body).unwrap());
         let asking = tokio::spawn(asking);
         let mut server = upstream.accept().await;
@@ -128,6 +133,38 @@ async fn a_body_over_http2_that_came_before_the_decision_goes_on_whole() {
         assert_eq!(answer.status(), StatusCode::NO_CONTENT);
         gateway.metric_is("tidegate_leases", 0).await;
     }
+}
+
+/// The status of a call of gRPC whose body never comes, if there is an answer soon.
+async fn call_without_messages(scheme: &str) -> Option<StatusCode> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap();
+    let answer = async |_: Request<Incoming>, _| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    };
+    let serving = serve(listener, answer, ListenSettings::default(), Drain::new());
+    let serving = tokio::spawn(serving);
+    let gateway = Gateway::start(&format!("upstream: {scheme}://{server}\n"), SHARED);
+    let stream = within(TcpStream::connect(gateway.address)).await.unwrap();
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = within(handshake).await.unwrap();
+    tokio::spawn(connection);
+    let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+    let request = Request::post("http://a/package.Service/Method")
+        .header("content-type", "application/grpc")
+        .body(StreamBody::new(never))
+        .unwrap();
+    let asking = client.send_request(request);
+    let answer = tokio::time::timeout(Duration::from_millis(300), asking).await;
+    serving.abort();
+    answer.ok().map(|answer| answer.unwrap().status())
+}
+
+#[tokio::test]
+async fn a_call_of_grpc_does_not_wait_for_its_messages() {
+    assert_eq!(call_without_messages("h2c").await, Some(StatusCode::OK));
+    // There is no gRPC over HTTP/1, so its name is no way to hold a permit.
+    assert_eq!(call_without_messages("http").await, None);
 }
 
 #[tokio::test]

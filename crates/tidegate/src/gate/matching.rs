@@ -115,6 +115,12 @@ pub(super) fn match_rules<'a>(
 }
 
 impl<S: Store> Gate<S> {
+    /// Whether any rule in force has permits that clients share: if not, no request
+    /// [takes one](Self::takes_shared_permit).
+    pub fn has_shared_permits(&self) -> bool {
+        self.rules.load().has_shared_permits()
+    }
+
     /// Whether a request would take a permit of a concurrency limit that clients share. Charges and counts
     /// nothing. A front end that can wait for the body of such a request decides it afterwards: a client that
     /// sends slowly would hold the permit meanwhile.
