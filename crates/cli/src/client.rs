@@ -59,7 +59,7 @@ struct Call {
 impl ApiClient {
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = base_url(&args.server)?;
-        let given = args.token.clone().filter(|token| !token.is_empty());
+        let given = args.token.clone().filter(|token| !token.trim().is_empty());
         let (base, token) = match given {
             Some(token) => (server.clone(), Some(token)),
             None => match made_token(&server, Path::new(&args.data_dir)) {

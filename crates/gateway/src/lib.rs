@@ -261,6 +261,7 @@ impl Gateway {
             .reads_headers(self.identity.headers())
             // For its twins: the header itself is removed with those of the connection.
             .reads_headers([HeaderName::from_static(PROXY_TOKEN)])
+            .challenges(self.identity.challenges())
             .front_end(FrontEnd::Gateway)
             .background(Arc::clone(&self.background))
             .encoded_slashes(self.encoded_slashes.unwrap_or_default())

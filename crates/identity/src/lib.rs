@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod clients;
 mod cookies;
 mod error;
@@ -29,10 +30,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{self, ForwardedHeader, TrustedProxies};
 use tidegate::{AttributeError, Attributes, CredentialProblem};
 
+use challenge::challenge;
 use clients::{ClientRecord, Clients};
 pub use error::IdentityError;
 pub use fetch::ClientTls;
@@ -119,6 +121,18 @@ impl Identity {
             _ => None,
         });
         names.chain(&self.address_headers).cloned().collect()
+    }
+
+    /// How a client is asked for each attribute that identifies it: the value of `WWW-Authenticate`.
+    pub fn challenges(&self) -> Vec<(String, HeaderValue)> {
+        let api_key = std::iter::once((API_KEY, &self.api_key));
+        let others = self.others.iter();
+        let others = others.map(|(name, sources)| (name.as_ref(), sources));
+        let all = api_key
+            .chain(others)
+            .filter(|(_, sources)| !sources.is_empty());
+        all.map(|(name, sources)| (name.to_owned(), challenge(sources, &self.api_key)))
+            .collect()
     }
 
     /// Adds the attributes of the client that sent a request with these headers and this query.

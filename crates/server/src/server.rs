@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate::gate::Observer;
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest};
+use tidegate::rules::{DenialAnswer, FrontEnd, Mode, OnStoreFailure, Rule, RuleSet, ValueDigest};
 use tidegate::{Attributes, Decision, Gate};
 use tidegate_gateway::{Gateway, ReadyCheck};
 use tidegate_identity::Identity;
@@ -63,6 +63,8 @@ pub(crate) struct Server {
     /// Proxies that ask `/v1/authorize` and are not trusted.
     pub(crate) untrusted_proxies: UntrustedProxies,
     pub(crate) headers: HeaderSettings,
+    /// What denied clients get, if it is not the usual answer.
+    denied: Option<DenialAnswer>,
     /// How `%2f` in the path of a proxied request is read. `None` refuses such paths.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
     pub(crate) trust_timestamps: bool,
@@ -132,6 +134,7 @@ impl Server {
             open_authorize: config.open_authorize,
             untrusted_proxies: UntrustedProxies::new(),
             headers: config.headers,
+            denied: config.denied.clone(),
             encoded_slashes: config.encoded_slashes,
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
@@ -161,7 +164,11 @@ impl Server {
 
     /// A middleware layer over the gate.
     pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
-        RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers)
+        let layer = RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers);
+        match &self.denied {
+            Some(answer) => layer.denied(answer.clone()),
+            None => layer,
+        }
     }
 
     /// What is done with each request of the API or the gateway: it gets an id, and is logged and traced.

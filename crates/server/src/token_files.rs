@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::config::token_in_file;
+use crate::config::{token_in_file, weakness};
 use crate::server::Server;
 use crate::watch::FileWatch;
 
@@ -49,6 +49,9 @@ pub(crate) fn reload(access: &Access, is_meant: impl Fn(&Path) -> bool) {
         match token_in_file(&file.to_string_lossy()) {
             Ok(secret) => {
                 if access.set_secret(&name, &secret) {
+                    if let Some(warning) = weakness(&name, &secret) {
+                        tracing::warn!("{warning}");
+                    }
                     tracing::info!(token = name, file = %file.display(), "the token was read again");
                 }
             }

@@ -50,4 +50,16 @@ impl Reason {
     pub fn is_about_credentials(self) -> bool {
         matches!(self, Self::InvalidCredentials | Self::KeysUnavailable)
     }
+
+    /// The HTTP status for a client that is denied. A client without the attributes that identify it gets 401
+    /// in place of 400.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::OverLimit | Self::TooExpensive => 429,
+            Self::Blocked => 403,
+            Self::MissingAttribute => 400,
+            Self::InvalidCredentials => 401,
+            Self::StoreUnavailable | Self::KeysUnavailable => 503,
+        }
+    }
 }

@@ -87,7 +87,7 @@ impl<S: Store> RequestHandler<S> {
         };
         let decision = decided.decision();
         if decision.is_denied() {
-            let reply = reply::denied(decision, self.settings.headers, &self.protocol(&parts));
+            let reply = reply::denied(decision, &self.settings.denial, &self.protocol(&parts));
             return Ok(reply.map(ResponseBody::of_bytes));
         }
         let (hold, left) = self.hold(decision);
@@ -112,7 +112,11 @@ impl<S: Store> RequestHandler<S> {
         let response = watch.end(decided.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
-        reply::insert_headers(&mut head.headers, decided.decision(), self.settings.headers);
+        reply::insert_headers(
+            &mut head.headers,
+            decided.decision(),
+            self.settings.denial.headers,
+        );
         head.headers
             .extend(left.map(|permit| (reply::PERMIT, permit)));
         let tail = match decided {

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderName, request, response};
+use http::{HeaderName, HeaderValue, request, response};
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::FrontEnd;
+use tidegate::rules::{DenialAnswer, FrontEnd};
 use tidegate::{AttributeError, Attributes, Gate, Store};
 use tower_layer::Layer;
 
@@ -41,7 +41,22 @@ impl<S> RateLimitLayer<S> {
     /// Which headers are put on answers. By default all.
     #[must_use]
     pub fn headers(self, headers: HeaderSettings) -> Self {
-        self.with(|settings| settings.headers = headers)
+        self.with(|settings| settings.denial.headers = headers)
+    }
+
+    /// What denied clients get that is different from the usual answer, unless the rule that denies them says
+    /// it itself.
+    #[must_use]
+    pub fn denied(self, answer: DenialAnswer) -> Self {
+        self.with(|settings| settings.denial.answer = Some(answer))
+    }
+
+    /// The attributes that identify clients, with the `WWW-Authenticate` that asks for each, such as
+    /// `Bearer realm="shop"`. A client that is denied for lack of one gets 401 and that header; for lack of any
+    /// other attribute 400. `header.authorization` is known.
+    #[must_use]
+    pub fn challenges(self, challenges: impl IntoIterator<Item = (String, HeaderValue)>) -> Self {
+        self.with(|settings| settings.denial.challenges.extend(challenges))
     }
 
     /// What `%2f` in a path means when it is matched. By default a slash like any other in the attribute
@@ -280,7 +295,7 @@ impl<S> Clone for RateLimitLayer<S> {
 impl<S> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
-            .field("headers", &self.settings.headers)
+            .field("headers", &self.settings.denial.headers)
             .field("trusted_proxies", &self.settings.trusted_proxies)
             .finish_non_exhaustive()
     }

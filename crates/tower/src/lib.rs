@@ -2,7 +2,8 @@
 //!
 //! [`RateLimitLayer`] puts a [`Gate`](tidegate::Gate) in front of a service. A request is decided by the rules
 //! of the gate. If it may go on, the service is called and its answer gets the `RateLimit` headers; if not, the
-//! client gets 429 with a problem document, or `RESOURCE_EXHAUSTED` over gRPC.
+//! client gets 429 or the status of another [reason](tidegate::Reason::status) with a problem document, or
+//! `RESOURCE_EXHAUSTED` and the like over gRPC.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,7 +51,7 @@
 //! | [`UnderscoreHeaders`] | headers that some servers take for others |
 //! | [`RequestPermit`], [`BackgroundRequests`] | how long a permit of a concurrency limit is held |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
-//! | [`DenialReason`] | why an answer denies |
+//! | [`DenialSettings`], [`DenialReason`] | what denied clients get, and why |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]
@@ -76,7 +77,7 @@ pub use future::ResponseFuture;
 pub use hold::RequestPermit;
 pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
-pub use reply::{DenialReason, Protocol, denied, insert_headers, problem, refused};
+pub use reply::{DenialReason, DenialSettings, Protocol, denied, insert_headers, problem, refused};
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::UnderscoreHeaders;

@@ -2,17 +2,25 @@
 //! errors into replies.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::{self, HeaderSettings};
+use tidegate::rules::{DenialAnswer, DenialFacts};
 use tidegate::{Limit, Reason, Retry};
 
 use crate::error::RequestError;
 
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
+const QUOTA_EXCEEDED: (&str, &str) = (
+    "quota-exceeded",
+    "Request cannot be satisfied as assigned quota has been exceeded",
+);
+/// The attribute with the credentials of a request.
+const AUTHORIZATION: &str = "header.authorization";
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tidegate\"");
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Names the permit that is left to the client.
@@ -79,51 +87,81 @@ impl Refusal {
     }
 }
 
-/// The answer to a request that was denied: 429; 401 for invalid credentials; 503 if the store could not answer
-/// and a rule says `deny` then, or if credentials cannot be verified. Over gRPC `RESOURCE_EXHAUSTED`,
-/// `UNAUTHENTICATED` and `UNAVAILABLE`.
+/// How denied clients are answered.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DenialSettings {
+    /// Which headers of limits the answer has.
+    pub headers: HeaderSettings,
+    /// What is different from the usual answer, where the rule does not say it itself.
+    pub answer: Option<DenialAnswer>,
+    /// The attributes that identify clients, with the `WWW-Authenticate` that asks for each.
+    pub challenges: Vec<(String, HeaderValue)>,
+}
+
+impl DenialSettings {
+    /// How a client is asked to identify itself, if it is denied for not doing so.
+    fn challenge(&self, denied: &LimitOutcome<'_>) -> Option<HeaderValue> {
+        let of = |name: &str| {
+            let known = self.challenges.iter().find(|(known, _)| known == name);
+            let own = (name == AUTHORIZATION).then_some(BEARER);
+            known.map(|(_, challenge)| challenge.clone()).or(own)
+        };
+        match denied.reason {
+            Some(Reason::MissingAttribute) => denied.missing().find_map(of),
+            Some(Reason::InvalidCredentials) => {
+                let asked = denied.rule.per().iter().find_map(|name| of(name));
+                let first = || Some(self.challenges.first()?.1.clone());
+                Some(of_invalid(asked.or_else(first).unwrap_or(BEARER)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The answer to a request that was denied, with the status of the reason, unless the rule or the settings have
+/// another. Over gRPC the status that corresponds to it.
 pub fn denied(
     decision: &Decision,
-    settings: HeaderSettings,
+    settings: &DenialSettings,
     protocol: &Protocol,
 ) -> Response<Bytes> {
     let violated = decision
         .limits()
         .filter(|answer| !answer.is_shadow && !answer.outcome.allowed);
     let violated: Vec<_> = violated.map(|answer| answer.name()).collect();
-    let detail = detail(decision);
     let headline = decision.headline();
-    let reason = decision.reason();
-    let is_unavailable = decision.is_failed() || reason == Some(Reason::KeysUnavailable);
-    let (status, grpc_status, kind, title) = if reason == Some(Reason::InvalidCredentials) {
-        (
-            StatusCode::UNAUTHORIZED,
-            HeaderValue::from_static("16"),
-            "about:blank".to_owned(),
-            "Unauthorized",
-        )
-    } else if is_unavailable {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            HeaderValue::from_static("14"),
-            format!("{PROBLEM_TYPES}#temporary-reduced-capacity"),
-            "Request cannot be satisfied due to temporary server capacity constraints",
-        )
-    } else {
-        (
-            StatusCode::TOO_MANY_REQUESTS,
-            HeaderValue::from_static("8"),
-            format!("{PROBLEM_TYPES}#quota-exceeded"),
-            "Request cannot be satisfied as assigned quota has been exceeded",
-        )
+    let reason = decision.reason().unwrap_or(Reason::OverLimit);
+    let challenge = headline
+        .as_ref()
+        .and_then(|headline| settings.challenge(headline));
+    let own = headline
+        .as_ref()
+        .and_then(|headline| headline.rule.denied())
+        .or(settings.answer.as_ref())
+        .filter(|_| reason != Reason::StoreUnavailable);
+    let facts = DenialFacts {
+        rule: decision.rule().unwrap_or_default(),
+        limit: decision.limit().unwrap_or_default(),
+        retry_after: decision.seconds_to_retry(),
     };
+    let status = match &challenge {
+        Some(_) => StatusCode::UNAUTHORIZED,
+        None => status_of(reason.status()),
+    };
+    let status = own.and_then(DenialAnswer::status).map_or(status, status_of);
+    let (kind, usual_title) = kind_of(reason, status);
+    let title = own.and_then(|own| own.title(facts));
+    let title = title.unwrap_or_else(|| usual_title.to_owned());
+    let detail = own.and_then(|own| own.detail(facts));
+    let detail = detail.unwrap_or_else(|| self::detail(decision));
     let mut body = json!({
         "type": kind,
         "title": title,
         "status": status.as_u16(),
         "detail": detail,
         "violated-policies": violated,
-        "reason": decision.reason().map(Reason::name),
+        "reason": reason.name(),
     });
     let missing = headline.iter().flat_map(LimitOutcome::missing);
     let missing: Vec<&str> = missing.collect();
@@ -132,23 +170,72 @@ pub fn denied(
     }
     let refusal = Refusal {
         status,
-        grpc_status,
+        grpc_status: grpc_status(status),
         body,
         detail,
     };
     let mut reply = refusal.reply(protocol);
-    insert_headers(reply.headers_mut(), decision, settings);
-    if let Some(reason) = decision.reason() {
-        reply.extensions_mut().insert(DenialReason(reason.name()));
-    }
-    if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
-        let headers = reply.headers_mut();
-        headers.insert(GRPC_PUSHBACK, pushback(decision, headline.outcome.retry));
-        if let Some(reason) = headline.reason {
-            headers.insert(REASON, HeaderValue::from_static(reason.name()));
+    reply.extensions_mut().insert(DenialReason(reason.name()));
+    let headers = reply.headers_mut();
+    for (name, value) in own.into_iter().flat_map(|own| own.headers(facts)) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
         }
     }
+    if let Some(challenge) = challenge.filter(|_| status == StatusCode::UNAUTHORIZED) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    insert_headers(headers, decision, settings.headers);
+    if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
+        headers.insert(GRPC_PUSHBACK, pushback(decision, headline.outcome.retry));
+        headers.insert(REASON, HeaderValue::from_static(reason.name()));
+    }
     reply
+}
+
+/// How a client is asked again whose credentials are not valid: of a token, that is said too (RFC 6750).
+fn of_invalid(challenge: HeaderValue) -> HeaderValue {
+    if !challenge.as_bytes().starts_with(b"Bearer") {
+        return challenge;
+    }
+    let text = [challenge.as_bytes(), b", error=\"invalid_token\""].concat();
+    HeaderValue::from_bytes(&text).unwrap_or(challenge)
+}
+
+/// The type and the usual title of a problem document.
+fn kind_of(reason: Reason, status: StatusCode) -> (String, &'static str) {
+    let (kind, title) = match reason {
+        Reason::StoreUnavailable | Reason::KeysUnavailable => (
+            "temporary-reduced-capacity",
+            "Request cannot be satisfied due to temporary server capacity constraints",
+        ),
+        Reason::OverLimit | Reason::TooExpensive => QUOTA_EXCEEDED,
+        _ if status == StatusCode::TOO_MANY_REQUESTS => QUOTA_EXCEEDED,
+        _ => {
+            let title = status.canonical_reason().unwrap_or("Denied");
+            return ("about:blank".to_owned(), title);
+        }
+    };
+    (format!("{PROBLEM_TYPES}#{kind}"), title)
+}
+
+/// A status that is known to be one.
+fn status_of(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+}
+
+/// The status of gRPC for a denied client that would get this status of HTTP.
+fn grpc_status(status: StatusCode) -> HeaderValue {
+    HeaderValue::from_static(match status.as_u16() {
+        // INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND, UNAVAILABLE
+        400 => "3",
+        401 => "16",
+        403 => "7",
+        404 => "5",
+        503 => "14",
+        // RESOURCE_EXHAUSTED
+        _ => "8",
+    })
 }
 
 /// The answer to a request that could not be understood: 400, over gRPC `INVALID_ARGUMENT`.

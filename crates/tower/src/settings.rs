@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, request, response};
 use tidegate::address::{ForwardedHeader, TrustedProxies};
-use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{AttributeError, Attributes};
@@ -14,7 +13,7 @@ use tidegate::{AttributeError, Attributes};
 use crate::background::BackgroundRequests;
 use crate::error::RequestError;
 use crate::question::peer_in_extensions;
-use crate::reply::Protocol;
+use crate::reply::{DenialSettings, Protocol};
 use crate::twins::{self, UnderscoreHeaders};
 
 type PeerAddressFn = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;
@@ -29,7 +28,7 @@ type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) headers: HeaderSettings,
+    pub(crate) denial: DenialSettings,
     pub(crate) encoded_slashes: EncodedSlashes,
     /// Whether a request without a host is decided although a rule asks for one.
     pub(crate) allows_missing_host: bool,
@@ -80,7 +79,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            headers: HeaderSettings::default(),
+            denial: DenialSettings::default(),
             encoded_slashes: EncodedSlashes::default(),
             allows_missing_host: false,
             trusted_proxies: TrustedProxies::default(),

@@ -55,6 +55,70 @@ async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
 }
 
 #[tokio::test]
+async fn the_status_of_a_denial_follows_its_reason() {
+    let recorder = Recorder::start().await;
+    let rules = "rules:
+- {id: over, match: {path: /over}, per: [], limit: 1/day}
+- {id: blocked, match: {path: /blocked}, per: [], limit: blocked}
+- {id: costly, match: {path: /costly}, per: [], limit: 1/day, cost: 2}
+- {id: key, match: {path: /key}, per: [ip, api_key], missing: deny, limit: 1/day}
+- {id: user, match: {path: /user}, per: [user_id], missing: deny, limit: 1/day}
+- {id: team, match: {path: /team}, per: [header.x-team], missing: deny, limit: 1/day}
+- {id: own, match: {path: /own}, per: [], limit: blocked, denied: {status: 451, title: Gone, headers: {X-Why: '{rule}'}}}
+";
+    let settings = format!(
+        "upstream: http://{}\nidentify: {{api_key: {{header: x-api-key}}, user_id: {{cookie: session}}}}\ndenied: {{detail: 'ask {{rule}}'}}\n",
+        recorder.address
+    );
+    let gateway = Gateway::start(&settings, rules);
+    gateway.get("/over").await;
+    let key = Some("ApiKey realm=\"tidegate\", header=\"x-api-key\"");
+    for (path, status, title, challenge) in [
+        (
+            "/over",
+            429,
+            "Request cannot be satisfied as assigned quota has been exceeded",
+            None,
+        ),
+        ("/blocked", 403, "Forbidden", None),
+        (
+            "/costly",
+            429,
+            "Request cannot be satisfied as assigned quota has been exceeded",
+            None,
+        ),
+        ("/key", 401, "Unauthorized", key),
+        (
+            "/user",
+            401,
+            "Unauthorized",
+            Some("ApiKey realm=\"tidegate\", cookie=\"session\""),
+        ),
+        ("/team", 400, "Bad Request", None),
+        ("/own", 451, "Gone", None),
+    ] {
+        let answer = gateway.get(path).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {answer}"
+        );
+        assert_eq!(
+            header(&answer, "www-authenticate"),
+            challenge,
+            "{path}: {answer}"
+        );
+        assert!(
+            answer.contains(&format!("\"title\":\"{title}\",\"status\":{status}")),
+            "{answer}"
+        );
+        let is_asked = answer.contains(&format!("\"detail\":\"ask {}\"", &path[1..]));
+        assert_eq!(is_asked, path != "/own", "{answer}");
+    }
+    let own = gateway.get("/own").await;
+    assert_eq!(header(&own, "x-why"), Some("own"));
+}
+
+#[tokio::test]
 async fn a_client_cannot_choose_its_address() {
     let recorder = Recorder::start().await;
     let rules = "rules:\n  - {id: ip, per: [ip], limit: 1/hour}\n";

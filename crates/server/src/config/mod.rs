@@ -18,7 +18,7 @@ mod variables;
 pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
 pub use settings::{SETTINGS, Setting, schema};
-pub(crate) use tokens::token_in_file;
+pub(crate) use tokens::{token_in_file, weakness};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use tidegate::address::TrustedProxies;
 use tidegate::document::{self, Place, Problem, Problems};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{OnStoreFailure, RuleSettings};
+use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{InvalidCredentials, Micros};
 use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
@@ -83,6 +83,8 @@ pub struct Config {
     pub invalid_credentials: InvalidCredentials,
     /// Which rate limit headers answers carry.
     pub headers: HeaderSettings,
+    /// What denied clients get, if it is not the usual answer.
+    pub denied: Option<DenialAnswer>,
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
     /// server generates.
     pub tokens: Vec<Token>,

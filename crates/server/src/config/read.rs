@@ -7,7 +7,7 @@ use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Kind, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{OnStoreFailure, RuleSettings};
+use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
@@ -64,7 +64,10 @@ pub(super) fn config(
         fields.take("reset_header"),
         problems,
     );
-    let tokens = tokens::read(fields.take("tokens"), overrides, problems);
+    let denied = fields
+        .take("denied")
+        .and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
+    let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
     let activity = activity_mode(fields.take("activity"), problems);
     let activity_memory = parsed(fields.take("activity_memory"), activity_memory, problems);
     let console = on_or_off(fields.take("console"), problems);
@@ -110,6 +113,7 @@ pub(super) fn config(
         underscore_headers,
         invalid_credentials,
         headers,
+        denied,
         tokens,
         activity: activity.unwrap_or_default(),
         activity_memory: activity_memory.unwrap_or(64 << 20),

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use tidegate::document::{Key, Kind, Schema, SchemaForm};
+use tidegate::rules::DENIED;
 
 /// A setting of the server.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +138,7 @@ pub static SETTINGS: [Setting; 65] = [
     variable(Key::new("invalid_credentials", Kind::Words(&["deny", "missing"]), "what credentials are that are there and not valid: a reason to deny the request, or missing ones").or("deny")),
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
+    file(Key::new("denied", Kind::Named("Denied", &Kind::Map(&DENIED)), "what denied clients get from the gateway and forward-auth, for rules without a `denied` of their own").like(r#"{"title": "Too many requests"}"#)),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
     variable(Key::new("activity", Kind::Words(&["on", "off", "anonymous"]), "whether live activity is counted; `anonymous` shows keys as digests only").or("on")),
     variable(Key::new("activity_memory", SIZE, "the most memory for live activity, at least `1MiB`").or("64MiB")),

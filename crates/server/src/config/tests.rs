@@ -55,6 +55,32 @@ fn all_problems_are_reported_together_with_their_positions() {
 }
 
 #[test]
+fn a_blank_token_is_an_error_and_a_short_one_a_warning() {
+    for blank in ["", " \t\n"] {
+        let problems = load("", &[("TIDEGATE_TOKEN", blank)], &[]).unwrap_err();
+        assert!(
+            problems.contains("error: TIDEGATE_TOKEN: the token is blank"),
+            "{problems}"
+        );
+        assert!(problems.contains("unset"), "{problems}");
+        let yaml = "tokens: [{name: app, token_env: APP, scopes: check}]";
+        let problems = load(yaml, &[("APP", blank)], &[]).unwrap_err();
+        assert!(problems.contains("unset"), "{problems}");
+    }
+    for (secret, is_short) in [
+        ("a", true),
+        ("fifteen-letters", true),
+        ("sixteen-letters.", false),
+        ("\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}", true),
+    ] {
+        let config = load("", &[("TIDEGATE_TOKEN", secret)], &[]).unwrap();
+        let is_said = |note: &String| note.contains("`TIDEGATE_TOKEN` has");
+        assert_eq!(config.notes.iter().any(is_said), is_short, "{secret}");
+        assert!(!config.notes.concat().contains(&format!("`{secret}`")));
+    }
+}
+
+#[test]
 fn tokens_come_from_files_and_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");

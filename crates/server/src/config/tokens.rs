@@ -2,15 +2,22 @@
 
 use std::path::PathBuf;
 
-use tidegate::document::{Fields, Node, Problems, Spot, Value};
+use tidegate::document::{Fields, Node, Place, Problems, Spot, Value};
 
 use super::read::TakenField;
 use super::settings::TOKEN;
 use super::{Overrides, Token, TokenScope};
 
+/// The variable with a token that has all scopes.
+const VARIABLE: &str = "TIDEGATE_TOKEN";
+
+/// A shorter token can be guessed.
+const SHORTEST: usize = 16;
+
 pub(super) fn read(
     taken: TakenField<'_>,
     overrides: &Overrides<'_>,
+    notes: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
@@ -36,16 +43,27 @@ pub(super) fn read(
             tokens.push(read);
         }
     }
-    let secret = (overrides.environment)("TIDEGATE_TOKEN").unwrap_or_default();
-    let secret = secret.trim().to_owned();
-    if !secret.is_empty() {
+    if let Some(secret) = (overrides.environment)(VARIABLE) {
+        let secret = secret.trim().to_owned();
+        if secret.is_empty() {
+            problems.error(
+                &Place::Setting(VARIABLE.to_owned()),
+                &Spot::document(),
+                "the token is blank, and the server would run without it; unset the variable or give it a token",
+            );
+        }
         tokens.push(Token {
-            name: "TIDEGATE_TOKEN".to_owned(),
+            name: VARIABLE.to_owned(),
             secret,
             file: None,
             scopes: vec![TokenScope::Read, TokenScope::Write, TokenScope::Check],
         });
     }
+    notes.extend(
+        tokens
+            .iter()
+            .filter_map(|token| weakness(&token.name, &token.secret)),
+    );
     tokens
 }
 
@@ -95,8 +113,9 @@ fn read_token(
             let read = |name: &str| {
                 let value = (overrides.environment)(name).unwrap_or_default();
                 let value = Some(value.trim().to_owned()).filter(|value| !value.is_empty());
-                value
-                    .ok_or_else(|| format!("the environment variable `{name}` is not set or empty"))
+                value.ok_or_else(|| {
+                    format!("the environment variable `{name}` is not set or blank; give it a token, or unset it and remove this token from the settings")
+                })
             };
             spot.parsed(node, read, problems)?
         }
@@ -117,13 +136,26 @@ fn read_token(
     })
 }
 
+/// A warning if a token is easily guessed.
+pub(crate) fn weakness(name: &str, secret: &str) -> Option<String> {
+    let length = secret.chars().count();
+    let is_weak = (1..SHORTEST).contains(&length);
+    is_weak.then(|| {
+        format!(
+            "the token `{name}` has {length} characters and can be guessed; use at least {SHORTEST}, such as those of `openssl rand -hex 24`"
+        )
+    })
+}
+
 /// The token in a file, trimmed.
 pub(crate) fn token_in_file(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the token in `{path}`: {error}"))?;
     let secret = text.trim();
     if secret.is_empty() {
-        return Err(format!("there is no token in `{path}`"));
+        return Err(format!(
+            "there is no token in `{path}`; write one into it, or remove this token from the settings"
+        ));
     }
     Ok(secret.to_owned())
 }

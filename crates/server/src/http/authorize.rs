@@ -21,9 +21,7 @@ use tidegate::{AttributeError, AttributeValue, Attributes};
 use tidegate_gateway::PROXY_TOKEN;
 use tidegate_identity as identity;
 use tidegate_listen::Peer;
-use tidegate_tower::{
-    DenialReason, Protocol, RateLimit, RateLimitLayer, UnderscoreHeaders, Unmeasured,
-};
+use tidegate_tower::{DenialReason, Protocol, RateLimit, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::body;
@@ -79,13 +77,13 @@ impl Service<Request<()>> for Allowed {
 impl Authorize {
     pub(crate) fn new(server: &Arc<Server>) -> Self {
         let [finding, describing, waiting] = [(); 3].map(|()| Arc::clone(server));
-        let limits = RateLimitLayer::new(Arc::clone(&server.gate));
-        let limits = limits
+        let limits = server
+            .limits()
             .forwarded_header(server.identity.forwarded_header())
             .reads_headers(server.identity.headers())
             // Dropping the header here would not drop it at the proxy.
             .underscore_headers(UnderscoreHeaders::Refuse)
-            .headers(server.headers)
+            .challenges(server.identity.challenges())
             .front_end(FrontEnd::Authorize)
             // A proxy reads the status, whatever protocol its client speaks.
             .protocol(Protocol::Http)

@@ -148,6 +148,27 @@ fn a_proxy_that_is_not_trusted_gets_no_request_through() {
     assert_eq!(status["warnings"], ready["warnings"]);
 }
 
+#[test]
+fn denied_clients_get_what_the_rule_or_the_settings_say() {
+    let place = TestFolder::new();
+    let settings =
+        format!("{TRUSTING}denied: {{title: 'Slow down', headers: {{X-Help: '{{rule}}'}}}}\n");
+    let rules = "- {id: all, match: {path: /all}, per: [], limit: 1/hour}\n\
+        - {id: own, match: {path: /own}, per: [], limit: 1/hour, denied: {status: 403}}\n";
+    let server = serve(&place, &settings, rules);
+    let ask = |path| server.ask_with("GET /v1/authorize", &about(path, "203.0.113.7"), "");
+    assert_eq!([ask("/all").status, ask("/own").status], [200, 200]);
+    let all = ask("/all").with_status(429);
+    assert_eq!(all.json()["title"], "Slow down");
+    assert_eq!(all.header("x-help"), Some("all"));
+    let own = ask("/own").with_status(403);
+    assert_eq!(own.header("x-help"), None);
+    // How long to wait is said whatever the status is.
+    assert!(own.header("retry-after").is_some());
+    let check = json!({"attributes": {"path": "/own"}}).to_string();
+    server.ask("POST /v1/check", &check).with_status(429);
+}
+
 /// Settings with two tokens.
 fn with_tokens(place: &TestFolder, settings: &str) -> String {
     place.write("proxy-token", "a-token-of-the-proxy");
@@ -234,23 +255,25 @@ fn with_tokens_only_proxies_are_answered() {
 #[test]
 fn a_proxy_chooses_how_a_denial_looks() {
     let place = TestFolder::new();
-    let server = serve(&place, "", "- {id: none, per: [], limit: blocked}\n");
+    let rules = "- {id: none, per: [], limit: blocked}\n";
+    let server = serve(&place, "", rules);
     for status in [401, 403, 429] {
         let call = format!("GET /v1/authorize?a=b&deny_status={status}");
         let denied = server.ask(&call, "").with_status(status);
-        assert_eq!(denied.header("x-ratelimit-status"), Some("429"));
+        assert_eq!(denied.header("x-ratelimit-status"), Some("403"));
         assert_eq!(denied.header("x-ratelimit-reason"), Some("blocked"));
         assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
-        assert_eq!(denied.json()["status"], 429);
+        assert_eq!(denied.json()["status"], 403);
     }
-    let denied = server.ask("GET /v1/authorize", "").with_status(429);
+    let denied = server.ask("GET /v1/authorize", "").with_status(403);
+    assert_eq!(denied.json()["reason"], "blocked");
     assert_eq!(denied.header("x-ratelimit-status"), None);
     assert_eq!(denied.header("x-ratelimit-reason"), None);
     // Never 200, whatever the client speaks: to a proxy that would be a yes.
     let grpc = [("content-type", "application/grpc")];
     server
         .ask_with("POST /v1/authorize", &grpc, "")
-        .with_status(429);
+        .with_status(403);
     for query in [
         "deny_status=500",
         "deny_status=",
@@ -475,7 +498,12 @@ fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
         [ask("Bearer one"), ask("bearer  one"), ask("Bearer two")],
         [200, 429, 200]
     );
-    server.ask("GET /v1/authorize", "").with_status(429);
+    let missing = server.ask("GET /v1/authorize", "").with_status(401);
+    let challenge = missing.header("www-authenticate");
+    assert_eq!(challenge, Some("Bearer realm=\"tidegate\""));
+    let missing = server.ask("GET /v1/authorize?deny_status=403", "");
+    assert_eq!(missing.header("www-authenticate"), challenge);
+    assert_eq!(missing.header("x-ratelimit-status"), Some("401"));
     server
         .ask("POST /v1/check", "{\"attributes\": {}}")
         .with_status(401);
@@ -501,7 +529,7 @@ fn a_table_of_clients_is_followed() {
     let made_up = [("x-api-key", "k2")];
     server
         .ask_with("GET /v1/authorize", &made_up, "")
-        .with_status(429);
+        .with_status(401);
     place.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: big}\n");
     server.log.wait_for("the table of clients was read again");
     assert_eq!([ask(), ask(), ask()], [200, 200, 429]);
@@ -526,7 +554,7 @@ fn the_table_of_the_guide_is_one() {
     let settings = "identify: {api_key: {header: x-api-key}, user_id: {client: user_id}}\nclients_file: clients.yaml\n";
     let bob = "- {id: bob, match: {attributes: {user_id: bob}}, per: [], limit: blocked}\n";
     let server = serve(&place, settings, bob);
-    for (key, status) in [("k-7Hq2xv9", 200), ("k-3Zp8wd1", 429), ("bob", 200)] {
+    for (key, status) in [("k-7Hq2xv9", 200), ("k-3Zp8wd1", 403), ("bob", 200)] {
         let headers = [("x-api-key", key)];
         server
             .ask_with("GET /v1/authorize", &headers, "")

@@ -8,6 +8,7 @@ use serde::de::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tidegate_core::{Algorithm, Micros, Timestamp};
 
+use super::denied::DenialAnswer;
 use super::matching::Match;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
@@ -153,6 +154,11 @@ impl RuleBuilder {
         self.set("on_store_failure", write::word(&ON_STORE_FAILURE, action))
     }
 
+    /// What a client that it denies gets, in place of the usual answer.
+    pub fn denied(self, answer: &DenialAnswer) -> Self {
+        self.set("denied", answer.written())
+    }
+
     /// How instances that share a store agree.
     pub fn sync(self, consistency: Consistency) -> Self {
         self.set("sync", write::word(&SYNCS, consistency))
@@ -293,6 +299,7 @@ rules:
     cost: {attribute: bytes}
     mode: shadow
     on_store_failure: deny
+    denied: {status: 403, title: Not for you, detail: '{rule}', headers: {x-help: a}}
     settle: true
     starts_at: 2026-12-01T00:00:00Z
     expires_at: 2027-01-01T00:00:00Z
@@ -311,6 +318,8 @@ rules:
             slots: Some(6),
             strict: true,
         };
+        let denied = "{status: 403, title: Not for you, detail: '{rule}', headers: {x-help: a}}";
+        let denied = DenialAnswer::from_yaml(denied).unwrap();
         let max_delay = Micros::from_millis(500);
         let lease_ttl = Micros::from_seconds(10);
         let anchor = tidegate_core::Anchor::FirstRequest;
@@ -330,6 +339,7 @@ rules:
                 .cost(Cost::Attribute("bytes".to_owned()))
                 .mode(Mode::Shadow)
                 .on_store_failure(OnStoreFailure::Deny)
+                .denied(&denied)
                 .settle()
                 .starts_at(Timestamp::from_seconds(1_796_083_200))
                 .expires_at(Timestamp::from_seconds(1_798_761_600)),

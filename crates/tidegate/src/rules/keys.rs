@@ -55,7 +55,7 @@ pub(super) static RULE_SET: [Key; 1] = [
 
 /// A rule.
 #[rustfmt::skip]
-pub(super) static RULE: [Key; 24] = [
+pub(super) static RULE: [Key; 25] = [
     Key::new("id", Kind::Named("RuleId", &Kind::Text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), "its name, unique; not `history`, `rollback` or `diff`").required().like("per-user"),
     Key::new("description", Kind::Text(""), "text for people").like("for the mobile app"),
     Key::new("match", MATCHES, "which requests it is about: all parts that are given must hold; without it every request").like(r#"{"path": ["/v1/**"]}"#),
@@ -68,12 +68,22 @@ pub(super) static RULE: [Key; 24] = [
     Key::new("cost", Kind::Any(&[COUNT, Kind::Map(&COST)]), "how much a request takes, or the attribute that says so; multiplied by the request's own cost").or("1").like(r#"{"attribute": "bytes"}"#),
     Key::new("mode", Kind::Words(const { &words(&MODES) }), "`shadow` only counts what it would have decided").or("enforce").like("shadow"),
     FAILURE,
+    Key::new("denied", Kind::Named("Denied", &Kind::Map(&DENIED)), "what a client that it denies gets from the gateway, forward-auth and the middleware").like(r#"{"status": 403, "title": "Not for {rule}"}"#),
     SYNC,
     Key::new("settle", Kind::Flag, "whether a cost that was spent already and does not fit is taken as far as it goes; not with `concurrency`").or("false").like("true"),
     Key::new("starts_at", TIME, "when it begins to apply, with a time zone; before `expires_at`").like("2026-12-01T00:00:00Z"),
     Key::new("expires_at", TIME, "when it ends, with a time zone").like("2027-01-01T00:00:00Z"),
     ALGORITHM, ANCHOR, SLOTS, STRICT, SHAPE, MAX_DELAY, LEASE_TTL,
     Key::new("adaptive", Kind::Named("Adaptive", &Kind::Map(&ADAPTIVE)), "between which bounds the limit follows the load").like(r#"{"min": "10/second", "max": "500/second"}"#).needs(&read_adaptive::ALGORITHMS),
+];
+
+/// `denied`, in a rule and in the settings of the server.
+#[rustfmt::skip]
+pub static DENIED: [Key; 4] = [
+    Key::new("status", Kind::Any(&[Kind::Whole(400, 499), Kind::Whole(503, 503)]), "the status, in place of that of the reason").like("403"),
+    Key::new("title", Kind::Text(""), "the title of the problem document; it may have `{rule}`, `{limit}` and `{retry_after}`").like("Too many requests"),
+    Key::new("detail", Kind::Text(""), "its detail, in the same way").like("try again in {retry_after} seconds"),
+    Key::new("headers", Kind::MapOf("^[!-~]+$", &Kind::Text("")), "more headers, at most 16, with values in the same way").like(r#"{"x-help": "https://example.com/limits"}"#),
 ];
 
 /// `match`, and an item of `except`.
@@ -168,8 +178,9 @@ pub(super) static OWN: [Key; 10] = [
 
 /// Whether a key with this name, in any map, may have a value for which this holds.
 pub(super) fn any_may_be(name: &str, is: fn(&Kind) -> bool) -> bool {
-    let tables: [&[Key]; 8] = [
+    let tables: [&[Key]; 9] = [
         &RULE,
+        &DENIED,
         &RATE,
         &COST,
         &ADAPTIVE,

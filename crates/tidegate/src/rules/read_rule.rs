@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Scope};
 
+use super::denied::DenialAnswer;
 use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
@@ -96,6 +97,9 @@ pub(super) fn rule(
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
     let mode = chosen(fields.take("mode"), &MODES, problems);
     let on_store_failure = chosen(fields.take("on_store_failure"), &ON_STORE_FAILURE, problems);
+    let denied = fields
+        .take("denied")
+        .and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
     let sync = read_sync(fields.take("sync"), &grants, &counting, problems);
     let settles = fields
         .take("settle")
@@ -133,6 +137,7 @@ pub(super) fn rule(
         cost: cost.unwrap_or(Cost::Fixed(1)),
         mode,
         on_store_failure,
+        denied: denied.map(Box::new),
         sync,
         settles,
         starts_at: validity.starts_at,

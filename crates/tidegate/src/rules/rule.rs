@@ -10,6 +10,7 @@ use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
 use super::counts::RuleCounts;
+use super::denied::DenialAnswer;
 use super::descriptors::Descriptor;
 use super::hashed;
 use super::matching::{HEADER, Match};
@@ -46,6 +47,8 @@ pub struct Rule {
     pub(super) cost: Cost,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
+    /// What clients get that it denies, if it is not the usual answer.
+    pub(super) denied: Option<Box<DenialAnswer>>,
     pub(super) sync: Consistency,
     /// Whether it takes what was spent already and does not fit.
     pub(super) settles: bool,
@@ -228,6 +231,11 @@ impl Rule {
         self.on_store_failure
     }
 
+    /// What clients get that it denies, if it is not the usual answer.
+    pub fn denied(&self) -> Option<&DenialAnswer> {
+        self.denied.as_deref()
+    }
+
     /// How instances that share a store agree.
     pub fn sync(&self) -> Consistency {
         self.sync
@@ -339,6 +347,7 @@ impl Rule {
             cost: Cost::Fixed(1),
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
+            denied: None,
             sync: Consistency::default(),
             settles: false,
             starts_at: None,

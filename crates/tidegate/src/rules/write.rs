@@ -87,6 +87,8 @@ impl Rule {
             "on_store_failure",
             word(&ON_STORE_FAILURE, self.on_store_failure),
         );
+        let denied = self.denied.as_ref().map(|denied| denied.written());
+        put("denied", denied.unwrap_or_default());
         put("sync", word(&SYNCS, self.sync));
         // By descriptors every rule settles, and none says so.
         let settles = self.settles && self.descriptor.is_none();

@@ -48,6 +48,7 @@ async fn a_call_that_is_blocked_is_not_to_be_tried_again() {
     let denied = send(&app, call("/a.B/C", "application/grpc")).await;
     assert_eq!(denied.headers()["grpc-retry-pushback-ms"], "-1");
     assert_eq!(denied.headers()["x-tidegate-reason"], "blocked");
+    assert_eq!(denied.headers()["grpc-status"], "7", "PERMISSION_DENIED");
     let bad = send(&app, call("/%zz", "application/grpc")).await;
     assert_eq!(
         (bad.status().as_u16(), &bad.headers()["grpc-status"]),
@@ -58,11 +59,37 @@ async fn a_call_that_is_blocked_is_not_to_be_tried_again() {
 }
 
 #[tokio::test]
+async fn a_call_without_an_identity_gets_the_status_for_that() {
+    let list = "
+- {id: token, match: {path: /a.B/Token}, per: [header.authorization], missing: deny, limit: 1/hour}
+- {id: team, match: {path: /a.B/Team}, per: [header.x-team], missing: deny, limit: 1/hour, denied: {detail: 'name a team', headers: {x-help: '{rule}'}}}
+- {id: hidden, match: {path: /a.B/Hidden}, per: [], limit: blocked, denied: {status: 404}}";
+    let app = app(RateLimitLayer::new(gate(list)));
+    for (path, code) in [
+        ("/a.B/Token", "16"),
+        ("/a.B/Team", "3"),
+        ("/a.B/Hidden", "5"),
+    ] {
+        let denied = send(&app, call(path, "application/grpc")).await;
+        assert_eq!(
+            (denied.status().as_u16(), &denied.headers()["grpc-status"]),
+            (200, &code.parse().unwrap())
+        );
+        let challenge = denied.headers().get("www-authenticate");
+        assert_eq!(challenge.is_some(), code == "16", "{path}");
+        if code == "3" {
+            assert_eq!(denied.headers()["grpc-message"], "name a team");
+            assert_eq!(denied.headers()["x-help"], "team");
+        }
+    }
+}
+
+#[tokio::test]
 async fn who_asks_for_others_can_be_answered_over_http_alone() {
     let layer = RateLimitLayer::new(gate("- {id: b, per: [], limit: blocked}"));
     let app = app(layer.protocol(Protocol::Http));
     let denied = send(&app, call("/a.B/C", "application/grpc")).await;
-    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.status(), 403);
     let bad = send(&app, call("/%zz", "application/grpc")).await;
     assert_eq!(bad.status(), 400);
 }

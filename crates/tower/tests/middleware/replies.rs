@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use tidegate::headers::HeaderSettings;
+use tidegate::rules::DenialAnswer;
 use tidegate_tower::RateLimitLayer;
 use tower::{Layer as _, Service, ServiceExt as _};
 
@@ -85,32 +86,102 @@ async fn a_denial_says_why_waiting_does_not_help() {
 - {id: small, match: {path: /small}, per: [], limit: 2/minute, cost: 3}
 - {id: who, match: {path: /who}, per: [user_id], missing: deny, limit: 2/minute}";
     let app = app(RateLimitLayer::new(gate(list)));
-    for (path, reason, detail) in [
+    for (path, status, reason, detail) in [
         (
             "/blocked",
+            403,
             "blocked",
             "the limit `blocked` grants nothing to this request",
         ),
         (
             "/small",
+            429,
             "too_expensive",
             "the request costs more than the limit `small` can ever grant",
         ),
         (
             "/who",
+            400,
             "missing_attribute",
             "the limit `who` needs `user_id`, which the request does not have",
         ),
     ] {
         let denied = send(&app, request(path)).await;
-        assert_eq!(denied.status(), 429);
+        assert_eq!(denied.status(), status);
         assert!(!denied.headers().contains_key("retry-after"), "{path}");
+        assert!(!denied.headers().contains_key("www-authenticate"), "{path}");
         let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
         assert_eq!(body["detail"], detail);
         assert_eq!(body["reason"], reason);
+        assert_eq!(body["status"], status);
+        let is_quota = body["type"].as_str().unwrap().ends_with("#quota-exceeded");
+        assert_eq!(is_quota, status == 429, "{body}");
         let missing = &body["missing"];
         assert_eq!(missing.is_array(), reason == "missing_attribute", "{body}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_identify_itself_is_asked_to() {
+    let list = "
+- {id: who, match: {path: /who}, per: [plan, user_id], missing: deny, limit: 2/minute}
+- {id: header, match: {path: /header}, per: [header.authorization], missing: deny, limit: 2/minute}
+- {id: team, match: {path: /team}, per: [header.x-team], missing: deny, limit: 2/minute}";
+    let bearer = HeaderValue::from_static("Bearer realm=\"shop\"");
+    let layer = RateLimitLayer::new(gate(list)).challenges([("user_id".to_owned(), bearer)]);
+    let app = app(layer);
+    for (path, status, challenge) in [
+        ("/who", 401, Some("Bearer realm=\"shop\"")),
+        ("/header", 401, Some("Bearer realm=\"tidegate\"")),
+        ("/team", 400, None),
+    ] {
+        let denied = send(&app, request(path)).await;
+        assert_eq!(denied.status(), status, "{path}");
+        let asked = denied.headers().get("www-authenticate");
+        assert_eq!(asked.map(|asked| asked.to_str().unwrap()), challenge);
+        let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
+        assert_eq!(body["type"], "about:blank");
+        let title = if status == 401 {
+            "Unauthorized"
+        } else {
+            "Bad Request"
+        };
+        assert_eq!(body["title"], title);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_or_the_settings_say_what_denied_clients_get() {
+    let list = "
+- {id: login, match: {path: /login}, per: [], limit: 1/minute, denied: {status: 420, title: 'Calm {rule}', detail: '{limit} a minute, wait {retry_after} s', headers: {X-Help: '/{rule}'}}}
+- {id: other, match: {path: /other}, per: [], limit: blocked}
+- {id: who, match: {path: /who}, per: [user_id], missing: deny, limit: 2/minute, denied: {status: 404}}";
+    let all = DenialAnswer::from_yaml("{status: 503, headers: {x-all: '{retry_after}'}}").unwrap();
+    let app = app(RateLimitLayer::new(gate(list)).denied(all));
+    send(&app, request("/login")).await;
+    let denied = send(&app, request("/login")).await;
+    assert_eq!(denied.status(), 420);
+    let header = |name: &str| {
+        denied
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap())
+    };
+    assert_eq!(header("x-help"), Some("/login"));
+    assert_eq!(header("x-all"), None, "that of the rule wins");
+    assert_eq!(header("retry-after"), Some("60"));
+    let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
+    assert_eq!(body["title"], "Calm login");
+    assert_eq!(body["detail"], "1 a minute, wait 60 s");
+    assert_eq!(
+        (&body["status"], &body["reason"]),
+        (&420.into(), &"over_limit".into())
+    );
+
+    let denied = send(&app, request("/other")).await;
+    assert_eq!(denied.status(), 503);
+    assert_eq!(denied.headers()["x-all"], "never");
+    assert_eq!(status(&app, request("/who")).await, 404);
 }
 
 #[tokio::test]

@@ -18,6 +18,27 @@ fn a_misspelt_variable_keeps_the_server_from_starting_and_names_the_right_one() 
 }
 
 #[test]
+fn a_blank_token_keeps_the_server_from_starting() {
+    let place = ProgramFolder::new();
+    for blank in ["", "  "] {
+        let run = place.run_with(
+            &["serve", "--http", "127.0.0.1:0"],
+            &[("TIDEGATE_TOKEN", blank)],
+        );
+        assert_eq!(run.code, Some(2), "{}", run.stderr);
+        assert!(run.stderr.contains("unset the variable"), "{}", run.stderr);
+    }
+    // A command takes it for none, and finds the token of the server on this machine.
+    let server = place.serve(&[]);
+    let url = server.url();
+    let run = place.run_with(
+        &["rules", "list", "--server", &url, "--data-dir", "data"],
+        &[("TIDEGATE_TOKEN", " ")],
+    );
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+}
+
+#[test]
 fn other_unknown_variables_are_a_warning_and_those_of_kubernetes_are_ignored() {
     let place = ProgramFolder::new();
     place.write(

@@ -104,7 +104,7 @@ impl Ask for Gateway {
 }
 
 fn seen(reply: ClientReply) -> Seen {
-    if reply.status == 400 {
+    if reply.status == 400 && reply.json()["reason"].is_null() {
         return Seen::refused();
     }
     let allowed = reply.status == 200;
@@ -113,8 +113,9 @@ fn seen(reply: ClientReply) -> Seen {
         ..Seen::default()
     };
     if !allowed {
-        assert_eq!(reply.status, 429, "{reply:?}");
         let problem: Json = reply.json();
+        let expected = status_of(&problem);
+        assert_eq!(reply.status, expected, "{reply:?}");
         // Where one limit of a rule is violated, it is named after the rule.
         seen.rule = Some(problem["violated-policies"][0].clone());
         seen.reason = Some(problem["reason"].clone());
@@ -122,4 +123,13 @@ fn seen(reply: ClientReply) -> Seen {
     }
     seen.headers = Some(reply.headers.into_iter().collect());
     seen
+}
+
+/// The status that a denied client gets.
+pub(super) fn status_of(problem: &Json) -> u16 {
+    match problem["reason"].as_str() {
+        Some("missing_attribute") => 400,
+        Some("blocked") => 403,
+        _ => 429,
+    }
 }

@@ -219,7 +219,7 @@ fn play(is_gateway: bool, settings: &str, dropped: u16) {
 
 #[test]
 fn no_identity_escapes_through_the_gateway() {
-    play(true, "", 429);
+    play(true, "", 401);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::Ask;
+use super::carried::status_of;
 use super::scenario::{PEER, Scenario, Step};
 use super::seen::{Seen, Times};
 
@@ -79,11 +80,11 @@ fn seen(head: &http::response::Parts, body: &[u8]) -> Seen {
         assert_eq!(body, b"served");
         return seen;
     }
-    if head.status == 400 {
+    let problem: Json = serde_json::from_slice(body).unwrap();
+    if head.status == 400 && problem["reason"].is_null() {
         return Seen::refused();
     }
-    assert_eq!(head.status, 429);
-    let problem: Json = serde_json::from_slice(body).unwrap();
+    assert_eq!(head.status, status_of(&problem));
     // Where one limit of a rule is violated, it is named after the rule.
     seen.rule = Some(problem["violated-policies"][0].clone());
     seen.reason = Some(problem["reason"].clone());
