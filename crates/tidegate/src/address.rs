@@ -239,6 +239,11 @@ impl TrustedProxies {
         Self { networks }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
     /// Whether `ip` is one of them.
     pub fn is_trusted(&self, ip: IpAddr) -> bool {
         let ip = canonical(ip);

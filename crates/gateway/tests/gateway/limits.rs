@@ -7,6 +7,8 @@ use tidegate_listen::clock::now;
 use crate::running::{Gateway, NO_RULES};
 use crate::upstream::{Recorder, Upstream};
 use tidegate_testkit::header;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
@@ -52,6 +54,29 @@ async fn what_is_denied_is_not_passed_on_and_ours_replace_their_headers() {
             .await,
         Some(5)
     );
+}
+
+#[tokio::test]
+async fn a_rule_about_get_is_not_escaped_by_head() {
+    let recorder = Recorder::start().await;
+    let rules = "rules:\n- {id: get, match: {method: GET}, except: [{method: GET, path: /free}], per: [], limit: 1/day}\n";
+    let settings = format!("upstream: http://{}\n", recorder.address);
+    let gateway = Gateway::start(&settings, rules);
+    let head = async |path: &str| {
+        let request = format!("HEAD {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        // An answer to HEAD has the length of a body that does not come.
+        let mut client = TcpStream::connect(gateway.address).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    assert!(head("/a").await.starts_with("HTTP/1.1 200 "));
+    for path in ["/a", "/free"] {
+        let answer = head(path).await;
+        assert!(answer.starts_with("HTTP/1.1 429 "), "{path}: {answer}");
+    }
+    assert!(gateway.get("/free").await.starts_with("HTTP/1.1 200 "));
 }
 
 #[tokio::test]

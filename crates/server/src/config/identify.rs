@@ -7,6 +7,7 @@ use http::HeaderName;
 use tidegate::InvalidCredentials;
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
+use tidegate::rules::DescribingFrontEnd;
 use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
@@ -14,6 +15,25 @@ use super::Overrides;
 use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
+
+/// The front end that describes requests by these settings, if one is in use.
+pub(super) fn described_by(
+    identify: &IdentifySettings,
+    has_gateway: bool,
+    trusted_proxies: &TrustedProxies,
+) -> Option<DescribingFrontEnd> {
+    let place = match (has_gateway, trusted_proxies.is_empty()) {
+        (true, _) => "at the gateway",
+        // Only forward-auth has a use for them.
+        (false, false) => "for forward-auth",
+        (false, true) => return None,
+    };
+    let names = identify.attributes.iter().map(|(name, _)| name.clone());
+    Some(DescribingFrontEnd {
+        place,
+        identified: names.collect(),
+    })
+}
 
 /// What happens to headers that some servers treat as the same as a header that is read.
 pub(super) fn underscore_headers(

@@ -7,7 +7,7 @@ use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Kind, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
+use tidegate::rules::{DenialAnswer, DescribingFrontEnd, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use super::{
@@ -64,9 +64,7 @@ pub(super) fn config(
         fields.take("reset_header"),
         problems,
     );
-    let denied = fields
-        .take("denied")
-        .and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
+    let denied = denied(fields.take("denied"), problems);
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
     let activity = activity_mode(fields.take("activity"), problems);
     let activity_memory = parsed(fields.take("activity_memory"), activity_memory, problems);
@@ -84,11 +82,8 @@ pub(super) fn config(
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
-    let mut rule_settings = RuleSettings::default();
-    rule_settings.secret_attributes = secret_attributes;
-    if let Some(prefix) = ipv6_prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
-        rule_settings.ipv6_prefix = prefix;
-    }
+    let described_by = identify::described_by(&identify, gateway.is_some(), &trusted_proxies);
+    let rule_settings = rule_settings(secret_attributes, ipv6_prefix, described_by);
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
@@ -129,6 +124,25 @@ pub(super) fn config(
         otlp,
         notes,
     })
+}
+
+fn denied(taken: TakenField<'_>, problems: &mut Problems) -> Option<DenialAnswer> {
+    let (spot, node) = taken?;
+    DenialAnswer::read(node, spot, problems)
+}
+
+fn rule_settings(
+    secret_attributes: Vec<String>,
+    ipv6_prefix: Option<usize>,
+    described_by: Option<DescribingFrontEnd>,
+) -> RuleSettings {
+    let mut settings = RuleSettings::default();
+    settings.secret_attributes = secret_attributes;
+    settings.described_by = described_by;
+    if let Some(prefix) = ipv6_prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
+        settings.ipv6_prefix = prefix;
+    }
+    settings
 }
 
 /// The document, with the values of the environment and the flags in place of its own.

@@ -433,3 +433,19 @@ fn no_url_shows_its_password_whatever_is_wrong_with_it() {
         }
     }
 }
+
+#[test]
+fn rules_are_read_with_what_the_front_end_knows() {
+    let described = |yaml: &str| load(yaml, &[], &[]).unwrap().rule_settings.described_by;
+    assert_eq!(described("http: 127.0.0.1:1"), None);
+    let identify = "identify: {user_id: {header: x-user}}\n";
+    assert_eq!(described(identify), None, "callers send attributes");
+    let forward_auth = described(&format!("{identify}trusted_proxies: [10.0.0.1]\n")).unwrap();
+    assert_eq!(forward_auth.place, "for forward-auth");
+    let gateway = "gateway: 127.0.0.1:2\nupstream: http://127.0.0.1:3\n";
+    let gateway = described(&format!("{identify}{gateway}")).unwrap();
+    assert_eq!(
+        (gateway.place, gateway.identified),
+        ("at the gateway", vec!["user_id".to_owned()])
+    );
+}

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::keys::DENIED;
+use super::rule::Rule;
 use crate::document::{Entry, Fields, Node, Problems, Source, Spot};
 
 /// The most headers of an answer.
@@ -137,6 +138,13 @@ impl DenialAnswer {
     ) -> impl Iterator<Item = (&'d str, String)> {
         let all = self.headers.iter();
         all.map(move |(name, value)| (name.as_str(), facts.put_into(value)))
+    }
+}
+
+impl Rule {
+    /// What clients get that it denies, if it is not the usual answer.
+    pub fn denied(&self) -> Option<&DenialAnswer> {
+        self.denied.as_deref()
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
+use super::matching::HEAD;
 use super::networks::Networks;
 use super::pattern::{PathPattern, Segment, segments_of};
 use super::rule::Rule;
@@ -73,7 +74,7 @@ impl Index {
                     self.paths.insert(pattern, rule_index);
                 }
             }
-            IndexPart::Method => self.file_values("method", &matches.method, rule_index),
+            IndexPart::Method => self.file_values("method", &methods(rule), rule_index),
             IndexPart::Host => {
                 for host in &matches.host {
                     let (is_suffix, name) = host.parts();
@@ -167,6 +168,16 @@ fn parts(rule: &Rule) -> SmallVec<[IndexPart; 4]> {
     parts
 }
 
+/// The methods that a rule is about.
+fn methods(rule: &Rule) -> Vec<String> {
+    let matches = &rule.matches;
+    let mut methods = matches.method.clone();
+    if matches.covers_head && !methods.iter().any(|method| method == HEAD) {
+        methods.push(HEAD.to_owned());
+    }
+    methods
+}
+
 /// Names for the entries that filing a rule under a part makes, alike only if they are the same.
 fn entries(rule: &Rule, part: IndexPart) -> Vec<String> {
     let matches = &rule.matches;
@@ -176,8 +187,7 @@ fn entries(rule: &Rule, part: IndexPart) -> Vec<String> {
             .iter()
             .map(|path| format!("path {path}"))
             .collect(),
-        IndexPart::Method => matches
-            .method
+        IndexPart::Method => methods(rule)
             .iter()
             .map(|method| format!("method {method}"))
             .collect(),

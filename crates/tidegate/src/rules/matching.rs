@@ -9,11 +9,16 @@ use super::pattern::{HostPattern, PathPattern};
 /// What the name of an attribute begins with that is a header of the request.
 pub(super) const HEADER: &str = "header.";
 
+/// The method that reads no body.
+pub(super) const HEAD: &str = "HEAD";
+
 /// Which requests are meant. All parts that are given must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
     pub(super) path: Vec<PathPattern>,
     pub(super) method: Vec<String>,
+    /// Whether HEAD is meant, too: where `match` names GET, because servers answer HEAD by the same code.
+    pub(super) covers_head: bool,
     pub(super) host: Vec<HostPattern>,
     pub(super) ip: NetworkList,
     pub(super) attributes: Vec<(String, Vec<String>)>,
@@ -25,7 +30,7 @@ impl Match {
     /// request does not hold, unless only invalid credentials keep it from being known.
     pub(super) fn check(&self, reading: &Reading<'_, '_>) -> Result<(), Unmet> {
         if !fits(&self.method, reading.get("method"), |method, given| {
-            method == given
+            method == given || (self.covers_head && given == HEAD)
         }) {
             return Err(Unmet::Method);
         }

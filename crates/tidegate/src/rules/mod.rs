@@ -72,6 +72,15 @@ use tidegate_core::{Clock, Timestamp};
 use crate::attributes::Attributes;
 use crate::document::{self, Node, Place, Problems, Source, Spot};
 
+/// A front end that describes requests itself: its callers send no attributes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribingFrontEnd {
+    /// Where it describes them, such as `at the gateway`.
+    pub place: &'static str,
+    /// The attributes that its settings set, in addition to address, method, path, host and headers.
+    pub identified: Vec<String>,
+}
+
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -80,6 +89,9 @@ pub struct RuleSettings {
     pub ipv6_prefix: u8,
     /// The attributes whose values must not be readable in a store, in addition to `api_key`.
     pub secret_attributes: Vec<String>,
+    /// The front end that describes requests itself, if one is in use, to warn about rules that it can never
+    /// apply.
+    pub described_by: Option<DescribingFrontEnd>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,
     /// Whether the rules were accepted before, perhaps by an earlier version: what is refused only since
@@ -92,6 +104,7 @@ impl Default for RuleSettings {
         Self {
             ipv6_prefix: 64,
             secret_attributes: Vec::new(),
+            described_by: None,
             now: None,
             are_stored: false,
         }

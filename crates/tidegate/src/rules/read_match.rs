@@ -49,7 +49,14 @@ pub(super) fn read_except(node: &Node, spot: &Spot, problems: &mut Problems) -> 
     items.iter().enumerate().map(read).collect()
 }
 
-pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
+/// `match`.
+pub(super) fn read_match(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
+    let mut matches = read(node, spot, problems);
+    matches.covers_head = matches.method.iter().any(|method| method == "GET");
+    matches
+}
+
+fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
     let Some(mut fields) = Fields::of(node, spot, &MATCH, problems) else {
         return Match::default();
     };
@@ -78,6 +85,7 @@ pub(super) fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
     Match {
         path: all(path, PathPattern::parse, problems),
         method: all(method, read_method, problems),
+        covers_head: false,
         host: all(host, HostPattern::parse, problems),
         ip: NetworkList::new(all(ip, read_network, problems)),
         attributes: read_attributes(attributes, problems),

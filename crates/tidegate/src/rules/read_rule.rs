@@ -75,7 +75,7 @@ pub(super) fn rule(
         .and_then(|(spot, node)| spot.text(node, problems));
     let matches = fields
         .take("match")
-        .map(|(spot, node)| read_match::read(node, spot, problems));
+        .map(|(spot, node)| read_match::read_match(node, spot, problems));
     let except = fields
         .take("except")
         .map(|(spot, node)| read_match::read_except(node, &spot, problems));
@@ -97,13 +97,9 @@ pub(super) fn rule(
         .and_then(|(spot, node)| read_cost(node, &spot, problems));
     let mode = chosen(fields.take("mode"), &MODES, problems);
     let on_store_failure = chosen(fields.take("on_store_failure"), &ON_STORE_FAILURE, problems);
-    let denied = fields
-        .take("denied")
-        .and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
+    let denied = read_denied(fields.take("denied"), problems);
     let sync = read_sync(fields.take("sync"), &grants, &counting, problems);
-    let settles = fields
-        .take("settle")
-        .is_some_and(|(spot, node)| read_settle(node, &spot, &counting, problems));
+    let settles = read_settle(fields.take("settle"), &counting, problems);
     let validity = Validity::read(
         fields.take("starts_at"),
         fields.take("expires_at"),
@@ -137,7 +133,7 @@ pub(super) fn rule(
         cost: cost.unwrap_or(Cost::Fixed(1)),
         mode,
         on_store_failure,
-        denied: denied.map(Box::new),
+        denied,
         sync,
         settles,
         starts_at: validity.starts_at,
@@ -152,8 +148,13 @@ pub(super) fn rule(
         node,
         spot: &spot,
     };
-    reader.warn(settings.now, problems);
+    reader.warn(settings, problems);
     Some(rule)
+}
+
+fn read_denied(taken: Taken<'_>, problems: &mut Problems) -> Option<Box<DenialAnswer>> {
+    let (spot, node) = taken?;
+    DenialAnswer::read(node, spot, problems).map(Box::new)
 }
 
 fn read_sync(
@@ -442,12 +443,15 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
 
 /// Whether a rule settles. A concurrency limit counts requests in progress, of which none is left to
 /// count once its cost is known.
-fn read_settle(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> bool {
+fn read_settle(taken: Taken<'_>, counting: &Counting, problems: &mut Problems) -> bool {
+    let Some((spot, node)) = taken else {
+        return false;
+    };
     let settles = spot.boolean(node, problems).unwrap_or(false);
     if settles && matches!(counting.algorithm, Some(Algorithm::Concurrency { .. })) {
         let message =
             "`settle` does not go with `concurrency`, which counts requests in progress; remove it";
-        problems.error(&node.place, spot, message);
+        problems.error(&node.place, &spot, message);
     }
     settles
 }

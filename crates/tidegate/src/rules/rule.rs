@@ -231,11 +231,6 @@ impl Rule {
         self.on_store_failure
     }
 
-    /// What clients get that it denies, if it is not the usual answer.
-    pub fn denied(&self) -> Option<&DenialAnswer> {
-        self.denied.as_deref()
-    }
-
     /// How instances that share a store agree.
     pub fn sync(&self) -> Consistency {
         self.sync

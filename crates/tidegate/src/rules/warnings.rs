@@ -1,9 +1,11 @@
 //! What is allowed in a rule, and probably not meant.
 
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::Limit;
 
+use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
+use super::matching::HEADER;
 use super::read_override::host_bits;
 use super::rule::{Consistency, Cost, Grant, Missing, Mode, Rule};
 use crate::document::{Entry, Node, Place, Problems, Spot, Value};
@@ -19,14 +21,21 @@ pub(super) struct RuleInspector<'r> {
 }
 
 impl RuleInspector<'_> {
-    /// Adds what should be looked at. With `now`, also that the rule has expired.
-    pub(super) fn warn(&self, now: Option<Timestamp>, problems: &mut Problems) {
-        self.escapes(problems);
-        self.names(problems);
+    /// Adds what should be looked at.
+    pub(super) fn warn(&self, settings: &RuleSettings, problems: &mut Problems) {
+        // What a proxy sends to Envoy's service has the names that its operator chose, and a client cannot leave it out.
+        let is_of_descriptors = self.requires("domain");
+        if !is_of_descriptors {
+            let is_said = self.unset(settings, problems);
+            if !is_said {
+                self.escapes(problems);
+            }
+            self.names(problems);
+        }
         self.exceptions(problems);
         self.overrides(problems);
         self.costs(problems);
-        if let (Some(now), Some(end)) = (now, self.rule.expires_at)
+        if let (Some(now), Some(end)) = (settings.now, self.rule.expires_at)
             && end <= now
         {
             let place = &self.value("expires_at").place;
@@ -48,11 +57,8 @@ impl RuleInspector<'_> {
         if rule.missing != Missing::Skip || rule.mode != Mode::Enforce {
             return;
         }
-        let required = |name: &String| {
-            let mut required = rule.matches.attributes.iter();
-            required.any(|(known, _)| known == name)
-        };
-        let escape = |name: &&String| !ALWAYS_KNOWN.contains(&name.as_str()) && !required(name);
+        let escape =
+            |name: &&String| !ALWAYS_KNOWN.contains(&name.as_str()) && !self.requires(name);
         let escapes: Vec<&String> = rule.per.iter().filter(escape).collect();
         if let Some(first) = escapes.first() {
             let names: Vec<String> = escapes.iter().map(|name| format!("`{name}`")).collect();
@@ -68,6 +74,45 @@ impl RuleInspector<'_> {
         }
     }
 
+    /// Attributes that no setting gives to the front end that describes requests. Whether there are any.
+    fn unset(&self, settings: &RuleSettings, problems: &mut Problems) -> bool {
+        let Some(front_end) = &settings.described_by else {
+            return false;
+        };
+        let (rule, place) = (self.rule, front_end.place);
+        let is_unset = |name: &&str| {
+            let is_set = ALWAYS_KNOWN.contains(name) || name.starts_with(HEADER);
+            !is_set && !front_end.identified.iter().any(|known| known == name)
+        };
+        let mut required = rule
+            .matches
+            .attributes
+            .iter()
+            .map(|(name, _)| name.as_str());
+        let mut counted = rule.per.iter().map(String::as_str);
+        let (key, name, effect) = if let Some(name) = required.find(is_unset) {
+            ("match", name, "applies to no request")
+        } else if let Some(name) = counted.find(is_unset) {
+            let effect = match rule.missing {
+                Missing::Skip => "applies to no request",
+                Missing::Share => "has one counter for all requests",
+                Missing::Deny => "denies every request",
+            };
+            ("per", name, effect)
+        } else {
+            return false;
+        };
+        let message = format!("nothing in `identify` sets `{name}`, so {place} this rule {effect}");
+        problems.warning(self.place_in(key, name), &self.spot.field(key), message);
+        true
+    }
+
+    /// Whether `match` requires an attribute.
+    fn requires(&self, name: &str) -> bool {
+        let mut required = self.rule.matches.attributes.iter();
+        required.any(|(known, _)| known == name)
+    }
+
     /// Names of attributes that are like one that is known.
     fn names(&self, problems: &mut Problems) {
         for name in &self.rule.per {
@@ -75,7 +120,10 @@ impl RuleInspector<'_> {
             let suggestion = match name.strip_prefix("headers.") {
                 Some(header) => format!(" (did you mean `header.{header}`?)"),
                 None if known || name.len() < 4 => String::new(),
-                None => crate::document::suggestion(name, &WELL_KNOWN),
+                None => match WELL_KNOWN.iter().find(|known| known.starts_with(name)) {
+                    Some(begins) => format!(" (did you mean `{begins}`?)"),
+                    None => crate::document::suggestion(name, &WELL_KNOWN),
+                },
             };
             if !suggestion.is_empty() {
                 let message = format!(

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 use tidegate::document::{self, Node, Source};
-use tidegate::rules::{Rule, RuleSet, RuleSettings};
+use tidegate::rules::{DescribingFrontEnd, Rule, RuleSet, RuleSettings};
 use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
 use tidegate_testkit::JsonSchema;
 
@@ -764,5 +764,43 @@ fn every_key_of_a_rule_is_written_down() {
         assert!(!written[0][key.name].is_null(), "`{}` is lost", key.name);
         let again = from_body(&body(&written)).unwrap();
         assert_eq!(again.to_json(), written, "{}", key.name);
+    }
+}
+
+#[test]
+fn a_rule_that_can_never_apply_at_the_front_end_is_warned_about() {
+    let mut settings = RuleSettings::default();
+    settings.described_by = Some(DescribingFrontEnd {
+        place: "at the gateway",
+        identified: vec!["user_id".to_owned()],
+    });
+    let said = |rule: &str| {
+        let text = format!("rules:\n- {{id: a, {rule}, limit: 3/minute}}\n");
+        let read = RuleSet::read(&Source::new("rules.yaml", text), &settings).unwrap();
+        let warnings = read.warnings().warnings();
+        warnings
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    #[rustfmt::skip]
+    let table = [
+        ("per: [api_key]",                                      "nothing in `identify` sets `api_key`, so at the gateway this rule applies to no request"),
+        ("per: [ip, api_key], missing: deny",                   "sets `api_key`, so at the gateway this rule denies every request"),
+        ("per: [api_key], missing: share",                      "so at the gateway this rule has one counter for all requests"),
+        ("match: {attributes: {plan: free}}, per: [ip]",        "nothing in `identify` sets `plan`, so at the gateway this rule applies to no request"),
+        ("per: [user_id]",                                      "a request without `user_id` escapes this rule"),
+        ("per: [ip, method, path, host]",                       ""),
+        ("per: [header.x-team], missing: deny",                 ""),
+        ("match: {attributes: {domain: web}}, per: [user]",     ""),
+    ];
+    for (rule, expected) in table {
+        let said = said(rule);
+        assert!(said.contains(expected), "{rule}: {said}");
+        assert_eq!(
+            said.lines().count(),
+            usize::from(!expected.is_empty()),
+            "{rule}: {said}"
+        );
     }
 }

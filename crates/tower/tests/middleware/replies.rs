@@ -148,6 +148,17 @@ async fn a_client_that_does_not_identify_itself_is_asked_to() {
         };
         assert_eq!(body["title"], title);
     }
+    let mut two_words = request("/header");
+    let token = HeaderValue::from_static("Bearer T x");
+    two_words.headers_mut().insert("authorization", token);
+    let denied = send(&app, two_words).await;
+    assert_eq!(denied.status(), 401);
+    assert_eq!(
+        denied.headers()["www-authenticate"],
+        "Bearer realm=\"tidegate\", error=\"invalid_token\""
+    );
+    let body: serde_json::Value = serde_json::from_str(&text(denied).await).unwrap();
+    assert_eq!(body["reason"], "invalid_credentials");
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,6 +64,24 @@ fn every_rule_that_is_shown_can_be_used() {
 }
 
 #[test]
+fn the_rules_of_the_envoy_guide_give_no_warnings() {
+    let of_guide = blocks("rules:").into_iter();
+    let of_guide = of_guide.filter(|(name, _)| name.contains("guides/envoy.md"));
+    let mut count = 0;
+    for (name, text) in of_guide {
+        let rules = RuleSet::from_yaml(&text).unwrap();
+        assert_eq!(
+            rules.warnings().warnings().count(),
+            0,
+            "{name}: {}",
+            rules.warnings()
+        );
+        count += 1;
+    }
+    assert!(count >= 2, "{count} blocks");
+}
+
+#[test]
 fn every_configuration_that_is_shown_can_be_loaded() {
     let blocks = blocks("# tidegate.yaml");
     assert!(blocks.len() >= 3, "only {} were found", blocks.len());

@@ -199,37 +199,38 @@ impl Asked {
 }
 
 #[track_caller]
-fn play(is_gateway: bool, settings: &str, dropped: u16) {
+fn play(is_gateway: bool, settings: &str, dropped: &[u16]) {
     let mut asked = Asked::open(is_gateway, &format!("{SETTINGS}{settings}"));
     for (number, attempt) in ATTEMPTS.iter().enumerate() {
         let plain = [(); 3].map(|()| asked.attempt(number, attempt.target, attempt.plain));
         let shown = format!("{number}: {} {:?}", attempt.other_target, attempt.other);
         assert_eq!(plain, [200, 200, 429], "{shown}");
-        let expected = match attempt.ends {
-            Ends::Counted => 429,
-            Ends::Refused => 400,
+        let expected: &[u16] = match attempt.ends {
+            Ends::Counted => &[429],
+            Ends::Refused => &[400],
             Ends::Dropped => dropped,
         };
         for _ in 0..2 {
             let status = asked.attempt(number, attempt.other_target, attempt.other);
-            assert_eq!(status, expected, "{shown}");
+            assert!(expected.contains(&status), "{shown}: {status}");
         }
     }
 }
 
 #[test]
 fn no_identity_escapes_through_the_gateway() {
-    play(true, "", 401);
+    // Without the header there is no key, no team, or the one that is left is counted.
+    play(true, "", &[401, 400, 429]);
 }
 
 #[test]
 fn no_identity_escapes_through_a_gateway_that_refuses_underscores() {
-    play(true, "underscore_headers: refuse\n", 400);
+    play(true, "underscore_headers: refuse\n", &[400]);
 }
 
 #[test]
 fn no_identity_escapes_through_forward_auth() {
-    play(false, "", 400);
+    play(false, "", &[400]);
 }
 
 #[test]

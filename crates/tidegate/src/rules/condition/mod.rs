@@ -38,7 +38,8 @@ const FUNCTIONS: [&str; 10] = [
     "bool",
 ];
 
-const EXAMPLE: &str = "write for example `attributes[\"region\"] == \"eu\" && cost > 1`";
+const EXAMPLE: &str =
+    "write for example `\"region\" in attributes && attributes[\"region\"] == \"eu\"`";
 
 /// A condition on the attributes and the cost of a request.
 #[derive(Debug, Clone)]

@@ -22,6 +22,11 @@ fn each_part_of_match_by_hand() {
         ("{method: [get, POST]}",                   "method=GET",                               true),
         ("{method: [get, POST]}",                   "method=post",                              true),
         ("{method: [get, POST]}",                   "method=PUT",                               false),
+        // Servers answer HEAD by the handler of GET.
+        ("{method: [get, POST]}",                   "method=head",                              true),
+        ("{method: GET, path: /a}",                 "method=HEAD path=/a",                      true),
+        ("{method: HEAD}",                          "method=GET",                               false),
+        ("{method: POST}",                          "method=HEAD",                              false),
         ("{host: API.example.com}",                 "host=api.EXAMPLE.com:8443",                true),
         ("{host: api.example.com}",                 "host=api.example.com.",                    true),
         ("{host: '*.example.org'}",                 "host=a.b.example.org",                     true),
