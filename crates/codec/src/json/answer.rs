@@ -114,8 +114,12 @@ fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     }
     out.extend_from_slice(br#","rate":"#);
     integer(out, decided.limit.map_or(0, |limit| limit.rate().count));
-    out.extend_from_slice(br#","allowed":"#);
-    boolean(out, outcome.allowed);
+    let allowed: &[u8] = if outcome.allowed {
+        br#","allowed":true"#
+    } else {
+        br#","allowed":false"#
+    };
+    out.extend_from_slice(allowed);
     numbers(out, outcome);
     out.extend_from_slice(br#","delay":"#);
     write_seconds(out, outcome.delay.get());
