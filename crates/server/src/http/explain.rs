@@ -24,7 +24,7 @@ pub(super) async fn explain(
     let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
     let question: CheckRequest<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
-    let show = |name: &str, value: &str| server.shown(name, value);
+    let show = |name: &str, value: &str| cut(&server.shown(name, value));
     let explanation = server.gate.explain(&attributes, &show).await;
     Ok(super::json(
         StatusCode::OK,
@@ -32,18 +32,51 @@ pub(super) async fn explain(
     ))
 }
 
+/// The most bytes of an answer.
+const MOST: usize = 1 << 20;
+
+/// The most characters of a value.
+const LONGEST: usize = 128;
+
+/// A value, shortened if it is long.
+fn cut(value: &str) -> String {
+    match value.char_indices().nth(LONGEST) {
+        None => value.to_owned(),
+        Some(_) => value.chars().take(LONGEST - 1).chain(['…']).collect(),
+    }
+}
+
 fn written(explanation: &Explanation, settings: HeaderSettings) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(1_024);
+    write_rest(&mut rest, explanation, settings);
     let mut out = Vec::with_capacity(512 + explanation.rules().len() * 256);
     out.extend_from_slice(br#"{"rules":["#);
+    let mut omitted = explanation.omitted();
     for (index, rule) in explanation.rules().iter().enumerate() {
+        let before = out.len();
         if index > 0 {
             out.push(b',');
         }
         write_rule(&mut out, explanation, rule);
+        if out.len() + rest.len() + 64 > MOST {
+            out.truncate(before);
+            omitted += explanation.rules().len() - index;
+            break;
+        }
     }
-    out.extend_from_slice(br#"],"decision":"#);
+    out.push(b']');
+    if omitted > 0 {
+        let _ = write!(out, r#","omitted":{omitted}"#);
+    }
+    out.append(&mut rest);
+    out
+}
+
+/// Writes all but the rules.
+fn write_rest(out: &mut Vec<u8>, explanation: &Explanation, settings: HeaderSettings) {
+    out.extend_from_slice(br#","decision":"#);
     let decision = explanation.decision();
-    answer::write(&mut out, decision);
+    answer::write(out, decision);
     let mut headers = HeaderMap::new();
     tidegate_tower::insert_headers(&mut headers, decision, settings);
     let headers = headers.iter().map(|(name, value)| {
@@ -55,19 +88,24 @@ fn written(explanation: &Explanation, settings: HeaderSettings) -> Vec<u8> {
         r#","headers":{}}}"#,
         Value::Object(headers.collect::<Map<_, _>>())
     );
-    out
 }
 
 fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &ExplainedRule) {
     let failed = explained.failed.as_ref().map(|failed| {
-        json!({"condition": failed.condition, "expected": failed.expected, "actual": failed.actual})
+        json!({
+            "condition": failed.condition,
+            "expected": cut(&failed.expected),
+            "actual": failed.actual.as_deref().map(cut),
+        })
     });
     let grant = explained
         .grant
         .as_ref()
-        .map(|grant| json!({"from": grant.source.name(), "value": grant.text}));
+        .map(|grant| json!({"from": grant.source.name(), "value": cut(&grant.text)}));
     let key = explained.key.as_ref().map(|key| {
-        let values = key.iter().map(|(name, value)| (name.clone(), json!(value)));
+        let values = key
+            .iter()
+            .map(|(name, value)| (name.clone(), json!(cut(value))));
         Value::Object(values.collect())
     });
     // Writing to memory cannot fail.

@@ -16,7 +16,9 @@ use super::{body, json};
 use crate::data_dir::Row;
 use crate::overrides::HistoryRow;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::rulebook::{ChangeError, Preview, RuleChange, RuleDiff, etag, unified_sets};
+use crate::rulebook::{
+    ChangeError, MAX_TEXT, Preview, RuleChange, RuleDiff, TooMuchText, etag, unified_sets,
+};
 use crate::seconds::date_time;
 use crate::server::Server;
 
@@ -56,7 +58,7 @@ fn written_in_history(row: &HistoryRow) -> Value {
 }
 
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.
-pub(super) async fn diff(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
+pub(super) async fn diff(server: &Arc<Server>, parts: &Parts) -> Result<ApiReply, HttpProblem> {
     server.access.may_read(parts)?;
     let [from, to] = parameters(parts, ["from", "to"])?;
     let number = |name, text: Option<String>| text.map(|text| parse_whole(name, &text)).transpose();
@@ -67,7 +69,7 @@ pub(super) async fn diff(server: &Server, parts: &Parts) -> Result<ApiReply, Htt
         None => server.book.before(to).await?,
     };
     let (before, after) = (rules_of(server, from).await?, rules_of(server, to).await?);
-    Ok(reply(&compared([from, to], before, after).await?))
+    Ok(reply(&compared(server, [from, to], before, after).await?))
 }
 
 /// The rules of a version. Version 0 has none: it is what was before the first.
@@ -78,26 +80,32 @@ async fn rules_of(server: &Server, version: u64) -> Result<Arc<Value>, HttpProbl
     Ok(server.book.kept(version).await?.rules)
 }
 
-/// The differences between two lists of rules. On a thread that may block, because sets can be large.
+/// The differences between two lists of rules, if they are not too large.
 async fn compared(
+    server: &Arc<Server>,
     [from, to]: [u64; 2],
     before: Arc<Value>,
     after: Arc<Value>,
 ) -> Result<Value, HttpProblem> {
-    let comparing = tokio::task::spawn_blocking(move || {
+    let comparing = server.read_document(move |_| {
         let list = |rules: &'_ Value| rules.as_array().cloned().unwrap_or_default();
         let (before, after) = (list(&before), list(&after));
         let mut body = json!({"from": from, "to": to});
-        let diff = RuleDiff::between(&before, &after).to_json();
         let names = [from, to].map(|version| format!("version {version}"));
         let text = unified_sets([&names[0], &names[1]], &before, &after);
+        let text = text.map_err(|TooMuchText { index }| {
+            let name = &names[index];
+            let detail = format!("{name} has more than {MAX_TEXT} bytes (2 MiB) of text, too much to compare; read both versions at /v1/rules/history/VERSION and compare them with a tool");
+            HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        })?;
+        let diff = RuleDiff::between(&before, &after).to_json();
         if let (Value::Object(body), Value::Object(diff)) = (&mut body, diff) {
             body.extend(diff);
             body.insert("text".to_owned(), Value::String(text));
         }
-        body
+        Ok(body)
     });
-    Ok(comparing.await.map_err(|_| ChangeError::Interrupted)?)
+    comparing.await.ok_or(ChangeError::Interrupted)?
 }
 
 #[derive(Deserialize)]
@@ -135,7 +143,13 @@ pub(super) async fn roll_back(
     } = previewing.await?;
     // With this tag in `If-Match`, the rollback does what was shown, or nothing.
     let tag = etag(&before);
-    let body = compared([current, version], Arc::new(before), Arc::new(after)).await?;
+    let body = compared(
+        server,
+        [current, version],
+        Arc::new(before),
+        Arc::new(after),
+    )
+    .await?;
     Ok(with_header(reply(&body), ETAG, &tag))
 }
 

@@ -81,10 +81,25 @@ pub fn unified(before: &str, after: &str) -> String {
     hunks(before, after, |_| None)
 }
 
+/// The most text that a set of rules may have to be compared, in bytes.
+pub const MAX_TEXT: usize = 2 << 20;
+
+/// A set of rules has too much text to be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMuchText {
+    /// Which of the two sets.
+    pub index: usize,
+}
+
 /// A unified diff of the YAML of two sets of rules. Each hunk names the rule of its first change. Empty if the
-/// sets are the same.
-pub fn unified_sets(names: [&str; 2], before: &[Value], after: &[Value]) -> String {
-    let (old, new) = (SetText::of(before), SetText::of(after));
+/// sets are the same. An error if one of them has more than 2 MiB.
+pub fn unified_sets(
+    names: [&str; 2],
+    before: &[Value],
+    after: &[Value],
+) -> Result<String, TooMuchText> {
+    let old = SetText::of(before).ok_or(TooMuchText { index: 0 })?;
+    let new = SetText::of(after).ok_or(TooMuchText { index: 1 })?;
     let hunks = hunks(&old.yaml, &new.yaml, |first| {
         let id = match first.tag() {
             DiffTag::Delete => old.rule_at(first.old_range().start),
@@ -93,9 +108,9 @@ pub fn unified_sets(names: [&str; 2], before: &[Value], after: &[Value]) -> Stri
         id.map(|id| format!(" rule {id}"))
     });
     if hunks.is_empty() {
-        return hunks;
+        return Ok(hunks);
     }
-    format!("--- {}\n+++ {}\n{hunks}", names[0], names[1])
+    Ok(format!("--- {}\n+++ {}\n{hunks}", names[0], names[1]))
 }
 
 /// The YAML of a set of rules, and the line at which each rule begins.
@@ -105,10 +120,11 @@ struct SetText<'r> {
 }
 
 impl<'r> SetText<'r> {
-    fn of(rules: &'r [Value]) -> Self {
+    /// None if it is more than can be compared.
+    fn of(rules: &'r [Value]) -> Option<Self> {
         if rules.is_empty() {
             let (yaml, starts) = (write_yaml(&json!({"rules": []})), Vec::new());
-            return Self { yaml, starts };
+            return Some(Self { yaml, starts });
         }
         let mut text = Self {
             yaml: "rules:\n".to_owned(),
@@ -121,8 +137,11 @@ impl<'r> SetText<'r> {
             text.starts.push((line, id_of(rule)));
             text.yaml.push_str(item);
             line += item.lines().count();
+            if text.yaml.len() > MAX_TEXT {
+                return None;
+            }
         }
-        text
+        Some(text)
     }
 
     /// The rule that a line belongs to.
@@ -196,6 +215,8 @@ mod tests {
     fn a_diff_of_sets_names_the_rule_of_each_hunk() {
         let before = ["a", "b", "c"].map(|id| rule(id, "1/s"));
         let after = [rule("a", "1/s"), rule("b", "1/s"), rule("c", "9/s")];
+        let unified_sets =
+            |names, before: &[Value], after: &[Value]| unified_sets(names, before, after).unwrap();
         let text = unified_sets(["version 3", "version 5"], &before, &after);
         let expected = "--- version 3\n+++ version 5\n@@ -7,4 +7,4 @@ rule c\n     limit: 1/s\n   - id: c\n     per: [ip]\n-    limit: 1/s\n+    limit: 9/s\n";
         assert_eq!(text, expected);
@@ -205,6 +226,16 @@ mod tests {
         assert_eq!(gone, expected);
     }
 
+    #[test]
+    fn sets_with_much_text_are_not_compared() {
+        let long = |bytes: usize| [json!({"id": "a", "description": "x".repeat(bytes)})];
+        let (most, more) = (long(MAX_TEXT - 100), long(MAX_TEXT));
+        assert_eq!(unified_sets(["1", "2"], &most, &most), Ok(String::new()));
+        let refused = |index| Err(TooMuchText { index });
+        assert_eq!(unified_sets(["1", "2"], &more, &most), refused(0));
+        assert_eq!(unified_sets(["1", "2"], &most, &more), refused(1));
+    }
+
     /// The text is what a person would have in a file, so that `patch` can use the diff.
     #[test]
     fn the_text_of_a_set_is_its_yaml() {
@@ -212,7 +243,7 @@ mod tests {
             json!({"per": [], "limit": "1/s", "id": "last", "description": "two\nlines"}),
             json!({"id": "b", "match": {"path": ["/a", "/b"]}, "per": ["ip"], "limit": "1/s"}),
         ];
-        let text = SetText::of(&rules);
+        let text = SetText::of(&rules).unwrap();
         assert_eq!(text.yaml, write_yaml(&json!({"rules": rules})));
         assert_eq!((text.rule_at(0), text.rule_at(1)), (None, Some("last")));
         assert_eq!(

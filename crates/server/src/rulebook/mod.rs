@@ -12,7 +12,7 @@ mod report;
 mod shared;
 
 pub use change::{ChangeError, Changed, Expected, Preview, RuleChange};
-pub use diff::{RuleDiff, id_of, unified, unified_sets};
+pub use diff::{MAX_TEXT, RuleDiff, TooMuchText, id_of, unified, unified_sets};
 pub use file::LoadError;
 pub use kept::{KeptRules, VersionError};
 pub(crate) use report::NO_RULES;

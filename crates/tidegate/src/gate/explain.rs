@@ -19,8 +19,12 @@ use crate::rules::{
 #[derive(Debug)]
 pub struct Explanation {
     rules: Vec<ExplainedRule>,
+    omitted: usize,
     decision: Decision,
 }
+
+/// How many rules that do not apply are explained.
+const MOST_FAILED: usize = 500;
 
 /// Why a rule applies to a request, or does not.
 #[derive(Debug)]
@@ -48,9 +52,14 @@ pub struct ExplainedGrant {
 }
 
 impl Explanation {
-    /// Every rule, in their order.
+    /// Every rule that applies and the first 500 that do not, in their order.
     pub fn rules(&self) -> &[ExplainedRule] {
         &self.rules
+    }
+
+    /// How many rules that do not apply are left out.
+    pub fn omitted(&self) -> usize {
+        self.omitted
     }
 
     /// What a check would have answered. It holds no permit.
@@ -89,13 +98,14 @@ impl<S: Store> Gate<S> {
         show: &(dyn Fn(&str, &str) -> String + Sync),
     ) -> Explanation {
         let rules = self.rules();
-        let (explained, mut pipeline) = self.explain_rules(&rules, attributes, show);
+        let (explained, omitted, mut pipeline) = self.explain_rules(&rules, attributes, show);
         match self.store.memory() {
             Some(store) => run_in_memory(&mut pipeline, store),
             None => self.run(&mut pipeline).await,
         }
         Explanation {
             rules: explained,
+            omitted,
             decision: pipeline.into_preview(),
         }
     }
@@ -105,7 +115,7 @@ impl<S: Store> Gate<S> {
         rules: &RulesInForce,
         attributes: &'a Attributes<'_>,
         show: &ShowValue<'_>,
-    ) -> (Vec<ExplainedRule>, Pipeline<'a>) {
+    ) -> (Vec<ExplainedRule>, usize, Pipeline<'a>) {
         let now = self.time_of(attributes);
         let asking = RuleMatcher {
             rules,
@@ -124,22 +134,28 @@ impl<S: Store> Gate<S> {
             .is_by_descriptors()
             .then(|| rules.candidates(attributes).first().copied());
         let mut matched = MatchedRules::new();
-        let mut explained = Vec::with_capacity(rules.len());
+        let mut explained = Vec::new();
+        let mut failed_rules = 0;
         for (index, rule) in rules.iter().enumerate() {
             let is_other = |found: Option<u32>| found.map(|found| found as usize) != Some(index);
             let rule = Arc::clone(rule);
-            explained.push(
+            let mut fails = |rule: Arc<Rule>, why: &dyn Fn(&Rule) -> FailedCondition| {
+                failed_rules += 1;
+                (failed_rules <= MOST_FAILED).then(|| {
+                    let failed = why(&rule);
+                    ExplainedRule::failed(rule, failed)
+                })
+            };
+            explained.extend(
                 if let Some(found) = found.filter(|found| is_other(*found)) {
                     let winner = found.map(|found| rules.at(found as usize).id());
-                    let failed = rule.failed_descriptor(winner, &asked);
-                    ExplainedRule::failed(rule, failed)
+                    fails(rule, &|rule| rule.failed_descriptor(winner, &asked))
                 } else {
                     match asking.match_rule(index) {
                         Err(NoPart::Unmet(unmet)) => {
-                            let failed = rule.failed(unmet, &asked);
-                            ExplainedRule::failed(rule, failed)
+                            fails(rule, &|rule| rule.failed(unmet, &asked))
                         }
-                        Err(NoPart::Unlimited(source)) => ExplainedRule {
+                        Err(NoPart::Unlimited(source)) => Some(ExplainedRule {
                             failed: None,
                             grant: Some(ExplainedGrant {
                                 source,
@@ -147,20 +163,21 @@ impl<S: Store> Gate<S> {
                             }),
                             key: Some(rule.shown_key(&asked)),
                             rule,
-                        },
+                        }),
                         Ok(charged) => {
                             let explained = ExplainedRule::charged(rule, &charged, &asked);
                             matched.push(charged);
-                            explained
+                            Some(explained)
                         }
                     }
                 },
             );
         }
+        let omitted = failed_rules.saturating_sub(MOST_FAILED);
         let times = (attributes.time(), now);
         let mut pipeline = Pipeline::new(Arc::clone(&rules.0), matched, times, None);
         pipeline.is_preview = true;
-        (explained, pipeline)
+        (explained, omitted, pipeline)
     }
 }
 

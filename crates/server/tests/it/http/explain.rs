@@ -141,3 +141,37 @@ fn explaining_needs_the_scope_read_and_takes_the_body_of_a_check() {
         assert!(reply.detail().contains(mentions), "{body}: {reply:?}");
     }
 }
+
+#[test]
+fn an_explanation_has_at_most_a_mebibyte() {
+    let unmet = |id: usize| json!({"id": format!("r{id}"), "match": {"path": format!("/{id}"), "attributes": {"x": "y"}}, "per": [], "limit": "1/s"});
+    let mut rules: Vec<Value> = (0..1_000).map(unmet).collect();
+    rules.push(json!({"id": "last", "per": ["user_id"], "limit": "5/minute"}));
+    let (_place, server) = serve(&json!(rules));
+    let long = "ä".repeat(4_000);
+    let body = asked(&json!({"path": format!("/{long}"), "user_id": long}));
+    let reply = server.ask("POST /v1/explain", &body).with_status(200);
+    assert!(reply.body.len() < 1 << 20, "{}", reply.body.len());
+    let explained = reply.json();
+    assert_eq!(explained["omitted"], 500);
+    let listed = explained["rules"].as_array().unwrap();
+    assert_eq!((listed.len(), &listed[500]["rule"]), (501, &json!("last")));
+    let cut = format!("{}…", "ä".repeat(127));
+    assert_eq!(listed[500]["key"]["user_id"], cut);
+    let actual = listed[0]["failed"]["actual"].as_str().unwrap();
+    assert_eq!(actual.chars().count(), 128, "{actual}");
+
+    // Many that apply are listed as far as there is room.
+    let applies =
+        |id: usize| json!({"id": format!("r{id}"), "per": ["user_id"], "limit": "5/minute"});
+    let rules: Vec<Value> = (0..1_500).map(applies).collect();
+    let body = json!({ "rules": rules }).to_string();
+    server.ask("PUT /v1/rules", &body).with_status(200);
+    let body = asked(&json!({"user_id": "\u{1}".repeat(128)}));
+    let reply = server.ask("POST /v1/explain", &body).with_status(200);
+    assert!(reply.body.len() <= 1 << 20, "{}", reply.body.len());
+    let explained = reply.json();
+    let listed = explained["rules"].as_array().unwrap().len();
+    assert_eq!(explained["omitted"], 1_500 - listed);
+    assert!(listed > 100, "{listed}");
+}

@@ -233,3 +233,31 @@ fn a_stored_rule_called_diff_is_removed_and_the_call_answers() {
     let again = server.ask("DELETE /v1/rules/diff", "").with_status(405);
     assert_eq!(again.header("allow"), Some("GET, HEAD"));
 }
+
+#[test]
+fn versions_with_much_text_are_not_compared() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    for count in [1, 300] {
+        let values: Vec<String> = (0..count).map(|index| format!("{index:0>8000}")).collect();
+        let rule =
+            json!({"id": "a", "match": {"attributes": {"x": values}}, "per": [], "limit": "1/s"});
+        let body = json!({ "rules": [rule] }).to_string();
+        server.ask("PUT /v1/rules", &body).with_status(200);
+    }
+    let diff = server
+        .ask("GET /v1/rules/diff?from=0&to=1", "")
+        .with_status(200);
+    assert!(diff.json()["text"].as_str().unwrap().contains("+  - id: a"));
+    for call in [
+        "GET /v1/rules/diff?from=1&to=2",
+        "GET /v1/rules/diff?from=2&to=1",
+    ] {
+        let refused = server.ask(call, "").with_status(422);
+        let detail = refused.detail();
+        assert!(
+            detail.starts_with("version 2 has more than 2097152 bytes (2 MiB) of text"),
+            "{detail}"
+        );
+    }
+}
