@@ -24,6 +24,9 @@ const RETURN_ROUNDS: u32 = 3;
 /// How often temporary overrides that have ended are removed.
 const REMOVE_EVERY: Duration = Duration::from_secs(30);
 
+/// How often the memory for states is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
 /// half written: it is used once it has not changed for a while.
 pub(crate) async fn follow_rules(
@@ -213,6 +216,25 @@ pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
         if let Err(error) = removing.await {
             tracing::debug!(%error, "temporary overrides that have ended could not be removed");
         }
+    }
+}
+
+/// Warns once, when nine tenths of the memory for states are used.
+pub(crate) async fn watch_memory(server: Arc<Server>) {
+    let Some(store) = server.gate.store().memory() else {
+        return;
+    };
+    loop {
+        let stats = store.stats();
+        if stats.memory >= stats.max_memory / 10 * 9 {
+            tracing::warn!(
+                used = stats.memory,
+                max_memory = stats.max_memory,
+                "nine tenths of the memory for counters and permits are used; beyond it, counters are evicted and new permits are answered with 503: raise `max_memory`"
+            );
+            return;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

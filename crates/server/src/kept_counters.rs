@@ -86,7 +86,9 @@ pub(crate) fn open(
 }
 
 fn builder(config: &Config) -> MemoryStoreBuilder {
-    MemoryStore::builder().max_keys(config.max_keys)
+    MemoryStore::builder()
+        .max_keys(config.max_keys)
+        .max_memory(config.max_memory)
 }
 
 /// The store of the last snapshot, if there is a usable one.
@@ -145,7 +147,7 @@ fn log_restored(restored: &Restored) {
     if restored.evicted > 0 {
         tracing::warn!(
             keys = restored.evicted,
-            "the last snapshot has more keys than `max_keys`; the limits of the surplus keys start fresh"
+            "the last snapshot has more keys than `max_keys` and `max_memory` allow; the limits of the surplus keys start fresh"
         );
     }
 }

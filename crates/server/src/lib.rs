@@ -36,6 +36,7 @@ mod identity_warnings;
 mod kept_counters;
 mod kept_instances;
 mod listeners;
+mod memory_limit;
 mod metrics_page;
 mod otlp;
 mod overrides;

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::admin_token;
 use crate::chores::{
     follow_clients, follow_rules, keep_counters, publish_activity, remove_ended_overrides,
-    return_memory, sample_activity, write_counters,
+    return_memory, sample_activity, watch_memory, write_counters,
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
@@ -301,6 +301,7 @@ fn spawn_chores(server: &Arc<Server>) -> Vec<JoinHandle<()>> {
         tokio::spawn(keep_counters(Arc::clone(server))),
         tokio::spawn(shared_rules::keep_following(Arc::clone(server))),
         tokio::spawn(remove_ended_overrides(Arc::clone(server))),
+        tokio::spawn(watch_memory(Arc::clone(server))),
         tokio::spawn(check_upstreams(Arc::clone(server))),
         tokio::spawn(return_memory()),
         tokio::spawn(sample_activity(Arc::clone(server))),

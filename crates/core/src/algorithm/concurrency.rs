@@ -158,6 +158,11 @@ impl HeldPermits {
         self.changed_at
     }
 
+    /// The memory that it takes next to itself, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.permits.capacity() * size_of::<HeldPermit>()
+    }
+
     /// How many permits there are.
     pub(crate) fn len(&self) -> usize {
         self.permits.len()
@@ -225,6 +230,10 @@ impl HeldPermits {
         let index = self
             .permits
             .partition_point(|other| other.ends_at <= permit.ends_at);
+        if self.permits.capacity() == 0 {
+            // Most keys have one, and the first allocation would have room for four.
+            self.permits.reserve_exact(1);
+        }
         self.permits.insert(index, permit);
         self.held += permit.cost;
     }

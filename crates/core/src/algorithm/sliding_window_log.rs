@@ -139,6 +139,11 @@ impl Log {
         self.entries.len()
     }
 
+    /// The memory that it takes next to itself, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<LogEntry>()
+    }
+
     /// Whether it remembers nothing.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

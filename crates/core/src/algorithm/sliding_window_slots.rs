@@ -1,7 +1,9 @@
-//! Sliding window slots: a ring of counters, one for each part of the window.
+//! Sliding window slots: counters, one for each part of the window.
 //!
 //! The slot that the window's start falls into counts whole if `strict`, and not at all if not; so
 //! `strict` never admits more than the limit in any interval of one window's length.
+
+use std::collections::VecDeque;
 
 use super::{AlgorithmVerdict, set_back};
 use crate::limit::MAX_SLOTS;
@@ -20,14 +22,13 @@ pub struct SlidingSlots {
     counted: u64,
 }
 
-/// What was used in each of the latest slots. Once something is charged, its size never changes.
+/// What was used in each of the latest slots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Slots {
     changed_at: Timestamp,
-    /// One count for each slot that counts; none at all while nothing was charged.
-    ring: Box<[u32]>,
-    /// Where in the ring the slot is that holds `changed_at`; older slots are before it.
-    newest: usize,
+    /// One count for each slot from the first that was used to the one that holds `changed_at`; those before count
+    /// nothing. So a key that is used for a moment has one.
+    counts: VecDeque<u32>,
 }
 
 impl SlidingSlots {
@@ -61,9 +62,9 @@ impl SlidingSlots {
         self.counted
     }
 
-    /// Whether these slots are as many as this limit counts, or none yet. The other functions expect it.
+    /// Whether these slots are no more than this limit counts.
     pub(crate) fn fits(&self, slots: &Slots) -> bool {
-        slots.ring.is_empty() || slots.ring.len() as u64 == self.counted
+        slots.counts.len() as u64 <= self.counted
     }
 
     /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
@@ -93,13 +94,10 @@ impl SlidingSlots {
 
     /// Charges `cost`, which was allowed.
     pub fn charge(&self, slots: &mut Slots, cost: u64, now: Timestamp) {
-        if slots.ring.is_empty() {
-            let counted = usize::try_from(self.counted).unwrap_or(usize::MAX);
-            slots.ring = vec![0; counted].into();
-        }
         self.bring_forward(slots, now);
-        let count = &mut slots.ring[slots.newest];
-        *count = count.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+        if let Some(count) = slots.counts.back_mut() {
+            *count = count.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+        }
     }
 
     /// Moves the state to the present if its clock has been set back since.
@@ -118,9 +116,11 @@ impl SlidingSlots {
         self.rebase(slots, now);
         let (newest, charged) = (self.number(slots.changed_at), self.number(charged_at));
         let age = newest.wrapping_sub(charged);
-        if charged <= newest && age < self.counted && !slots.ring.is_empty() {
-            let index = slots.index(age);
-            let count = &mut slots.ring[index];
+        if charged <= newest
+            && age < self.counted
+            && let Some(index) = slots.index(age)
+        {
+            let count = &mut slots.counts[index];
             *count = count.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
         }
     }
@@ -130,23 +130,32 @@ impl SlidingSlots {
         self.rebase(slots, now);
         let at = now.max(slots.changed_at);
         let passed = self.number(at) - self.number(slots.changed_at);
-        for _ in 0..passed.min(self.counted) {
-            slots.newest = (slots.newest + 1) % slots.ring.len();
-            slots.ring[slots.newest] = 0;
-        }
         slots.changed_at = at;
+        if slots.counts.is_empty() || passed >= self.counted {
+            slots.counts = VecDeque::from([0]);
+            return;
+        }
+        for _ in 0..passed {
+            if slots.counts.len() as u64 == self.counted {
+                slots.counts.pop_front();
+            }
+            slots.trim();
+            slots.counts.push_back(0);
+        }
     }
 
     /// What counts at `at`, when the state was last changed at `changed_at`.
     fn used(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp) -> u64 {
-        self.ages(changed_at, at).map(|age| slots.count(age)).sum()
+        slots.latest(self.counting(changed_at, at)).sum()
     }
 
     /// The first instant at which at least `excess` of what counts at `at` has stopped counting.
     fn frees(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp, excess: u64) -> Timestamp {
         let mut freed = 0;
-        for age in self.ages(changed_at, at).rev() {
-            freed += slots.count(age);
+        let counts = slots.latest(self.counting(changed_at, at));
+        let ages = (0..counts.len() as u64).rev();
+        for (age, count) in ages.zip(counts) {
+            freed += count;
             if freed >= excess {
                 return self.stops_counting(changed_at, age);
             }
@@ -154,10 +163,10 @@ impl SlidingSlots {
         at
     }
 
-    /// How old the slots are that still count at `at`, in slots before the one of `changed_at`.
-    fn ages(&self, changed_at: Timestamp, at: Timestamp) -> std::ops::Range<u64> {
+    /// How many of the slots up to that of `changed_at` still count at `at`.
+    fn counting(&self, changed_at: Timestamp, at: Timestamp) -> u64 {
         let passed = self.number(at) - self.number(changed_at);
-        0..self.counted.saturating_sub(passed)
+        self.counted.saturating_sub(passed)
     }
 
     /// When the slot that is `age` slots before the one of `changed_at` stops counting.
@@ -174,11 +183,19 @@ impl SlidingSlots {
 impl Slots {
     /// The slots with these counts, the latest last; none if there are more than a limit can have.
     pub(crate) fn from_counts(changed_at: Timestamp, counts: Box<[u32]>) -> Option<Self> {
-        (counts.len() <= MAX_RING).then(|| Self {
+        if counts.len() > MAX_RING {
+            return None;
+        }
+        let counts = counts.into_iter().skip_while(|count| *count == 0);
+        Some(Self {
             changed_at,
-            newest: counts.len().saturating_sub(1),
-            ring: counts,
+            counts: counts.collect(),
         })
+    }
+
+    /// The memory that it takes next to itself, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<u32>()
     }
 
     /// When something was last charged.
@@ -188,26 +205,32 @@ impl Slots {
 
     /// How many counts there are.
     pub(crate) fn len(&self) -> usize {
-        self.ring.len()
+        self.counts.len()
     }
 
     /// What was used in each slot, the latest last.
     pub(crate) fn counts(&self) -> impl Iterator<Item = u32> {
-        let (later, earlier) = self.ring.split_at((self.newest + 1).min(self.ring.len()));
-        earlier.iter().chain(later).copied()
+        self.counts.iter().copied()
     }
 
-    fn count(&self, age: u64) -> u64 {
-        if self.ring.is_empty() {
-            0
-        } else {
-            u64::from(self.ring[self.index(age)])
+    /// What was used in so many of the latest slots, the latest last.
+    fn latest(&self, most: u64) -> impl ExactSizeIterator<Item = u64> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let first = self.counts.len().saturating_sub(most);
+        self.counts.range(first..).map(|count| u64::from(*count))
+    }
+
+    /// Forgets slots at the beginning in which nothing was used.
+    fn trim(&mut self) {
+        while self.counts.front() == Some(&0) {
+            self.counts.pop_front();
         }
     }
 
-    fn index(&self, age: u64) -> usize {
-        let age = usize::try_from(age).unwrap_or(0);
-        (self.newest + self.ring.len() - age) % self.ring.len()
+    /// The index of the count that is `age` slots before the latest.
+    fn index(&self, age: u64) -> Option<usize> {
+        let age = usize::try_from(age).ok()?;
+        self.counts.len().checked_sub(age + 1)
     }
 }
 
@@ -286,11 +309,30 @@ mod tests {
         limit.charge(&mut slots, 4, seconds(605));
         limit.charge(&mut slots, 2, seconds(625));
         assert!(limit.fits(&slots));
-        let fewer = SlidingSlots::new(10, Micros::MINUTE, 6, false);
+        let fewer = SlidingSlots::new(10, Micros::MINUTE, 2, false);
         assert!(!fewer.fits(&slots));
-        assert_eq!((slots.len(), slots.changed_at()), (7, seconds(625)));
+        assert_eq!((slots.len(), slots.changed_at()), (3, seconds(625)));
         let counts: Vec<u32> = slots.counts().collect();
-        assert_eq!(counts, [0, 0, 0, 0, 4, 0, 2]);
+        assert_eq!(counts, [4, 0, 2]);
+    }
+
+    /// A client that invents keys uses each once.
+    #[test]
+    fn slots_take_memory_from_the_first_that_is_used_to_the_last() {
+        let limit = SlidingSlots::new(10, Micros::HOUR, 3_600, true);
+        let mut slots = Slots::default();
+        limit.charge(&mut slots, 1, seconds(10_000));
+        assert!(slots.heap_bytes() <= 16, "{}", slots.heap_bytes());
+        limit.charge(&mut slots, 1, seconds(10_999));
+        assert_eq!(slots.len(), 1_000);
+        limit.charge(&mut slots, 1, seconds(13_600));
+        assert_eq!(slots.len(), 3_601, "strict counts one more");
+        limit.charge(&mut slots, 1, seconds(13_601));
+        let counts: Vec<u32> = slots.counts().collect();
+        assert_eq!((counts.len(), counts[0]), (2_603, 1), "from the second on");
+        limit.charge(&mut slots, 1, seconds(99_999));
+        assert_eq!(slots.len(), 1);
+        assert!(slots.heap_bytes() <= 16, "{}", slots.heap_bytes());
     }
 
     #[test]
@@ -300,7 +342,7 @@ mod tests {
         assert_eq!(limit.decide(&slots, 0, seconds(630)).remaining, 4);
         assert_eq!(limit.decide(&slots, 0, seconds(660)).remaining, 8);
         let counts: Vec<u32> = slots.counts().collect();
-        assert_eq!(counts, [0, 0, 0, 4, 0, 2]);
+        assert_eq!(counts, [4, 0, 2]);
         assert!(Slots::from_counts(seconds(625), vec![0; 3_601].into()).is_some());
         assert!(Slots::from_counts(seconds(625), vec![0; 3_602].into()).is_none());
     }

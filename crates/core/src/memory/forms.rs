@@ -161,6 +161,23 @@ pub(super) enum HeapState {
     HeldPermits(HeldPermits),
 }
 
+/// What a state outside of the table takes, whatever is in it: its place among the others, and an allocation.
+const STATE_BYTES: usize = size_of::<HeapState>() * 3 / 2 + 48;
+/// What a permit takes in the register of permits.
+const PERMIT_BYTES: usize = 96;
+
+impl HeapState {
+    /// The memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        STATE_BYTES
+            + match self {
+                Self::Log(log) => log.heap_bytes(),
+                Self::Slots(slots) => slots.heap_bytes(),
+                Self::HeldPermits(permits) => permits.heap_bytes() + permits.len() * PERMIT_BYTES,
+            }
+    }
+}
+
 impl HeapForm<'_> {
     /// The state of a key that was never charged. Allocates nothing.
     pub(super) fn fresh(self) -> HeapState {

@@ -32,10 +32,10 @@ use smallvec::SmallVec;
 use crate::algorithm::HeldPermits;
 use crate::clock::{Clock, SystemClock};
 use crate::limit::Limit;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Retry};
 use crate::permit::PermitId;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 use forms::{StateStep, Task};
 use keys::KeyHasher;
 use lock::Guard;
@@ -68,6 +68,7 @@ pub struct MemoryStore {
 /// How a [`MemoryStore`] is set up.
 pub struct MemoryStoreBuilder {
     max_keys: usize,
+    max_memory: usize,
     clock: Arc<dyn Clock>,
 }
 
@@ -84,6 +85,18 @@ impl MemoryStoreBuilder {
         }
     }
 
+    /// Lets states take no more than about this many bytes, those of `sliding_window_log`, `sliding_window_slots` and
+    /// `concurrency` included, which take more than a key does elsewhere. Unbounded if not set. When it is full, new
+    /// keys take the place of others as with [`max_keys`](Self::max_keys). Permits that are held are never removed for
+    /// that: if nothing else can be, new ones are denied, and [`MemoryStore::has_room_for_permit`] is false.
+    #[must_use]
+    pub fn max_memory(self, bytes: usize) -> Self {
+        Self {
+            max_memory: bytes,
+            ..self
+        }
+    }
+
     /// Reads the time from `clock`.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
@@ -96,7 +109,7 @@ impl MemoryStoreBuilder {
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
         MemoryStore {
-            stripes: Stripes::new(self.max_keys, self.clock),
+            stripes: Stripes::new(self.max_keys, self.max_memory, self.clock),
             hasher: KeyHasher::random(),
         }
     }
@@ -118,6 +131,7 @@ impl MemoryStore {
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             max_keys: DEFAULT_MAX_KEYS,
+            max_memory: usize::MAX,
             clock: Arc::new(SystemClock),
         }
     }
@@ -193,6 +207,9 @@ impl MemoryStore {
 
     /// Charges every limit of the request or none: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
+        if request.permit.is_some() && !self.has_room_for_permit() {
+            return self.without_permits(request);
+        }
         if let [charge] = request.charges {
             let one = |outcome| SmallVec::from_slice(&[outcome]);
             if request.at.is_none() && request.permit.is_none() {
@@ -223,6 +240,25 @@ impl MemoryStore {
             }
         }
         stripes.finish();
+        outcomes
+    }
+
+    /// Whether there is memory for another permit. Counters make room for it, permits that are held do not.
+    pub fn has_room_for_permit(&self) -> bool {
+        !self.stripes.shared().is_over() || self.stripes.makes_room()
+    }
+
+    /// The answer to a request for which there is no memory: its permits are denied, and nothing is charged.
+    #[cold]
+    fn without_permits(&self, request: &Request<'_>) -> Outcomes {
+        let mut outcomes = self.peek(request);
+        for (outcome, charge) in outcomes.iter_mut().zip(request.charges) {
+            if charge.limit.is_concurrency() && charge.cost > 0 && outcome.allowed {
+                outcome.allowed = false;
+                outcome.remaining = 0;
+                outcome.retry = Retry::After(Micros::SECOND);
+            }
+        }
         outcomes
     }
 
@@ -319,7 +355,11 @@ impl MemoryStore {
         let mut released = false;
         for key in self.stripes.shared().permits.keys(permit) {
             let release = |permits: &mut HeldPermits| permits.release(permit, now);
-            released |= self.stripes.of(key).lock().with_permits(key, release);
+            released |=
+                self.stripes
+                    .of(key)
+                    .lock()
+                    .with_permits(key, release, self.stripes.shared());
             self.stripes.shared().permits.remove(permit, key);
         }
         released
@@ -332,7 +372,12 @@ impl MemoryStore {
         let mut renewed = !keys.is_empty();
         for key in keys {
             let renew = |permits: &mut HeldPermits| permits.renew(permit, now);
-            if !self.stripes.of(key).lock().with_permits(key, renew) {
+            if !self
+                .stripes
+                .of(key)
+                .lock()
+                .with_permits(key, renew, self.stripes.shared())
+            {
                 self.stripes.shared().permits.remove(permit, key);
                 renewed = false;
             }

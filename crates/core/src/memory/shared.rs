@@ -6,11 +6,18 @@ use super::permits::PermitRegister;
 use super::resets::Resets;
 use crate::time::Timestamp;
 
+/// What a key takes in a table: a slot, and its part of the empty places.
+const KEY_BYTES: usize = 44;
+
 #[derive(Debug)]
 pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
     pub(super) resets: Resets,
     max_keys: usize,
+    /// How much memory states may take, in bytes.
+    max_memory: usize,
+    /// What states outside of the tables take.
+    outside: AtomicUsize,
     /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
     keys: AtomicUsize,
@@ -26,6 +33,10 @@ pub struct MemoryStats {
     pub keys: usize,
     /// The most keys it may hold.
     pub max_keys: usize,
+    /// What the states take, in bytes: 44 for each key, and what does not fit into that.
+    pub memory: usize,
+    /// The most that they may take.
+    pub max_memory: usize,
     /// Permits that are held, or have ended since they were last looked at.
     pub permits: usize,
     /// Idle keys that were removed so far.
@@ -36,11 +47,13 @@ pub struct MemoryStats {
 }
 
 impl SharedCounts {
-    pub(super) fn new(max_keys: usize) -> Self {
+    pub(super) fn new(max_keys: usize, max_memory: usize) -> Self {
         Self {
             permits: PermitRegister::new(),
             resets: Resets::default(),
             max_keys,
+            max_memory,
+            outside: AtomicUsize::new(0),
             expires: AtomicBool::new(true),
             keys: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
@@ -61,11 +74,25 @@ impl SharedCounts {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.keys.load(Ordering::Relaxed) >= self.max_keys
+        self.keys.load(Ordering::Relaxed) >= self.max_keys || self.memory() >= self.max_memory
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.keys.load(Ordering::Relaxed) > self.max_keys
+        self.keys.load(Ordering::Relaxed) > self.max_keys || self.memory() > self.max_memory
+    }
+
+    fn memory(&self) -> usize {
+        let keys = self.keys.load(Ordering::Relaxed);
+        keys.saturating_mul(KEY_BYTES)
+            .saturating_add(self.outside.load(Ordering::Relaxed))
+    }
+
+    /// A state outside of the table takes `after` bytes, and took `before`.
+    pub(super) fn count_outside(&self, before: usize, after: usize) {
+        if before != after {
+            let more = after.wrapping_sub(before);
+            self.outside.fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn count_key(&self) {
@@ -88,6 +115,8 @@ impl SharedCounts {
         MemoryStats {
             keys: self.keys.load(Ordering::Relaxed),
             max_keys: self.max_keys,
+            memory: self.memory(),
+            max_memory: self.max_memory,
             permits: self.permits.len(),
             expired: self.expired.load(Ordering::Relaxed),
             evicted: self.evicted.load(Ordering::Relaxed),

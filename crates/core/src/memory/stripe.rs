@@ -168,6 +168,7 @@ impl Stripe {
                     shared.permits.add(permit.id, hash);
                 }
             }
+            shared.count_outside(0, state.bytes());
             let spilled = self.spilled.get_or_insert_default();
             slot.set_spilled_at(spilled.insert(Heap { hash, state }));
         }
@@ -181,15 +182,21 @@ impl Stripe {
         &mut self,
         hash: KeyHash,
         act: impl FnOnce(&mut HeldPermits) -> bool,
+        shared: &SharedCounts,
     ) -> bool {
         let Some(place) = self.table.find(hash) else {
             return false;
         };
-        let Some(HeapState::HeldPermits(permits)) = self.spill_mut(place) else {
+        let Some(state) = self.spill_mut(place) else {
+            return false;
+        };
+        let before = state.bytes();
+        let HeapState::HeldPermits(permits) = state else {
             return false;
         };
         let done = act(permits);
         let fresh_at = permits.last_end();
+        shared.count_outside(before, state.bytes());
         self.table.get_mut(place).set_fresh_at(fresh_at);
         self.note_change();
         done
@@ -239,7 +246,7 @@ impl Stripe {
     }
 
     /// Removes the key that will be missed the least: one that is idle at `idle_at`, else the one
-    /// nearest to fresh, and one that is being denied last of all. False if there is none.
+    /// nearest to fresh, and one that is being denied last of all. Never one with permits. False if there is none.
     pub(super) fn evict(&mut self, idle_at: Option<Timestamp>, shared: &SharedCounts) -> bool {
         let is_idle = |fresh_at: Timestamp| idle_at.is_some_and(|now| fresh_at <= now);
         let mut looked_at = 0;
@@ -257,6 +264,9 @@ impl Stripe {
                 shared.count_expired(1);
                 return true;
             }
+            if self.holds_permits(&slot) {
+                continue;
+            }
             let missed = (slot.is_denied(), slot.fresh_at());
             if least.is_none_or(|(so_far, _)| missed < so_far) {
                 least = Some((missed, hand));
@@ -272,6 +282,12 @@ impl Stripe {
         self.remove(place, shared);
         shared.count_evicted();
         true
+    }
+
+    fn holds_permits(&self, slot: &Slot) -> bool {
+        let state = |index| self.spilled.as_ref()?.get(index).map(|heap| &heap.state);
+        let state = slot.spilled_at().and_then(state);
+        matches!(state, Some(HeapState::HeldPermits(_)))
     }
 
     fn ask_inline<F: InlineForm>(&self, form: &F, task: &Task<'_>) -> Outcome {
@@ -338,6 +354,7 @@ impl Stripe {
         let Some(spill) = self.spill_mut(place) else {
             return asked;
         };
+        let before = spill.bytes();
         if !form.owns(spill) {
             let other = std::mem::replace(spill, form.fresh());
             unregister(&other, task.hash, shared);
@@ -358,6 +375,12 @@ impl Stripe {
                     shared.permits.remove(permit, task.hash);
                 }
             }
+        }
+        let bytes = spill.bytes();
+        shared.count_outside(before, bytes);
+        if bytes > before && shared.is_over() {
+            // Room is made right after this charge.
+            self.charges = u32::MAX;
         }
         if task.takes() && (asked.allowed || step != StateStep::Charge) {
             self.note_change();
@@ -392,6 +415,7 @@ impl Stripe {
         task: &Task<'_>,
         shared: &SharedCounts,
     ) -> usize {
+        shared.count_outside(0, state.bytes());
         let spilled = self.spilled.get_or_insert_default();
         let index = spilled.insert(Heap {
             hash: task.hash,
@@ -425,6 +449,7 @@ impl Stripe {
         let Some(Heap { hash, state }) = spilled.try_remove(index) else {
             return;
         };
+        shared.count_outside(state.bytes(), 0);
         unregister(&state, hash, shared);
         if spilled.is_empty() {
             self.spilled = None;

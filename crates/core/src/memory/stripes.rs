@@ -69,8 +69,11 @@ impl StoreClock {
 #[repr(align(128))]
 struct Aligned<T>(T);
 
+/// In how many stripes a permit looks for a key whose room it can have.
+const STRIPES_PER_PERMIT: usize = 16;
+
 impl Stripes {
-    pub(super) fn new(max_keys: usize, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(max_keys: usize, max_memory: usize, clock: Arc<dyn Clock>) -> Self {
         // Enough for threads not to meet, as long as each stripe has keys to choose from when one has
         // to go; and for large stores, enough to keep the stripes small.
         let for_threads = (max_keys / KEYS_TO_CHOOSE_FROM).min(STRIPES_FOR_THREADS);
@@ -87,7 +90,7 @@ impl Stripes {
                 .take(count)
                 .collect(),
             clock,
-            shared: Aligned(SharedCounts::new(max_keys)),
+            shared: Aligned(SharedCounts::new(max_keys, max_memory)),
             next_tidied: Aligned::default(),
         }
     }
@@ -232,6 +235,20 @@ impl Stripes {
         }
     }
 
+    /// Removes a few keys for others, if more is held than may be. False if that was not enough: then nearly all that
+    /// is held are permits.
+    #[cold]
+    pub(super) fn makes_room(&self) -> bool {
+        let idle_at = self.idle_at();
+        for _ in 0..STRIPES_PER_PERMIT {
+            if !self.shared.0.is_over() {
+                return true;
+            }
+            self.next_to_tidy().lock().evict(idle_at, &self.shared.0);
+        }
+        !self.shared.0.is_over()
+    }
+
     fn next_to_tidy(&self) -> &Lock<Stripe> {
         let next = self.next_tidied.0.fetch_add(1, Ordering::Relaxed);
         &self.all[next & (self.all.len() - 1)].0
@@ -342,7 +359,7 @@ mod tests {
         for (max_keys, stripes) in table {
             let clock = Arc::new(SystemClock);
             assert_eq!(
-                Stripes::new(max_keys, clock).all.len(),
+                Stripes::new(max_keys, usize::MAX, clock).all.len(),
                 stripes,
                 "{max_keys} keys"
             );
@@ -352,7 +369,7 @@ mod tests {
     /// So that threads with different keys seldom wait for each other.
     #[test]
     fn keys_are_spread_over_all_stripes() {
-        let stripes = Stripes::new(1_000_000, Arc::new(SystemClock));
+        let stripes = Stripes::new(1_000_000, usize::MAX, Arc::new(SystemClock));
         let mut keys = vec![0; stripes.all.len()];
         let hasher = KeyHasher::random();
         let (scope, limit) = (Scope::new("spread"), "1/minute".parse().unwrap());
@@ -381,7 +398,7 @@ mod tests {
 
     /// A full store with two stripes, of which one has all keys.
     fn one_sided() -> Stripes {
-        let stripes = Stripes::new(2_048, Arc::new(SystemClock));
+        let stripes = Stripes::new(2_048, usize::MAX, Arc::new(SystemClock));
         for key in 0..2_048 {
             let slot = Slot::inline(in_stripe(0, key), [0; 2], Micros::SECOND);
             stripes.restore(slot, None, None);

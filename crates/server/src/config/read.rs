@@ -7,8 +7,10 @@ use tidegate::address::{TrustedProxies, parse_network};
 use tidegate::document::{Entry, Fields, Kind, Node, Place, Problems, Source, Spot, Value};
 use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
-use tidegate::rules::{DenialAnswer, DescribingFrontEnd, OnStoreFailure, RuleSettings};
+use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
+
+use crate::memory_limit::default_max_memory;
 
 use super::{
     ActivityMode, Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles,
@@ -39,7 +41,7 @@ pub(super) fn config(
     let history = number(&fields, "history", problems);
     let trust_timestamps = fields.boolean("trust_timestamps", problems);
     let max_keys = number(&fields, "max_keys", problems);
-    let ipv6_prefix = number(&fields, "ipv6_prefix", problems);
+    let max_memory = parsed(fields.take("max_memory"), at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let redis = redis::read(&mut fields, overrides, &mut notes, problems);
     let redis = redis.map(|mut redis| {
@@ -52,7 +54,7 @@ pub(super) fn config(
         _ => None,
     };
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
-    let secret_attributes = names(fields.take("secret_attributes"), problems);
+    let mut rule_settings = rule_settings(&fields, problems);
     let instances = fields.integer("instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
     let open_authorize = fields.boolean("open_authorize", problems);
@@ -74,7 +76,7 @@ pub(super) fn config(
     let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
     let drain_delay = parsed(fields.take("drain_delay"), span, problems);
     let max_connections = number(&fields, "max_connections", problems);
-    let body_memory = parsed(fields.take("body_memory"), body_memory, problems);
+    let body_memory = parsed(fields.take("body_memory"), at_least_1_mib, problems);
     let log = log(&fields, problems);
     let access_log = access_log::read(&fields, problems);
     let otlp = otlp(&fields, problems);
@@ -82,8 +84,8 @@ pub(super) fn config(
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
-    let described_by = identify::described_by(&identify, gateway.is_some(), &trusted_proxies);
-    let rule_settings = rule_settings(secret_attributes, ipv6_prefix, described_by);
+    rule_settings.described_by =
+        identify::described_by(&identify, gateway.is_some(), &trusted_proxies);
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
@@ -97,6 +99,7 @@ pub(super) fn config(
         history: history.unwrap_or(100),
         trust_timestamps: trust_timestamps.unwrap_or(false),
         max_keys: max_keys.unwrap_or(10_000_000),
+        max_memory: max_memory.unwrap_or_else(default_max_memory),
         snapshot,
         rule_settings,
         redis,
@@ -131,15 +134,11 @@ fn denied(taken: TakenField<'_>, problems: &mut Problems) -> Option<DenialAnswer
     DenialAnswer::read(node, spot, problems)
 }
 
-fn rule_settings(
-    secret_attributes: Vec<String>,
-    ipv6_prefix: Option<usize>,
-    described_by: Option<DescribingFrontEnd>,
-) -> RuleSettings {
+fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
     let mut settings = RuleSettings::default();
-    settings.secret_attributes = secret_attributes;
-    settings.described_by = described_by;
-    if let Some(prefix) = ipv6_prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
+    settings.secret_attributes = names(fields.take("secret_attributes"), problems);
+    let prefix = number(fields, "ipv6_prefix", problems);
+    if let Some(prefix) = prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
         settings.ipv6_prefix = prefix;
     }
     settings
@@ -274,7 +273,7 @@ fn activity_memory(text: &str) -> Result<usize, String> {
     size(text, 1, ", or `activity: off`")
 }
 
-fn body_memory(text: &str) -> Result<usize, String> {
+fn at_least_1_mib(text: &str) -> Result<usize, String> {
     size(text, 1, "")
 }
 

@@ -40,8 +40,12 @@ pub(super) fn read(
         parsed(fields.take("namespace"), namespace, problems);
         return None;
     };
-    if fields.key("max_keys").is_some() {
-        notes.push("the setting `max_keys` has no effect with `redis`".to_owned());
+    for setting in ["max_keys", "max_memory"] {
+        if fields.key(setting).is_some() {
+            notes.push(format!(
+                "the setting `{setting}` has no effect with `redis`"
+            ));
+        }
     }
     // Only the scheme, which is never a secret.
     let text = spot.text(node, problems)?;

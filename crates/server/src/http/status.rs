@@ -54,6 +54,9 @@ pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, H
         "instances": redis.map_or(Some(1), SharedStore::instances),
         "rules": rules,
         "keys": memory.as_ref().map(|stats| stats.keys),
+        "memory": memory
+            .as_ref()
+            .map(|stats| json!({"used": stats.memory, "bound": stats.max_memory})),
         "leases": match (&memory, redis) {
             (Some(stats), _) => Some(stats.permits as u64),
             (None, redis) => redis.map(RedisStore::units_on_lease),

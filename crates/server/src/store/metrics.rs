@@ -35,6 +35,16 @@ fn register_memory(registry: &mut Registry, stats: &MemoryStats) {
         gauge(stats.max_keys as u64),
     );
     registry.register(
+        "memory_bytes",
+        "Memory that counters and permits take",
+        gauge(stats.memory as u64),
+    );
+    registry.register(
+        "memory_max_bytes",
+        "Memory that they may take",
+        gauge(stats.max_memory as u64),
+    );
+    registry.register(
         "leases",
         "Concurrency leases that are held",
         gauge(stats.permits as u64),

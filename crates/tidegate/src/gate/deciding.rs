@@ -99,13 +99,19 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
         if call.charges.is_empty() {
             continue;
         }
+        let request = call.request();
+        let is_refused =
+            call.verb == Verb::Charge && request.permit.is_some() && !store.has_room_for_permit();
         let outcomes = match call.verb {
-            Verb::Charge => store.charge(&call.request()),
-            Verb::Peek => store.peek(&call.request()),
-            Verb::Preview => store.preview(&call.request()),
+            Verb::Charge => store.charge(&request),
+            Verb::Peek => store.peek(&request),
+            Verb::Preview => store.preview(&request),
         };
         drop(call);
         pipeline.groups[index].record(&outcomes);
+        if is_refused {
+            pipeline.refuse_permits(index);
+        }
     }
     if pipeline.mark_spent() {
         let outcomes = store.settle(&pipeline.settle_call().request());

@@ -156,12 +156,15 @@ impl Decision {
     }
 
     /// Whether it is denied solely because the store is unavailable and the rule's `on_store_failure` is
-    /// `deny`.
+    /// `deny`, or because the store has no memory for another permit.
     pub fn is_failed(&self) -> bool {
         self.headline().is_some_and(|limit| {
-            !limit.outcome.allowed
-                && limit.is_degraded
-                && limit.rule.on_store_failure() == OnStoreFailure::Deny
+            let denies = if limit.is_degraded {
+                limit.rule.on_store_failure() == OnStoreFailure::Deny
+            } else {
+                limit.reason == Some(Reason::StoreUnavailable)
+            };
+            !limit.outcome.allowed && denies
         })
     }
 

@@ -13,6 +13,7 @@ use super::group::{DecidedLimits, Group, GroupKind, StoreCall, Verb};
 use super::matching::{MatchedRule, MatchedRules};
 use super::parts::Part;
 use super::receipt::Receipt;
+use crate::reason::Reason;
 use crate::rules::RuleSet;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -146,6 +147,18 @@ impl<'a> Pipeline<'a> {
             true => Verb::Peek,
             false if self.is_preview => Verb::Preview,
             false => Verb::Charge,
+        }
+    }
+
+    /// Says of the concurrency limits of a group that the store has no memory for another permit.
+    #[cold]
+    pub(super) fn refuse_permits(&mut self, index: usize) {
+        let rules = &self.rules;
+        for limit in &mut self.groups[index].limits {
+            let is_concurrency = limit.limit(rules).is_some_and(Limit::is_concurrency);
+            if limit.is_charged && is_concurrency && !limit.outcome.allowed {
+                limit.failure = Some(Reason::StoreUnavailable);
+            }
         }
     }
 

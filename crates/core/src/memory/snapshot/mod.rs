@@ -257,7 +257,7 @@ impl MemoryStoreBuilder {
         if hasher.fingerprint() != fingerprint {
             return Err(SnapshotError::OtherNames);
         }
-        let stripes = Stripes::new(self.max_keys, self.clock);
+        let stripes = Stripes::new(self.max_keys, self.max_memory, self.clock);
         if flags & TIMELESS != 0 {
             stripes.shared().stop_expiring();
         }

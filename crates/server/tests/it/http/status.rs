@@ -118,3 +118,55 @@ fn a_redis_that_hangs_does_not_hold_the_answer() {
     assert_eq!(hung["store"]["latency"], Value::Null, "{hung}");
     redis.resume();
 }
+
+#[test]
+fn the_memory_of_states_is_shown_and_permits_beyond_it_are_503() {
+    let place = TestFolder::new();
+    let server = place.serve_with(&[], &[("TIDEGATE_MAX_MEMORY", "1MiB")]);
+    let rules = json!({"rules": [
+        {"id": "held", "match": {"path": "/jobs"}, "per": ["user_id"], "limit": 5, "algorithm": "concurrency", "lease_ttl": "1h"},
+        {"id": "counted", "match": {"path": "/v1"}, "per": ["user_id"], "limit": "5/hour"},
+    ]});
+    server
+        .ask("PUT /v1/rules", &rules.to_string())
+        .with_status(200);
+    let memory = status(&server)["memory"].clone();
+    assert_eq!(memory, json!({"used": 0, "bound": 1 << 20}));
+    let mut permits = 0;
+    for batch in 0..5 {
+        let checks: Vec<Value> = (0..1_000)
+            .map(|index| json!({"attributes": {"path": "/jobs", "user_id": format!("{batch} {index}")}}))
+            .collect();
+        let body = json!({ "checks": checks }).to_string();
+        let decisions = server
+            .ask("POST /v1/check/batch", &body)
+            .with_status(200)
+            .json();
+        for decision in decisions["decisions"].as_array().unwrap() {
+            if decision["allowed"] == true {
+                permits += 1;
+            } else {
+                assert_eq!(decision["reason"], "store_unavailable", "{decision}");
+            }
+        }
+    }
+    assert!((2_000..5_000).contains(&permits), "{permits}");
+    let refused = check(&server, &json!({"path": "/jobs", "user_id": "a"})).with_status(503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let now = status(&server);
+    assert_eq!(now["leases"], permits, "none was evicted");
+    let used = now["memory"]["used"].as_u64().unwrap();
+    assert!((1 << 20..(1 << 20) + 4_096).contains(&used), "{used}");
+    for user in 0..10 {
+        check(
+            &server,
+            &json!({"path": "/v1", "user_id": user.to_string()}),
+        )
+        .with_status(200);
+    }
+    server
+        .log
+        .wait_for("nine tenths of the memory for counters and permits are used");
+    let page = server.ask("GET /metrics", "").body;
+    assert!(page.contains("tidegate_memory_max_bytes 1048576"), "{page}");
+}
