@@ -19,7 +19,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_listen::clock::now;
-use tidegate_testkit::{RawConnection, within};
+use tidegate_testkit::{RawConnection, eventually, within};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -31,7 +31,7 @@ const LIMIT: usize = 5;
 const WORK: Duration = Duration::from_millis(300);
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const ONE: &str =
-    "rules: [{id: jobs, per: [ip], limit: 1, algorithm: concurrency, lease_ttl: 1s}]\n";
+    "rules: [{id: jobs, per: [ip], limit: 1, algorithm: concurrency, lease_ttl: 2s}]\n";
 
 /// A server that works on each request, whether its client is there or not.
 #[derive(Default)]
@@ -157,8 +157,12 @@ async fn clients_that_hang_up_do_not_escape_a_concurrency_limit() {
                 leave_http1(gateway.address, leaves).await;
             }
         }
-        let most = busy.most.load(Ordering::Relaxed);
-        assert_eq!(most, LIMIT, "{scheme} {is_http2} {leaves:?}");
+        // Before the permit was held, some thirty.
+        let [most, all] = [&busy.most, &busy.all].map(|count| count.load(Ordering::Relaxed));
+        assert!(
+            most <= LIMIT && all >= LIMIT,
+            "{scheme} {is_http2} {leaves:?}: {most} of {all}"
+        );
         gateway.metric_is("tidegate_leases", 0).await;
         gateway.metric_is("tidegate_background_requests", 0).await;
         assert!(gateway.get("/").await.starts_with("HTTP/1.1 200 "));
@@ -242,9 +246,17 @@ async fn beyond_the_bound_the_connection_is_closed_and_the_permit_lasts() {
         .metric_is("tidegate_background_requests_refused_total", 1)
         .await;
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
-    gateway.metric_is("tidegate_leases", 0).await;
+    let is_free = async || {
+        let mut client = gateway.connect().await;
+        client.send(GET).await;
+        tokio::select! {
+            _ = client.head() => false,
+            _ = upstream.accept() => true,
+        }
+    };
+    eventually("a free permit", is_free).await;
     assert!(
-        left.elapsed() > Duration::from_millis(900),
+        left.elapsed() > Duration::from_secs(1),
         "{:?}",
         left.elapsed()
     );
