@@ -3,7 +3,7 @@
 use tidegate::path::{EncodedSlashes, encode, forwarded, has_hidden_slash, normalise, readings};
 
 /// More readings than any path has: four resolutions of each decoded form.
-const MOST_READINGS: usize = 64;
+const MOST_READINGS: usize = 129;
 
 /// Normalising is idempotent, and every form of a path has the same normal form.
 pub fn check(bytes: &[u8]) {
@@ -71,6 +71,8 @@ fn check_readings(path: &str, normal: &str, slashes: EncodedSlashes) {
         assert_ne!(reading, normal, "{read:?}");
         assert!(!read.others[..index].contains(reading), "{read:?}");
     }
-    let is_plain = !path.contains(['#', ';', '.', '%', '\\']) && !has_hidden_slash(path);
+    let is_plain = !path.contains(['#', ';', '.', '%', '\\'])
+        && !has_hidden_slash(path)
+        && !path.starts_with("//");
     assert!(!is_plain || read.others.is_empty(), "{read:?} of `{path}`");
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{TrustedProxies, forwarded_elements, push_address};
-use tidegate_tower::{ForwardedHeader, client_address};
+use tidegate_tower::{ForwardedHeader, client_address, folded_byte};
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -107,9 +107,7 @@ fn strip(headers: &mut HeaderMap) {
 pub(crate) fn is_about_client(name: &HeaderName) -> bool {
     let name = name.as_str().as_bytes();
     let begins = |prefix: &[u8]| {
-        let letters = name
-            .iter()
-            .map(|byte| if *byte == b'_' { b'-' } else { *byte });
+        let letters = name.iter().map(|byte| folded_byte(*byte));
         name.len() >= prefix.len() && letters.zip(prefix).all(|(letter, other)| letter == *other)
     };
     match name.first() {

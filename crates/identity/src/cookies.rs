@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use tidegate::white_space::trimmed;
 
-use crate::spelling::{cookie_value, is_name};
+use crate::spelling::{cookie_value, is_cookie};
 
 /// Cookie attributes without a value, which may follow a pair.
 const FLAGS: [&[u8]; 2] = [b"secure", b"httponly"];
@@ -21,7 +21,7 @@ pub(crate) fn values<'p>(
     };
     let has_value = name.len() < piece.len();
     let (name, value) = (trimmed(name), trimmed(value));
-    let is_it = has_value && is_name(name, wanted);
+    let is_it = has_value && is_cookie(name, wanted);
     let (first, rest) = first_word(value);
     let mut others = Vec::new();
     if is_it && keeps_what_is_before(rest) {
@@ -73,7 +73,7 @@ fn add_after_commas<'p>(piece: &'p [u8], wanted: &[u8], values: &mut Vec<Cow<'p,
         let pair = &piece[comma + 1..];
         let equals = pair.iter().position(|byte| *byte == b'=');
         if let Some((name, value)) = equals.map(|equals| pair.split_at(equals))
-            && is_name(trimmed(name), wanted)
+            && is_cookie(trimmed(name), wanted)
         {
             values.push(cookie_value(trimmed(&value[1..])));
         }
@@ -92,7 +92,7 @@ fn add_after_white_space<'p>(mut rest: &'p [u8], wanted: &[u8], values: &mut Vec
             continue;
         };
         let (word, next) = first_word(value.trim_ascii_start());
-        if is_name(name, wanted) {
+        if is_cookie(name, wanted) {
             values.push(cookie_value(word));
         }
         rest = next;
@@ -106,12 +106,15 @@ mod tests {
     #[test]
     fn pieces_by_hand() {
         #[rustfmt::skip]
-        let table: [(&[u8], &[&str]); 29] = [
+        let table: [(&[u8], &[&str]); 32] = [
             (b"session=real",                   &["real"]),
             (b" session = real ",               &["real"]),
             (b"Session=real",                   &["real"]),
             (b"session=real\xa0",               &["real"]),
             ("\u{3000}session\u{a0}=\u{2003}real\u{2003}".as_bytes(), &["real"]),
+            (b"%73ession=real",                 &["real"]),
+            (b"session%00x=real",               &["real"]),
+            (b"a=1 se%73sion=real",             &["real"]),
             (b"session",                        &[]),
             (b"other=real",                     &[]),
             (b"session=",                       &[""]),

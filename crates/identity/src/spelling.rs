@@ -64,20 +64,23 @@ fn without_escapes(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 /// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read `key[]=a`
-/// and `key[0]=a` as a list, which programs use like the item, and Express reads `[key]=a` as `key=a`.
+/// and `key[0]=a` as a list, which programs use like the item, and ignore what follows the last bracket. Express reads
+/// `[key]=a` as `key=a`.
 pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
+    let name = before_nul(name);
     let is_list = |mut rest: &[u8]| {
+        let mut has_index = false;
         while let Some(index) = rest.strip_prefix(b"[") {
             let digits = index
                 .iter()
                 .take_while(|byte| byte.is_ascii_digit())
                 .count();
             match index[digits..].strip_prefix(b"]") {
-                Some(behind) => rest = behind,
+                Some(behind) => (rest, has_index) = (behind, true),
                 None => return false,
             }
         }
-        rest.is_empty()
+        has_index || rest.is_empty()
     };
     let list_from = |start: usize, end: u8| {
         let length = name.get(start..)?.iter().position(|byte| *byte == end)?;
@@ -91,14 +94,26 @@ pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
         || in_brackets.is_some_and(|(head, rest)| is_name(head, wanted) && is_list(rest))
 }
 
+/// Whether some server takes the name of a cookie for the wanted one. Rack, Perl and older PHP decode it.
+pub(crate) fn is_cookie(name: &[u8], wanted: &[u8]) -> bool {
+    let has_escape = name.contains(&b'%');
+    is_name(name, wanted) || (has_escape && is_name(&decoded(name), wanted))
+}
+
+/// A name as PHP and CGI programs in C read it.
+fn before_nul(name: &[u8]) -> &[u8] {
+    let end = name.iter().position(|byte| *byte == 0);
+    &name[..end.unwrap_or(name.len())]
+}
+
 /// Whether some server treats two names of a parameter or cookie as the same. nginx and ASP.NET ignore case;
-/// PHP removes leading spaces, and reads a dot, a space and a bracket as `_`.
-pub(crate) fn is_name(name: &[u8], wanted: &[u8]) -> bool {
+/// PHP removes leading spaces, reads a dot, a space and a bracket as `_`, and nothing after a NUL.
+fn is_name(name: &[u8], wanted: &[u8]) -> bool {
     let folded = |byte: &u8| match byte {
         b'.' | b' ' | b'[' => b'_',
         byte => byte.to_ascii_lowercase(),
     };
-    let name = name.trim_ascii_start();
+    let name = before_nul(name).trim_ascii_start();
     name.len() == wanted.len() && name.iter().map(folded).eq(wanted.iter().map(folded))
 }
 
@@ -175,6 +190,13 @@ mod tests {
             "[api_key]",
             "[api_key][]",
             "[Api.Key][7]",
+            "api_key[]]",
+            "api_key[0]x",
+            "api_key[0][1]]",
+            "api_key\0",
+            "api_key\0x",
+            " api.key\0[x]",
+            "api_key[0]\0x",
         ] {
             assert!(is_parameter(name.as_bytes(), b"api_key"), "{name}");
         }
@@ -189,11 +211,13 @@ mod tests {
             "api_key[x]",
             "api_key[",
             "api_key]",
-            "api_key[0]x",
             "[api_key",
             "[api_key]x",
             "[]api_key",
             "[[api_key]]",
+            "\0api_key",
+            "api\0_key",
+            "api_key[\0]",
         ] {
             assert!(!is_parameter(name.as_bytes(), b"api_key"), "{name}");
         }

@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
-use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
+use crate::credentials::{
+    CredentialError, CredentialProblem, are_credentials, credentials, credentials_in, folded,
+};
 use crate::host::{self, HostError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::AttributeValue;
@@ -168,6 +170,14 @@ impl<'a> Attributes<'a> {
             "path" => value.into_text().map_err(|bytes| PathError::NotUtf8 {
                 path: shortened(&bytes.into_form()),
             })?,
+            // Before bytes that are not text are written out.
+            name if are_credentials(name) => {
+                let Ok(form) = credentials_of(value) else {
+                    self.refuse(name.to_owned(), CredentialProblem::Invalid);
+                    return Ok(());
+                };
+                form
+            }
             _ => value.into_form(),
         };
         if value.len() > MAX_VALUE {
@@ -193,13 +203,6 @@ impl<'a> Attributes<'a> {
             "path" => normal_path(value, slashes)?,
             "host" => normal_host(value)?,
             "method" => upper_case(value),
-            name if are_credentials(name) => {
-                let Ok(value) = credentials(value) else {
-                    self.refuse(name.to_owned(), CredentialProblem::Invalid);
-                    return Ok(());
-                };
-                value
-            }
             _ => value,
         };
         if !value.is_empty() {
@@ -417,6 +420,17 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// The form of credentials, whose bytes need not be text.
+fn credentials_of(value: AttributeValue<'_>) -> Result<Cow<'_, str>, CredentialError> {
+    match value.into_text() {
+        Ok(text) => credentials(text).map(|form| AttributeValue::from(form).into_form()),
+        Err(bytes) => {
+            let form = credentials_in(bytes.as_bytes())?.into_owned();
+            Ok(AttributeValue::from(form).into_form())
+        }
+    }
+}
+
 pub(crate) fn check_name(name: &str) -> Result<(), AttributeError> {
     if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
@@ -487,6 +501,7 @@ mod tests {
             ("header.Authorization", "Bearer  T",   Some("bearer T")),
             ("authorization", "BASIC\tdTpw ",       Some("basic dTpw")),
             ("authorization", "  ",                 None),
+            ("authorization", "Bearer a b",         None),
             ("user_id",     "",                     None),
             ("user_id",     "U1",                   Some("U1")),
         ];
@@ -511,6 +526,10 @@ mod tests {
         assert_ne!(of(b"k\xff"), of("k\u{fffd}".as_bytes()));
         assert_ne!(of(b"k\xff"), of("k\u{fffd}FF".as_bytes()));
         let mut attributes = Attributes::new();
+        attributes
+            .insert("authorization", &b"Basic dT\xffpw"[..])
+            .unwrap();
+        assert_eq!(attributes.get("authorization"), Some("basic dTpw"));
         let path = attributes.insert("path", &b"/\xff"[..]);
         assert!(matches!(path, Err(AttributeError::Path(_))), "{path:?}");
         assert!(attributes.insert("ip", &b"\xff"[..]).is_err());

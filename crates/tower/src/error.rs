@@ -20,12 +20,12 @@ pub enum RequestError {
         name: String,
     },
     /// A header that some servers take for another, which is read here.
-    #[error(
-        "some servers do not distinguish the header `{name}` from the one with `-` in the place of `_`; leave it out"
-    )]
-    UnderscoreHeader {
+    #[error("some servers take the header `{name}` for `{read}`, which is read here; leave it out")]
+    TwinHeader {
         /// Its name.
         name: String,
+        /// The name of the one that it is taken for.
+        read: String,
     },
     /// A `Host` that is not text.
     #[error("the `Host` header is not printable ASCII")]

@@ -89,9 +89,9 @@ impl<S> RateLimitLayer<S> {
         self.with(|settings| settings.forwarded_header = header)
     }
 
-    /// What happens to a request with a header that differs from one that is read only in `_` for `-`,
-    /// such as `X_Api_Key` where a rule asks about `header.x-api-key`: some services take the two for
-    /// the same. By default that header is removed before the request is decided and the service is
+    /// What happens to a request with a header that differs from one that is read only in characters that are
+    /// neither letters nor digits, such as `X_Api_Key` or `X.Api.Key` where a rule asks about
+    /// `header.x-api-key`: some services take them for the same. By default that header is removed before the request is decided and the service is
     /// called. Headers that the rules ask about are read, those of the framing, those in which proxies
     /// describe the client, and those named by [`reads_headers`](Self::reads_headers).
     #[must_use]

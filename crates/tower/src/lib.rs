@@ -80,7 +80,7 @@ pub use question::{PeerAddress, client_address};
 pub use reply::{DenialReason, DenialSettings, Protocol, denied, insert_headers, problem, refused};
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
-pub use twins::UnderscoreHeaders;
+pub use twins::{UnderscoreHeaders, folded_byte};
 pub use watch::{MeasuredFrom, Unmeasured};
 
 #[cfg(doctest)]

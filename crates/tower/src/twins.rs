@@ -1,5 +1,5 @@
-//! Headers that some servers take for others: WSGI and CGI read `X_Api_Key` as `X-Api-Key`. A client
-//! could give its key in the first, where no rule looks for it.
+//! Headers that some servers take for others: WSGI and CGI read `X_Api_Key` as `X-Api-Key`, some of them `X.Api~Key`
+//! too. A client could give its key in the first, where no rule looks for it.
 //!
 //! Which names matter: those that rules read, those that the program says it reads, those of the
 //! framing, and those in which proxies describe the client's request.
@@ -11,7 +11,8 @@ use crate::error::RequestError;
 use crate::question::HEADER;
 use crate::settings::Settings;
 
-/// What happens to a request with a header that differs from one that is read only in `_` for `-`.
+/// What happens to a request with a header that differs from one that is read only in characters that are
+/// neither letters nor digits, such as `_` for `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnderscoreHeaders {
@@ -40,23 +41,21 @@ pub(crate) fn screen(
     settings: &Settings,
     rules: &RuleSet,
 ) -> Result<(), RequestError> {
-    let has_underscore = |name: &str| name.as_bytes().contains(&b'_');
-    let reads_underscore = || chosen_names(settings, rules).any(has_underscore);
+    let reads_unusual = || chosen_names(settings, rules).any(is_unusual);
     // Most requests have no such name, and most rules neither.
-    if !headers.keys().any(|name| has_underscore(name.as_str())) && !reads_underscore() {
+    if !headers.keys().any(|name| is_unusual(name.as_str())) && !reads_unusual() {
         return Ok(());
     }
-    let twins: Vec<HeaderName> = headers
+    let twins: Vec<(HeaderName, String)> = headers
         .keys()
-        .filter(|name| is_twin(name.as_str(), settings, rules))
-        .cloned()
+        .filter_map(|name| Some((name.clone(), twin_of(name.as_str(), settings, rules)?)))
         .collect();
-    for name in twins {
+    for (name, read) in twins {
         match settings.underscore_headers {
             UnderscoreHeaders::Drop => drop(headers.remove(name)),
             UnderscoreHeaders::Refuse => {
                 let name = name.as_str().to_owned();
-                return Err(RequestError::UnderscoreHeader { name });
+                return Err(RequestError::TwinHeader { name, read });
             }
         }
     }
@@ -65,19 +64,27 @@ pub(crate) fn screen(
 
 /// Whether a header is read, or is a twin of one that is.
 pub(crate) fn is_read_or_twin(name: &str, settings: &Settings, rules: &RuleSet) -> bool {
-    read_names(settings, rules).any(|read| read == name) || is_twin(name, settings, rules)
+    read_names(settings, rules).any(|read| read == name) || twin_of(name, settings, rules).is_some()
 }
 
-/// Whether a header is not read itself, and would be with `-` and `_` exchanged.
-fn is_twin(name: &str, settings: &Settings, rules: &RuleSet) -> bool {
+/// Whether a name has a character that some servers take for `-`.
+fn is_unusual(name: &str) -> bool {
+    name.bytes()
+        .any(|byte| byte != b'-' && !byte.is_ascii_alphanumeric())
+}
+
+/// The header that some servers take this one for, if that is read and this is not.
+fn twin_of(name: &str, settings: &Settings, rules: &RuleSet) -> Option<String> {
     if read_names(settings, rules).any(|read| read == name) {
-        return false;
+        return None;
     }
-    read_names(settings, rules).any(|read| read.len() == name.len() && begins_with(name, read))
-        || (name.contains('_')
-            && ABOUT_CLIENT
-                .iter()
-                .any(|prefix| name.len() > prefix.len() && begins_with(name, prefix)))
+    let is_same = |read: &&str| read.len() == name.len() && begins_with(name, read);
+    if let Some(read) = read_names(settings, rules).find(is_same) {
+        return Some(read.to_owned());
+    }
+    let begins = |prefix: &&str| name.len() > prefix.len() && begins_with(name, prefix);
+    let is_about_client = is_unusual(name) && ABOUT_CLIENT.iter().any(begins);
+    is_about_client.then(|| name.bytes().map(folded_byte).map(char::from).collect())
 }
 
 /// The names of headers that have a meaning here, in lower case.
@@ -94,10 +101,21 @@ fn chosen_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator
     by_rules.chain(by_program)
 }
 
-/// Whether a name begins with another, where `_` and `-` are the same.
+/// A byte of the name of a header as CGI servers read it: what is neither letter nor digit is the same for them.
+pub fn folded_byte(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte
+    } else {
+        b'-'
+    }
+}
+
+/// Whether a name begins with another, where all that is neither letter nor digit is the same.
 fn begins_with(name: &str, other: &str) -> bool {
-    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    let (name, other) = (name.bytes().map(folded), other.bytes().map(folded));
+    let (name, other) = (
+        name.bytes().map(folded_byte),
+        other.bytes().map(folded_byte),
+    );
     other.clone().count() <= name.clone().count() && name.zip(other).all(|(a, b)| a == b)
 }
 
@@ -125,25 +143,31 @@ mod tests {
 
     #[test]
     fn twins_of_headers_that_are_read_are_dropped_or_refused() {
-        for twin in [
-            "x_api_key",
-            "x-api_key",
-            "x_api-key",
-            "x_beta",
-            "x_user_name",
-            "transfer_encoding",
-            "content_length",
-            "x_forwarded_for",
-            "x-forwarded_proto",
-            "x_original_uri",
-            "x_real_ip",
-            "x-old",
+        for (twin, read) in [
+            ("x_api_key", "x-api-key"),
+            ("x-api_key", "x-api-key"),
+            ("x_api-key", "x-api-key"),
+            ("x.api.key", "x-api-key"),
+            ("x~api_key", "x-api-key"),
+            ("x'api!key", "x-api-key"),
+            ("x+api-key", "x-api-key"),
+            ("x_beta", "x-beta"),
+            ("x_user_name", "x-user-name"),
+            ("transfer_encoding", "transfer-encoding"),
+            ("content.length", "content-length"),
+            ("x_forwarded_for", "x-forwarded-for"),
+            ("x.forwarded.for", "x-forwarded-for"),
+            ("x-forwarded_proto", "x-forwarded-proto"),
+            ("x_original~uri", "x-original-uri"),
+            ("x_real_ip", "x-real-ip"),
+            ("x-old", "x_old"),
+            ("x.old", "x_old"),
         ] {
             let dropped = left(UnderscoreHeaders::Drop, &[twin, "accept"]);
             assert_eq!(dropped.unwrap(), ["accept"], "{twin}");
             let refused = left(UnderscoreHeaders::Refuse, &[twin, "accept"]);
-            let name = twin.to_owned();
-            assert_eq!(refused, Err(RequestError::UnderscoreHeader { name }));
+            let (name, read) = (twin.to_owned(), read.to_owned());
+            assert_eq!(refused, Err(RequestError::TwinHeader { name, read }));
         }
         for other in [
             "x-api-key",
@@ -152,6 +176,8 @@ mod tests {
             "x_team",
             "x_api_keys",
             "x_api",
+            "x.team",
+            "xxapixkey",
             "x-forwarded-for",
             "content-length",
         ] {

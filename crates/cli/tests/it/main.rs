@@ -12,3 +12,4 @@ mod program;
 mod proxies;
 mod server;
 mod server_process;
+mod spellings;

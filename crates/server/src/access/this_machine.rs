@@ -7,6 +7,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, FORWARDED, HOST, ORIGIN, TRANSF
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
 use tidegate::address;
+use tidegate_tower::folded_byte;
 
 use tidegate_listen::Peer;
 
@@ -65,7 +66,8 @@ const OF_PROXIES: [&str; 13] = [
 
 /// Whether only proxies send a header, also in a spelling that some of them treat as the same.
 fn is_of_a_proxy(name: &HeaderName) -> bool {
-    let folded = name.as_str().replace('_', "-");
+    let folded = name.as_str().bytes().map(folded_byte);
+    let folded: String = folded.map(char::from).collect();
     *name == FORWARDED
         || *name == VIA
         || OF_PROXIES.contains(&folded.as_str())
@@ -153,6 +155,7 @@ mod tests {
             ("with its host",           HERE,                       vec![HOST, JSON, ("x-forwarded-host", "localhost")],                false),
             ("through another proxy",   HERE,                       vec![HOST, JSON, ("forwarded", "for=1.2.3.4")],                     false),
             ("with an underscore",      HERE,                       vec![HOST, JSON, ("x_forwarded_for", "1.2.3.4")],                   false),
+            ("with dots",               HERE,                       vec![HOST, JSON, ("x.forwarded~for", "1.2.3.4")],                   false),
             ("through a cache",         HERE,                       vec![HOST, JSON, ("via", "1.1 cache")],                             false),
             ("as nginx is set up",      HERE,                       vec![HOST, JSON, ("x-real-ip", "127.0.0.1")],                       false),
             ("through a tunnel",        HERE,                       vec![HOST, JSON, ("cf-connecting-ip", "1.2.3.4")],                  false),

@@ -29,9 +29,10 @@ enum Resolution {
 
 /// The readings of a path that is not sent on in its normal form.
 ///
-/// There is more than one only if the path has dot segments or `;`, in any spelling, or a fragment: the raw
+/// There is more than one only if the path has dot segments or `;`, in any spelling, a fragment, or begins with `//`: the raw
 /// segments, each decoded; the normal form; and those between the two, in which dot segments are resolved and
-/// `;` is kept. A fragment is cut by most servers and part of the path for the others. A letter, a digit or one of
+/// `;` is kept. A fragment is cut by most servers and part of the path for the others. After `//`, a
+/// server that parses a URL takes the first segment for a host. A letter, a digit or one of
 /// `-._~` that is written as an escape, which no honest client does, may also stay one: Express finds a route
 /// before it decodes.
 /// With [`EncodedSlashes::Decode`], an encoded slash and a backslash may be slashes or not, and there are
@@ -43,7 +44,8 @@ enum Resolution {
 /// let read = readings("/v1/files/../../login", EncodedSlashes::Keep)?;
 /// assert_eq!(read.normal, "/login");
 /// assert_eq!(read.others, ["/v1/files/../../login"]);
-/// assert!(readings("//v1/caf%c3%a9", EncodedSlashes::Keep)?.others.is_empty());
+/// assert!(readings("/v1//caf%c3%a9", EncodedSlashes::Keep)?.others.is_empty());
+/// assert_eq!(readings("//host/v1/login", EncodedSlashes::Keep)?.others, ["/v1/login"]);
 /// assert_eq!(readings("/%6cogin", EncodedSlashes::Keep)?.others, ["/%6cogin"]);
 /// # Ok::<(), tidegate::path::PathError>(())
 /// ```
@@ -74,7 +76,8 @@ pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, Pat
         if has_fragment {
             all.extend(forms(whole, decode(whole, slashes)?, slashes)?);
         }
-        for form in all {
+        let without_host: Vec<String> = all.iter().filter_map(|form| after_host(form)).collect();
+        for form in all.into_iter().chain(without_host) {
             for reading in [
                 read_as(&form, Resolution::Never),
                 resolve(&form),
@@ -117,6 +120,12 @@ fn as_spelt(path: &str, slashes: EncodedSlashes) -> Result<Option<String>, PathE
     }
     spelt.push_str(&decode(&path[done..], slashes)?);
     Ok(Some(resolve(&spelt)))
+}
+
+/// The path after the host that a URL names which begins with `//`: `new URL` of Node, `parse_url` of PHP.
+fn after_host(form: &str) -> Option<String> {
+    let rest = form.strip_prefix("//")?.trim_start_matches('/');
+    Some(rest.find('/').map_or("/", |end| &rest[end..]).to_owned())
 }
 
 /// The decoded forms of a path that servers begin with.

@@ -31,6 +31,8 @@ enum Ends {
     Counted,
     /// It is refused with 400.
     Refused,
+    /// It is refused with 401: the credentials are there and not valid.
+    Invalid,
     /// The gateway drops the header, so the identity is not there; forward-auth refuses it.
     Dropped,
 }
@@ -50,9 +52,10 @@ const SESSION: &[(&str, &str)] = &[("cookie", "session=ID")];
 const ADDRESS: &[(&str, &str)] = &[("x-forwarded-for", "203.0.113.IP")];
 const TEAM: &[(&str, &str)] = &[("x-team", "ID")];
 const TOKEN: &[(&str, &str)] = &[("authorization", "Bearer ID")];
+const BASIC: &[(&str, &str)] = &[("authorization", "Basic ID")];
 
 #[rustfmt::skip]
-const ATTEMPTS: [Attempt; 49] = [
+const ATTEMPTS: [Attempt; 69] = [
     // A second identity.
     attempt("/keys", KEY, "/keys?api_key=ID",           &[("x-api-key", "junk")],                                   Ends::Refused),
     attempt("/keys", KEY, "/keys?api_key=junk",         &[("x-api-key", "ID")],                                     Ends::Refused),
@@ -95,7 +98,28 @@ const ATTEMPTS: [Attempt; 49] = [
     attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "BEARER \t ID ")],                      Ends::Counted),
     attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "Bearer\tID")],                         Ends::Counted),
     attempt("/teams", TEAM, "/teams",                   &[("x-team", " ID ")],                                      Ends::Counted),
+    attempt("/keys", KEY, "/keys?api_key%00x=ID",       &[("x-api-key", "junk")],                                   Ends::Refused),
+    attempt("/keys", KEY, "/keys?api_key=junk&api_key%00=ID", &[],                                                  Ends::Refused),
+    attempt("/keys", KEY, "/keys?api_key%00x=ID",       &[],                                                        Ends::Counted),
+    attempt("/keys", KEY, "/keys?%20api.key%00[x]=ID",  &[],                                                        Ends::Counted),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "session%00x=ID")],                            Ends::Counted),
+    attempt("/sessions", SESSION, "/sessions",          &[("cookie", "%73ession=ID; session=x")],                   Ends::Refused),
+    // Credentials that some servers read another one in.
+    attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "Bearer ID x")],                        Ends::Invalid),
+    attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "bearer\tID\tx")],                      Ends::Invalid),
+    attempt("/tokens", TOKEN, "/tokens",                &[("authorization", "Bearer ID\u{a0}x")],                   Ends::Invalid),
+    attempt("/tokens", BASIC, "/tokens",                &[("authorization", "basic ID==")],                         Ends::Counted),
+    attempt("/tokens", BASIC, "/tokens",                &[("authorization", "Basic .ID~=")],                        Ends::Counted),
+    attempt("/tokens", BASIC, "/tokens",                &[("authorization", "Basic \t ! ID")],                     Ends::Counted),
+    attempt("/tokens", BASIC, "/tokens",                &[("authorization", "Basic -ID")],                          Ends::Invalid),
+    attempt("/tokens", BASIC, "/tokens",                &[("authorization", "Basic ID==ID")],                       Ends::Invalid),
     // A header that other servers take for the one that is read.
+    attempt("/keys", KEY, "/keys",                      &[("X.Api.Key", "ID")],                                     Ends::Dropped),
+    attempt("/keys", KEY, "/keys",                      &[("X~Api_Key", "ID")],                                     Ends::Dropped),
+    attempt("/keys", KEY, "/keys",                      &[("x-api-key", "ID"), ("X'Api!Key", "junk")],              Ends::Dropped),
+    attempt("/keys", KEY, "/keys",                      &[("X+Api-Key", "ID")],                                     Ends::Dropped),
+    attempt("/teams", TEAM, "/teams",                   &[("X.Team", "ID")],                                        Ends::Dropped),
+    attempt("/keys", KEY, "/keys",                      &[("x-api-key", "ID"), ("X.Forwarded.For", "6.6.6.6")],     Ends::Dropped),
     attempt("/keys", KEY, "/keys",                      &[("X_Api_Key", "ID")],                                     Ends::Dropped),
     attempt("/keys", KEY, "/keys",                      &[("X-Api_Key", "ID")],                                     Ends::Dropped),
     attempt("/keys", KEY, "/keys",                      &[("x-api-key", "ID"), ("x_api_key", "junk")],              Ends::Dropped),
@@ -208,6 +232,7 @@ fn play(is_gateway: bool, settings: &str, dropped: &[u16]) {
         let expected: &[u16] = match attempt.ends {
             Ends::Counted => &[429],
             Ends::Refused => &[400],
+            Ends::Invalid => &[401],
             Ends::Dropped => dropped,
         };
         for _ in 0..2 {
@@ -242,6 +267,7 @@ fn the_server_behind_sees_neither_twins_nor_the_header_that_is_not_read() {
     let twins = [
         ("x-api-key", "shown"),
         ("X_Api_Key", "hidden"),
+        ("X.Api~Key", "hidden"),
         ("Content_Length", "7"),
         ("x_forwarded_for", "6.6.6.6"),
         ("x_other", "kept"),
@@ -262,6 +288,7 @@ fn the_server_behind_sees_neither_twins_nor_the_header_that_is_not_read() {
     );
     for gone in [
         "x_api_key",
+        "x.api~key",
         "content_length",
         "x_forwarded_for",
         "\nforwarded:",

@@ -51,10 +51,12 @@ impl Door {
 }
 
 #[rustfmt::skip]
-const PATHS: [(&str, [Ends; 4]); 16] = [
+const PATHS: [(&str, [Ends; 4]); 18] = [
     // path                                  named    raw      proxied  resolved
     ("/v1/search/foo",                      [Counted, Counted, Counted, Counted]),
     ("//v1//search/f%6fo?x=/../..",         [Counted, Counted, Counted, Counted]),
+    ("//x/v1/search",                       [Other,   Counted, Counted, Other]),
+    ("///x/v1/search/foo",                  [Other,   Counted, Counted, Other]),
     ("/x/../v1/search",                     [Counted, Counted, Counted, Counted]),
     ("/x/%2e%2e/v1/search;y=1",             [Counted, Counted, Counted, Counted]),
     ("/v1/search/..",                       [Counted, Counted, Counted, Counted]),

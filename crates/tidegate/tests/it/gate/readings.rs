@@ -23,7 +23,7 @@ const RULES: &str = "
 #[test]
 fn a_rule_applies_if_any_reading_of_the_path_matches() {
     #[rustfmt::skip]
-    let table: [(&str, &[&str]); 9] = [
+    let table: [(&str, &[&str]); 12] = [
         ("/v1/search/q",                    &["below", "search"]),
         ("/v1/search/q/../../../login",     &["below", "login"]),
         ("/v1/%2e%2e/login",                &["below", "login"]),
@@ -32,6 +32,10 @@ fn a_rule_applies_if_any_reading_of_the_path_matches() {
         ("/v1/search/..;/../../login",      &["below", "login"]),
         ("/login;/../x",                    &[]),
         ("/login;x",                        &["login"]),
+        // `new URL` and `parse_url` take the first segment for a host.
+        ("//x/v1/search/q",                 &["below", "search"]),
+        ("///x/login",                      &["login"]),
+        ("/x/v1/search/q",                  &[]),
         ("/x",                              &[]),
     ];
     for (path, applying) in table {
@@ -41,6 +45,21 @@ fn a_rule_applies_if_any_reading_of_the_path_matches() {
         // Each is charged once, however many readings match.
         let left = decision.limits().map(|answer| answer.outcome.remaining);
         assert!(left.eq(applying.iter().map(|_| 999)), "{path}");
+    }
+}
+
+#[test]
+fn a_path_that_may_name_a_host_is_exempt_only_if_it_is_with_and_without_it() {
+    let gate =
+        gate("- {id: a, except: [{path: /healthz}, {path: /x/healthz}], per: [], limit: 9/day}");
+    for (path, applies) in [
+        ("/healthz", false),
+        ("/x/healthz", false),
+        ("//x/healthz", true),
+        ("//healthz", true),
+    ] {
+        let decision = decide(&gate, &raw(path, EncodedSlashes::Keep));
+        assert_eq!(answered(&decision).len(), usize::from(applies), "{path}");
     }
 }
 
