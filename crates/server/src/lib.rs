@@ -38,6 +38,7 @@ mod kept_instances;
 mod listeners;
 mod memory_limit;
 mod metrics_page;
+mod open_streams;
 mod otlp;
 mod overrides;
 mod problem;

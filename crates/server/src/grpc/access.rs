@@ -5,9 +5,9 @@ use http::request::Parts;
 use tidegate::rules::FrontEnd;
 use tidegate_listen::Peer;
 
-use super::open_streams::{OpenStream, OpenStreams};
 use super::status::{Code, Status};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
+use crate::open_streams::{IN_ALL, ON_A_CONNECTION, OpenStream, OpenStreams};
 use crate::server::Server;
 
 /// Allows a call. With no token configured, every caller may.
@@ -39,8 +39,16 @@ pub(super) fn open_stream(
     if is_presented && may_check(server, parts).is_ok() {
         return Ok(None);
     }
-    match parts.extensions.get() {
-        Some(Peer(connection)) => streams.open(*connection).map(Some),
-        None => Ok(None),
-    }
+    let Some(Peer(connection)) = parts.extensions.get() else {
+        return Ok(None);
+    };
+    let open = streams.open(*connection);
+    open.map(Some).ok_or_else(|| {
+        Status::new(
+            Code::ResourceExhausted,
+            format!(
+                "too many streams are open without a token: at most {ON_A_CONNECTION} on a connection and {IN_ALL} on all; send a token as metadata `authorization: Bearer TOKEN`, or close some"
+            ),
+        )
+    })
 }

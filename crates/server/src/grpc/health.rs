@@ -12,9 +12,9 @@ use tidegate_listen::Drain;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
-use super::open_streams::OpenStream;
 use super::status::{Code, Status};
 use super::{message, stream};
+use crate::open_streams::OpenStream;
 use crate::server::Server;
 
 /// How often watches look for a change.

@@ -9,7 +9,6 @@ mod body;
 mod call;
 mod health;
 mod message;
-mod open_streams;
 mod rate_limit;
 mod reflection;
 mod schema;
@@ -27,7 +26,6 @@ use tokio::net::TcpListener;
 
 use crate::server::Server;
 use body::GrpcBody;
-pub(crate) use open_streams::OpenStreams;
 
 /// How long an idle connection is kept; clients keep theirs open.
 const IDLE: Duration = Duration::from_hours(1);

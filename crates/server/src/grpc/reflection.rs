@@ -16,9 +16,9 @@ use tidegate_listen::Drain;
 use super::body::GrpcBody;
 use super::call::SERVICES;
 use super::message::{self, Messages};
-use super::open_streams::OpenStream;
 use super::status::{Code, Status};
 use super::{schema, stream};
+use crate::open_streams::OpenStream;
 use crate::server::Server;
 
 /// Answers a stream of requests.

@@ -1,14 +1,12 @@
-//! Bounds the streams that clients without a token keep open.
+//! Bounds the streams of gRPC that clients without a token keep open.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::status::{Code, Status};
-
 /// The most of them on one connection, and on all.
-const ON_A_CONNECTION: usize = 16;
-const IN_ALL: usize = 1_024;
+pub(crate) const ON_A_CONNECTION: usize = 16;
+pub(crate) const IN_ALL: usize = 1_024;
 
 /// The streams of one method that are open without a token.
 #[derive(Debug, Default)]
@@ -25,27 +23,22 @@ struct StreamCounts {
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(super) struct OpenStream {
+pub(crate) struct OpenStream {
     open: Arc<Mutex<StreamCounts>>,
     connection: SocketAddr,
 }
 
 impl OpenStreams {
-    /// Opens one more; an error if there are too many.
-    pub(super) fn open(&self, connection: SocketAddr) -> Result<OpenStream, Status> {
+    /// Opens one more; none if there are too many.
+    pub(crate) fn open(&self, connection: SocketAddr) -> Option<OpenStream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let on_this = open.on.get(&connection).copied().unwrap_or(0);
         if open.all >= IN_ALL || on_this >= ON_A_CONNECTION {
-            return Err(Status::new(
-                Code::ResourceExhausted,
-                format!(
-                    "too many streams are open without a token: at most {ON_A_CONNECTION} on a connection and {IN_ALL} on all; send a token as metadata `authorization: Bearer TOKEN`, or close some"
-                ),
-            ));
+            return None;
         }
         open.all += 1;
         open.on.insert(connection, on_this + 1);
-        Ok(OpenStream {
+        Some(OpenStream {
             open: Arc::clone(&self.open),
             connection,
         })
@@ -81,13 +74,12 @@ mod tests {
             for _ in 0..ON_A_CONNECTION {
                 open.push(streams.open(connection(port)).unwrap());
             }
-            let refused = streams.open(connection(port)).unwrap_err();
-            assert_eq!(refused.code, Code::ResourceExhausted);
+            assert!(streams.open(connection(port)).is_none());
         }
-        assert!(streams.open(connection(9_999)).is_err(), "all are open");
+        assert!(streams.open(connection(9_999)).is_none(), "all are open");
         open.pop();
-        assert!(streams.open(connection(0)).is_err());
-        assert!(streams.open(connection(9_999)).is_ok());
+        assert!(streams.open(connection(0)).is_none());
+        assert!(streams.open(connection(9_999)).is_some());
         open.clear();
         let counts = streams.open.lock().unwrap();
         assert!(counts.all == 0 && counts.on.is_empty());
