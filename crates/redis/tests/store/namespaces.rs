@@ -111,7 +111,7 @@ async fn deployments_with_namespaces_of_their_own_share_nothing() {
     let (none, staging, rules) = (of("tg:{"), of("tg:staging:{"), of("tg:rules:{"));
     assert_eq!(none + staging + rules, keys.len(), "{keys:?}");
     assert!(none > 0 && staging > 0 && rules > 0, "{keys:?}");
-    let leased = "tg:staging:{user_42}:leased:tb:1d".to_owned();
+    let leased = "tg:staging:{user_42}:leased:tb:1h".to_owned();
     assert!(keys.contains(&leased), "{keys:?}");
 }
 
