@@ -14,4 +14,5 @@ mod nginx;
 mod proxy;
 mod story;
 mod traefik;
+mod untrusted;
 mod worker;

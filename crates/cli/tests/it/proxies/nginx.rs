@@ -35,21 +35,10 @@ fn command(setup: &Setup, server: &str, address: SocketAddr) -> Command {
     command
 }
 
-/// The settings of a guide, of a server that trusts another proxy than this one.
-fn distrusting(guide: &Guide) -> String {
-    let settings = guide.yaml("# tidegate.yaml");
-    let trusting = "trusted_proxies: [127.0.0.1]";
-    assert!(settings.contains(trusting), "{settings}");
-    settings.replace(trusting, "trusted_proxies: [10.9.9.9]")
-}
-
 #[test]
 fn an_nginx_that_is_not_trusted_gets_no_request_through() {
     let guide = Guide::open("nginx.md");
-    let place = ProgramFolder::new();
-    place.write("tidegate.yaml", &distrusting(&guide));
-    place.write("rules.yaml", &guide.yaml("rules:"));
-    let setup = Setup::with_files(place);
+    let setup = Setup::distrusting(&guide, ProgramFolder::new(), "");
     let server = guide.blocks("nginx")[0].clone();
     let proxy = Proxy::start_until(
         &setup.place,
@@ -78,9 +67,7 @@ fn an_nginx_that_is_not_trusted_gets_no_request_through() {
     let place = ProgramFolder::new();
     place.write("proxy-token", "a-token-of-the-proxy");
     let tokens = "tokens: [{name: proxy, token_file: proxy-token, scopes: [check]}]\n";
-    place.write("tidegate.yaml", &(distrusting(&guide) + tokens));
-    place.write("rules.yaml", &guide.yaml("rules:"));
-    let setup = Setup::with_files(place);
+    let setup = Setup::distrusting(&guide, place, tokens);
     let token = "internal;\nproxy_set_header X-Tidegate-Token a-token-of-the-proxy;";
     let proxy = start(&setup, &server.replace("internal;", token));
     let ask = |key: &str| ask(2, proxy.address, "GET /v1/items", &[("x-api-key", key)]);

@@ -38,13 +38,15 @@ pub(crate) fn program(name: &str, install: &str) -> PathBuf {
 }
 
 impl Proxy {
-    /// Starts a proxy, and waits until it forwards requests that no rule is about. Its command gets the
-    /// port that it shall listen on.
+    /// Starts a proxy, and waits until it forwards requests that no rule is about, or is not trusted. Its command gets
+    /// the port that it shall listen on.
     pub(crate) fn start(
         place: &ProgramFolder,
         command: impl FnOnce(SocketAddr) -> Command,
     ) -> Self {
-        Self::start_until(place, command, |reply| reply.body == "served")
+        Self::start_until(place, command, |reply| {
+            reply.body == "served" || reply.body.contains("untrusted_proxy")
+        })
     }
 
     /// The same, until an answer is as expected.

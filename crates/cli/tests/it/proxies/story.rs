@@ -29,6 +29,17 @@ impl Setup {
         Self::with_files(place)
     }
 
+    /// The same, but the server trusts another address than that of the proxy. `more` is added to its settings.
+    pub(crate) fn distrusting(guide: &Guide, place: ProgramFolder, more: &str) -> Self {
+        let settings = guide.yaml("# tidegate.yaml");
+        let trusting = "trusted_proxies: [127.0.0.1]";
+        assert!(settings.contains(trusting), "{settings}");
+        let settings = settings.replace(trusting, "trusted_proxies: [10.9.9.9]");
+        place.write("tidegate.yaml", &(settings + more));
+        place.write("rules.yaml", &guide.yaml("rules:"));
+        Self::with_files(place)
+    }
+
     /// The server with the files of a place, and a service.
     pub(crate) fn with_files(place: ProgramFolder) -> Self {
         Self::with(place, RecordingUpstream::start(), None)
