@@ -21,7 +21,8 @@ def lines(found, rows):
         "A peer is compared with the algorithm that it resembles most. With the same total, some requests may still be decided otherwise, and others in their stead.",
         "- **Ideal**: the same comparison with a log of every request, which admits exactly the limit in any second.",
         "- **Retry exact**: the share of denied requests that are admitted at the time that the limiter named, and the share that are admitted a microsecond before. Exact is 100 % and 0 %. "
-        "Of Tidegate every denial is tried again, of peers up to 10 in a run; `limits` names a reset time for the whole window, which is what its users send as `Retry-After`.",
+        "Of Tidegate requests of cost 1, 5 and 20 are tried: in memory at every denial, on a real Redis at every tenth, on the simulated one three of each cost after a run. "
+        "Leased limits are asked again a millisecond after the named time, as an instance runs once in a millisecond there, and with one instance also 3 ms before. Of peers up to 10 in a run are tried; `limits` names a reset time for the whole window, which is what its users send as `Retry-After`.",
         "",
         "The patterns: *Poisson*, independent requests at 50, 90, 100 and 200 % of the limit; *on/off*, half a second at four times the limit and one and a half seconds of silence; "
         "*window edge*, a client that knows where windows and slots begin; *zipf keys*, a thousand keys, a few of them far over their limit.",
@@ -47,13 +48,19 @@ def measured_at(found):
     return [f"commit {commit}: {', '.join(names)}" for commit, names in commits.items()]
 
 
+def retries_of(rows):
+    """How many requests were admitted at their time, of how many, and how many too early."""
+    tried, admitted, early = (sum(row["retries"][index] for row in rows if row["retries"]) for index in range(3))
+    return f"{admitted:,} of {tried:,}", f"{early:,}"
+
+
 def verdict(found, rows):
     """What was checked of Tidegate, and what of it failed."""
     ours = [row for row in rows if promises.is_ours(row) and promises.is_shared(row)]
     broken = list(promises.judge(found))
     arrivals = sum(row["arrivals"] for row in ours)
     same = [row for row in ours if row["store"] != "leased"]
-    tried, admitted, early = (sum(row["retries"][index] for row in ours if row["retries"]) for index in range(3))
+    exact, leased_too = retries_of(same), retries_of([row for row in ours if row["store"] == "leased"])
     leased = [row for row in ours if row["store"] == "leased" and row["scenario"] in promises.SATURATED]
     text = [
         "## Verdict",
@@ -62,7 +69,8 @@ def verdict(found, rows):
         "",
         f"- over the promise of the algorithm: {sum(row['over_promise'] > 0 for row in ours)} runs",
         f"- decisions in memory and exact over Redis that are not those of the reference: {sum(row['different'] for row in same):,} of {sum(row['arrivals'] for row in same):,}",
-        f"- denied requests admitted at their `retry_after`: {admitted:,} of {tried:,}; a microsecond before: {early:,}",
+        "- denied requests of cost 1, 5 and 20 admitted at their `retry_after`, if no other comes: in memory and exact {}; a microsecond before: {}".format(*exact),
+        *(["- the same for leased limits, with 1 to 8 instances: {}; with one instance, 3 ms before: {}".format(*leased_too)] if leased_too[0] != "0 of 0" else []),
         *([f"- leased, under saturation and after five seconds: at least {min(row['late'][0] * 100 / row['late'][1] for row in leased):.1f} % of what the reference admits"] if leased else []),
         "",
     ]

@@ -32,7 +32,7 @@ def broken(row):
         if admitted != tried:
             yield f"{tried - admitted} of {tried} requests denied again at their retry_after"
         if early:
-            yield f"{early} of {tried} requests admitted a microsecond before their retry_after"
+            yield f"{early} of {tried} requests admitted before their retry_after"
 
 
 def judge(found):

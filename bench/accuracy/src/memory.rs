@@ -28,7 +28,7 @@ fn run_one(scenario: &Scenario, algorithm: Algorithm, instances: u64) {
         let outcome = store.charge(arrival);
         let outcome = outcome.expect("a store with a clock and one that is given the time agree");
         judge.take(DecidedArrival::new(arrival.at, arrival.key, &outcome));
-        if let Some(retried) = store.retry(arrival, &outcome) {
+        for retried in store.retries(arrival, &outcome) {
             retries.add(retried);
         }
     }

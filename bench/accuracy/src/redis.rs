@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tidegate_core::{Algorithm, Charge, Request, Retry, Scope, Store as _, Timestamp};
 use tidegate_redis::{RedisSettings, RedisStore};
-use tidegate_testkit::accuracy::{ArrivalPattern, DecidedArrival, Judge, all_algorithms};
+use tidegate_testkit::accuracy::{
+    ArrivalPattern, DecidedArrival, Judge, RETRIED_COSTS, all_algorithms,
+};
 use tidegate_testkit::redis::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 
@@ -68,18 +70,25 @@ fn run_one(runtime: &Runtime, stores: &[RedisStore], scenario: &Scenario, algori
         let outcomes = runtime.block_on(stores[instance].charge(&request));
         let outcome = outcomes.expect("Redis answers")[0];
         judge.take(DecidedArrival::new(arrival.at, arrival.key, &outcome));
-        let Retry::After(wait) = outcome.retry else {
+        if outcome.allowed {
             continue;
-        };
+        }
         denied += 1;
         if denied % RETRIED_OF == 1 {
-            let then = arrival.at + wait;
-            let before = Timestamp::from_micros(then.as_micros() - 1);
-            let would_admit = |at| {
-                let asked = runtime.block_on(stores[instance].peek(&request.at(at)));
-                asked.expect("Redis answers")[0].allowed
-            };
-            retries.add((would_admit(then), would_admit(before)));
+            for cost in RETRIED_COSTS {
+                let charges = [Charge { cost, ..charges[0] }];
+                let peek = |at| {
+                    let request = Request::new(&charges).at(at);
+                    let asked = runtime.block_on(stores[instance].peek(&request));
+                    asked.expect("Redis answers")[0]
+                };
+                let Retry::After(wait) = peek(arrival.at).retry else {
+                    continue;
+                };
+                let then = arrival.at + wait;
+                let before = Timestamp::from_micros(then.as_micros() - 1);
+                retries.add((peek(then).allowed, peek(before).allowed));
+            }
         }
     }
     let contender = Contender {

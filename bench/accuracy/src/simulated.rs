@@ -13,7 +13,7 @@ use tidegate_core::{
 };
 use tidegate_simulation::{BEGIN, InstanceSettings, World};
 use tidegate_testkit::accuracy::{
-    Accuracy, ArrivalPattern, DecidedArrival, Judge, all_algorithms,
+    Accuracy, ArrivalPattern, DecidedArrival, Judge, RETRIED_COSTS, all_algorithms,
 };
 use tidegate_testkit::timeline::START;
 
@@ -24,8 +24,12 @@ use crate::scenario::Scenario;
 const SEED: u64 = 13_704;
 /// When requests begin to arrive: all instances are connected and know of each other.
 const FIRST: u64 = 1_000_000;
-/// How many denials are tried again after a run.
+/// How many denials of each cost are tried again after a run.
 const RETRIED: u64 = 3;
+/// How often an instance runs.
+const TICK: Micros = Micros::from_millis(1);
+/// How long before its time a request is tried where it must be denied.
+const EARLY: Micros = Micros::from_millis(3);
 /// The gate is not asked, only its store.
 const RULES: &str = "rules:\n- {id: other, per: [], limit: 1/second}\n";
 
@@ -97,19 +101,24 @@ fn run_one(scenario: &Scenario, sync: Sync, algorithm: Algorithm, instances: u64
         let again = SharedRun::new(sync, &limit, instances).figures(scenario);
         assert_eq!(figures, again, "two runs in virtual time differ");
     }
-    let retries = (sync == Sync::Exact).then(|| shared.retries());
+    let retries = match sync {
+        Sync::Exact => shared.retries(),
+        Sync::Leased => shared.leased_retries(),
+    };
     let contender = Contender {
         name: "tidegate",
         store: sync.name(),
         instances,
         is_virtual: true,
     };
-    println!("{}", row(scenario, &contender, &limit, &figures, retries));
+    println!("{}", row(scenario, &contender, &limit, &figures, Some(retries)));
 }
 
 /// A request that was decided by an instance.
 struct SimulatedDecision {
     at: Timestamp,
+    /// When it was answered.
+    answered_at: Timestamp,
     key: u32,
     outcome: Outcome,
 }
@@ -152,7 +161,7 @@ impl SharedRun {
         for (arrival, instance) in arrivals.iter().zip(instances) {
             let passed = arrival.at.since(START).get();
             self.world.run_until(FIRST + passed);
-            self.charge(instance, arrival.key);
+            self.charge(instance, (arrival.key, 1));
         }
         self.world.run_for(Duration::from_millis(50));
         let mut decided = self.take();
@@ -172,38 +181,93 @@ impl SharedRun {
     fn retries(&mut self) -> Retries {
         let mut retries = Retries::default();
         for number in 0..RETRIED {
-            let key = u32::try_from(1_000_000 + number).unwrap_or(0);
-            // Not always at the same phase of a window.
-            self.world.run_for(Duration::from_micros(61_911 * (number + 1)));
-            for index in 0..self.limit.capacity() + 1 {
-                self.charge((index % self.instances) as usize, key);
+            for cost in RETRIED_COSTS {
+                let key = self.use_up(number, cost);
+                let Some((denied, wait)) = self.denied(key, cost) else {
+                    continue;
+                };
+                let then = denied.at + wait;
+                for at in [then, Timestamp::from_micros(then.as_micros() - 1)] {
+                    self.ask(0, (key, cost), Some(at));
+                }
+                self.world.run_for(Duration::from_millis(20));
+                let asked = self.take();
+                retries.add((asked[0].outcome.allowed, asked[1].outcome.allowed));
             }
-            self.world.run_for(Duration::from_millis(20));
-            let decided = self.take();
-            let denied = decided.iter().rev().find(|one| !one.outcome.allowed);
-            let Some(denied) = denied else {
-                continue;
-            };
-            let Retry::After(wait) = denied.outcome.retry else {
-                continue;
-            };
-            let then = denied.at + wait;
-            for at in [then, Timestamp::from_micros(then.as_micros() - 1)] {
-                self.ask(0, key, Some(at));
-            }
-            self.world.run_for(Duration::from_millis(20));
-            let asked = self.take();
-            retries.add((asked[0].outcome.allowed, asked[1].outcome.allowed));
         }
         retries
     }
 
-    fn charge(&mut self, instance: usize, key: u32) {
-        self.ask(instance, key, None);
+    /// Uses the limit up, and asks again when the instance runs next after the named time; of a single instance also a
+    /// little before. No other request comes meanwhile.
+    fn leased_retries(&mut self) -> Retries {
+        let mut retries = Retries::default();
+        for number in 0..RETRIED {
+            for cost in RETRIED_COSTS {
+                let key = self.use_up(number, cost);
+                // One client from here on: requests that come all at once may have to wait for longer.
+                self.world.run_for(Duration::from_millis(200));
+                let Some((denied, wait)) = self.denied(key, cost) else {
+                    continue;
+                };
+                let then = denied.answered_at + wait;
+                let is_tried_early = self.instances == 1 && wait > EARLY;
+                let early = is_tried_early && self.is_admitted_at(then - EARLY, key, cost);
+                retries.add((self.is_admitted_at(then + TICK, key, cost), early));
+            }
+        }
+        retries
+    }
+
+    /// Uses the limit up with requests of a cost, for a key that is returned.
+    fn use_up(&mut self, number: u64, cost: u64) -> u32 {
+        let key = u32::try_from(1_000_000 + 1_000 * number + cost).unwrap_or(0);
+        // Not always at the same phase of a window.
+        self.world.run_for(Duration::from_micros(61_911 * (number + 1)));
+        for index in 0..self.limit.capacity() / cost {
+            self.charge((index % self.instances) as usize, (key, cost));
+        }
+        self.world.run_for(Duration::from_millis(20));
+        self.take();
+        key
+    }
+
+    /// Asks the first instance until it denies, and for how long.
+    fn denied(&mut self, key: u32, cost: u64) -> Option<(SimulatedDecision, Micros)> {
+        loop {
+            self.charge(0, (key, cost));
+            let last = self.next();
+            match last.outcome.retry {
+                Retry::Now => {}
+                Retry::After(wait) => return Some((last, wait)),
+                Retry::Never => return None,
+            }
+        }
+    }
+
+    /// Whether the first instance admits a request at this time.
+    fn is_admitted_at(&mut self, at: Timestamp, key: u32, cost: u64) -> bool {
+        self.world.run_until(at.since(BEGIN).get());
+        self.charge(0, (key, cost));
+        self.next().outcome.allowed
+    }
+
+    /// The next decision, as soon as it is made.
+    fn next(&mut self) -> SimulatedDecision {
+        loop {
+            self.world.run_for(Duration::from_micros(100));
+            if let Some(decided) = self.take().pop() {
+                return decided;
+            }
+        }
+    }
+
+    fn charge(&mut self, instance: usize, asked: (u32, u64)) {
+        self.ask(instance, asked, None);
     }
 
     /// Charges at the time of Redis, or asks about another time and charges nothing.
-    fn ask(&mut self, instance: usize, key: u32, at: Option<Timestamp>) {
+    fn ask(&mut self, instance: usize, (key, cost): (u32, u64), at: Option<Timestamp>) {
         let store = self.world.gate(instance).expect("it runs").store().clone();
         let (scope, limit) = (self.scope.clone(), self.limit.clone());
         let (time, log) = (self.world.time(), Arc::clone(&self.decided));
@@ -213,7 +277,7 @@ impl SharedRun {
                 scope: &scope,
                 limit: &limit,
                 key: &name,
-                cost: 1,
+                cost,
             }];
             let asked_at = BEGIN + Micros::new(time.now());
             let outcomes = match at {
@@ -223,11 +287,10 @@ impl SharedRun {
             let outcome = outcomes.expect("Redis answers")[0];
             // An outcome of before the request comes from a lease, or from a denial that is remembered.
             let is_of_redis = outcome.at >= asked_at;
+            let answered_at = BEGIN + Micros::new(time.now());
             let decided = SimulatedDecision {
-                at: match is_of_redis {
-                    true => outcome.at,
-                    false => BEGIN + Micros::new(time.now()),
-                },
+                at: if is_of_redis { outcome.at } else { answered_at },
+                answered_at,
                 key,
                 outcome,
             };

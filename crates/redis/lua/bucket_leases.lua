@@ -112,8 +112,10 @@ end
 
 -- Takes up to `want.units` in advance, at least `cost`, until `now + want.lasts` at the latest. The
 -- unused units of the lease `want.previous`, of which `want.used` were used, are among them.
--- Returns the outcome, the state to keep, the units now out on `want.id`, and their end. Whatever
--- the outcome, the previous lease is no more.
+-- Returns the outcome, the state to keep, the units now out on `want.id`, their end, and how long it
+-- takes until `cost` more can be taken, if these are used; no time if that has to be asked for. If there
+-- are no more than the cost, all of them are used, and nothing is out on lease. Whatever the outcome, the
+-- previous lease is no more.
 function bucket_leases.lease(limit, state, cost, want, now)
   local after = bucket.as_of(limit, state, now)
   local at = after.changed_at
@@ -126,16 +128,24 @@ function bucket_leases.lease(limit, state, cost, want, now)
   if units < cost or units == 0 then
     local outcome = bucket.decide(limit, without, cost, now)
     if carried == 0 then
-      return outcome, after, 0, at
+      return outcome, after, 0, at, outcome[RETRY]
     end
     put_in(after, { id = want.id, units = carried, ends_at = previous.ends_at })
-    return outcome, after, carried, previous.ends_at
+    return outcome, after, carried, previous.ends_at, outcome[RETRY]
   end
   local ends_at = plus(at, want.lasts)
   after.whole = without.whole + units
+  local more = bucket.decide(limit, after, cost, now)[RETRY]
+  if units == cost then
+    return bucket.decide(limit, after, 0, now), after, units, at, more
+  end
   put_in(after, { id = want.id, units = units, ends_at = ends_at })
+  if bucket.decide(limit, after, cost, now)[RETRY] ~= more then
+    -- The lease itself would keep the debt up for longer, and ends when Redis is asked.
+    more = NOW
+  end
   local outcome = bucket.decide(limit, after, 0, now)
-  return outcome, after, units, ends_at
+  return outcome, after, units, ends_at, more
 end
 
 -- Ends a lease of which `unused` units were never used. Nothing happens after its end.

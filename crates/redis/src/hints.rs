@@ -49,9 +49,19 @@ struct Denial {
     /// The numbers of the limit that denied.
     form: Form,
     cost: u64,
-    sent_at: Instant,
+    counts_from: Instant,
     until: Instant,
     outcome: Outcome,
+}
+
+/// When Redis was asked, and for how long its denial holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeardAt {
+    pub(crate) sent_at: Instant,
+    /// From when on the wait of a denial counts: the question was sent then, or the answer came.
+    pub(crate) counts_from: Instant,
+    /// For how long a denial is remembered at most.
+    pub(crate) longest: Duration,
 }
 
 impl Hints {
@@ -73,7 +83,7 @@ impl Hints {
         if denial.form != *limit.form() || !is_meant || now >= denial.until {
             return None;
         }
-        let waited = Micros::from(now - denial.sent_at);
+        let waited = Micros::from(now.saturating_duration_since(denial.counts_from));
         let retry = match denial.outcome.retry {
             Retry::After(wait) if waited < wait => Retry::After(wait - waited),
             Retry::After(_) | Retry::Now => return None,
@@ -85,16 +95,20 @@ impl Hints {
         })
     }
 
-    /// Remembers the outcome of a charge of `cost`. A denial is remembered for at most `longest`.
+    /// Remembers the outcome of a charge of `cost`.
     pub(crate) fn heard(
         &self,
         name: StateName,
         limit: &Limit,
         cost: u64,
         outcome: &Outcome,
-        sent_at: Instant,
-        longest: Duration,
+        heard_at: HeardAt,
     ) {
+        let HeardAt {
+            sent_at,
+            counts_from,
+            longest,
+        } = heard_at;
         let hold = match outcome.retry {
             Retry::After(wait) => Duration::from(wait).min(longest),
             Retry::Never => longest,
@@ -104,8 +118,8 @@ impl Hints {
             (!outcome.allowed && !limit.is_concurrency() && !hold.is_zero()).then(|| Denial {
                 form: *limit.form(),
                 cost,
-                sent_at,
-                until: sent_at + hold,
+                counts_from,
+                until: counts_from + hold,
                 outcome: *outcome,
             });
         let hint = Hint {
@@ -182,6 +196,18 @@ impl Hints {
         );
     }
 
+    /// Forgets the denial of one state.
+    pub(crate) fn forget_denial(&self, name: StateName) {
+        let mut part = self.part(name).lock();
+        let HintShard { young, old } = &mut *part;
+        for hint in [young.get_mut(&name), old.get_mut(&name)]
+            .into_iter()
+            .flatten()
+        {
+            hint.denial = None;
+        }
+    }
+
     /// Forgets every denial.
     pub(crate) fn forget_denials(&self) {
         for part in &self.parts {
@@ -220,6 +246,14 @@ mod tests {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()
     }
 
+    fn at_once() -> HeardAt {
+        HeardAt {
+            sent_at: now(),
+            counts_from: now(),
+            longest: LONGEST,
+        }
+    }
+
     fn denied(wait: u64) -> Outcome {
         let at = Timestamp::from_seconds(1_000);
         Outcome {
@@ -238,7 +272,7 @@ mod tests {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
         let keys = keys();
         let name = keys.name(b"key");
-        hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(500_000), at_once());
         assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
         assert_eq!(hints.denied(keys.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
@@ -255,20 +289,20 @@ mod tests {
             retry: Retry::Never,
             ..denied(1)
         };
-        hints.heard(name, &limit, 11, &never, now(), LONGEST);
+        hints.heard(name, &limit, 11, &never, at_once());
         assert!(hints.denied(name, &limit, 12).is_some(), "nor more");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(9_000_000), at_once());
         tokio::time::advance(Duration::from_millis(999)).await;
         assert!(hints.denied(name, &limit, 3).is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(hints.denied(name, &limit, 3), None, "never for longer");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), now(), LONGEST);
+        hints.heard(name, &limit, 3, &denied(9_000_000), at_once());
         hints.forget_denials();
         assert_eq!(hints.denied(name, &limit, 3), None);
         let holders = Limit::concurrent(10).unwrap();
-        hints.heard(name, &holders, 3, &denied(900_000), now(), LONGEST);
+        hints.heard(name, &holders, 3, &denied(900_000), at_once());
         assert_eq!(hints.denied(name, &holders, 3), None, "never of holders");
     }
 
@@ -277,7 +311,7 @@ mod tests {
         let hints = Hints::new();
         let name = keys().name(b"key");
         let hear = |algorithm| {
-            hints.heard(name, &limit(algorithm), 1, &denied(1), now(), LONGEST);
+            hints.heard(name, &limit(algorithm), 1, &denied(1), at_once());
         };
         hear(Algorithm::TOKEN_BUCKET);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -297,7 +331,7 @@ mod tests {
         let keys = keys();
         for key in 0..PARTS * YOUNG * 5 {
             let name = keys.name(&key.to_ne_bytes());
-            hints.heard(name, &limit, 3, &denied(500_000), now(), LONGEST);
+            hints.heard(name, &limit, 3, &denied(500_000), at_once());
         }
         let kept: usize = hints
             .parts

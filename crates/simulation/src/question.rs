@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate::Attributes;
+use tidegate::{Attributes, Micros};
 
 use crate::clocks::TrueTime;
 use crate::instance::SimulatedGate;
@@ -52,6 +52,8 @@ pub struct GateAnswer {
     pub is_degraded: bool,
     /// What remained.
     pub remaining: Option<u64>,
+    /// If it was denied, after how many microseconds the same request is allowed.
+    pub retry_after: Option<u64>,
 }
 
 /// The answers of all instances, in the order in which they were given.
@@ -89,6 +91,7 @@ impl AnswerLog {
             is_allowed: decision.is_allowed(),
             is_degraded: decision.is_degraded(),
             remaining: decision.remaining(),
+            retry_after: decision.retry_after().map(Micros::get),
             question,
         };
         self.0.lock().push(answer);

@@ -25,7 +25,7 @@ fn run(limit: &Limit, pattern: ArrivalPattern, seed: u64) -> (Accuracy, u64) {
     for arrival in plan.draw() {
         let outcome = store.charge(arrival).expect("a clock changes nothing");
         judge.take(DecidedArrival::new(arrival.at, arrival.key, &outcome));
-        if let Some(retried) = store.retry(arrival, &outcome) {
+        for retried in store.retries(arrival, &outcome) {
             assert_eq!(retried, (true, false), "{arrival:?}, {outcome:?}");
             retries += 1;
         }
@@ -42,7 +42,7 @@ fn every_algorithm_decides_as_its_reference_and_never_over_its_promise() {
             let name = format!("{}, {}", title(algorithm), pattern.name());
             assert_eq!((figures.over_promise, figures.different), (0, 0), "{name}");
             assert!(figures.most_in_window <= worst_in_window(&limit), "{name}");
-            assert_eq!(retries, figures.arrivals - figures.admitted, "{name}");
+            assert!(retries >= figures.arrivals - figures.admitted, "{name}");
             let is_often_denied = matches!(
                 pattern,
                 ArrivalPattern::OnOff | ArrivalPattern::WindowEdge | ArrivalPattern::ZipfKeys

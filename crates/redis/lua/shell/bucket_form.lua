@@ -48,9 +48,9 @@ function form.lease(task, step)
   local want = task.want
   want.id, want.units = step.lease, max(want.units, task.cost)
   local lease = module('bucket_leases').lease
-  local outcome, next, taken, ends_at = lease(task.limit, task.entry.state, task.cost, want, step.now)
+  local outcome, next, taken, ends_at, more = lease(task.limit, task.entry.state, task.cost, want, step.now)
   form.replace(task, next, step)
-  return outcome, taken, ends_at
+  return outcome, taken, ends_at, more
 end
 
 function form.return_lease(task, step)

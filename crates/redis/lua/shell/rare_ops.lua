@@ -42,28 +42,29 @@ function ops.give_back(step)
   return {}
 end
 
--- As much as there is between the cost and what is wanted. Returns the outcome, what was taken, and
--- the end of the window or slot that was charged.
+-- As much as there is between the cost and what is wanted. Returns the outcome, what was taken, the end
+-- of the window or slot that was charged, and how long it takes until the cost can be taken once more.
 local function lease_window(task, step)
-  local room = task.form.ask(task, 0, step.now)[REMAINING]
-  local taken = min(max(task.want.units, task.cost), room)
-  if taken >= task.cost then
+  local cost, room = task.cost, task.form.ask(task, 0, step.now)[REMAINING]
+  local taken = min(max(task.want.units, cost), room)
+  if taken >= cost then
     task.cost = taken
   else
     taken = 0
   end
   local outcome = task.form.take(task, step)
-  return outcome, taken, task.form.algorithm.ends_at(task.limit, task.entry.state, outcome[AT])
+  local more = task.form.ask(task, cost, step.now)[RETRY]
+  return outcome, taken, task.form.algorithm.ends_at(task.limit, task.entry.state, outcome[AT]), more
 end
 
--- Takes units in advance: the outcome, how many, and until when.
+-- Takes units in advance: the outcome, how many, until when, and when there are more.
 function ops.lease(step)
   local task = step.tasks[1]
   if not (task.form.lease or task.form.algorithm.ends_at) then
     error({ text = 'UNLEASABLE nothing can be taken in advance of this limit' }, 0)
   end
-  local outcome, taken, ends_at = (task.form.lease or lease_window)(task, step)
-  outcome[#outcome + 1], outcome[#outcome + 2] = taken, ends_at
+  local outcome, taken, ends_at, more = (task.form.lease or lease_window)(task, step)
+  outcome[#outcome + 1], outcome[#outcome + 2], outcome[#outcome + 3] = taken, ends_at, more
   return outcome
 end
 

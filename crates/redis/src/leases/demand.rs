@@ -39,6 +39,18 @@ impl PoolDemand {
     pub(super) fn expected(&self, length: Duration) -> u64 {
         part(self.asked.max(self.before), length, SPAN)
     }
+
+    /// How many units were asked for in a tenth of a second lately: none if it is longer ago than that.
+    pub(super) fn lately(&self, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(self.since);
+        if passed < SPAN {
+            self.asked.max(self.before)
+        } else if passed < 2 * SPAN {
+            part(self.asked, SPAN, passed)
+        } else {
+            0
+        }
+    }
 }
 
 /// `units * numerator / denominator`.
@@ -65,7 +77,11 @@ mod tests {
         assert_eq!(demand.expected(Duration::from_secs(1)), 200, "as before");
         demand.count(49, now());
         assert_eq!(demand.expected(Duration::from_secs(1)), 500, "it rises");
-        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(demand.lately(now()), 50);
+        tokio::time::advance(Duration::from_millis(125)).await;
+        assert_eq!(demand.lately(now()), 40, "it fades");
+        tokio::time::advance(Duration::from_millis(9_875)).await;
+        assert_eq!(demand.lately(now()), 0);
         demand.count(1, now());
         assert_eq!(demand.expected(Duration::from_secs(1)), 10, "it has ended");
     }

@@ -2,6 +2,7 @@
 
 mod demand;
 mod pool;
+mod shortage;
 mod span;
 
 pub(crate) use pool::{AT_LEAST, LeaseGrant, LeaseKind, UnitLease, UnitPool, Unused};

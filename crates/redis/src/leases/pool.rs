@@ -8,6 +8,7 @@ use tidegate_core::{Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 use tokio::time::Instant;
 
 use super::demand::PoolDemand;
+use super::shortage::Shortage;
 use super::span::Span;
 use crate::monotonic::now;
 use crate::plan::OwnedState;
@@ -42,8 +43,7 @@ pub(crate) struct UnitPool {
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
-    /// Until when Redis is not asked, because it had too few units, and its outcome.
-    rests: Option<(Instant, Outcome)>,
+    shortage: Shortage,
 }
 
 #[derive(Debug)]
@@ -53,6 +53,8 @@ struct HeldLease {
     granted: u64,
     /// How many are left.
     units: u64,
+    /// When the first of them was charged: none goes back to a window that was reset since.
+    charged_since: Timestamp,
     filled_at: Instant,
     ends_at: Instant,
     /// The outcome with which it was granted.
@@ -148,7 +150,7 @@ impl UnitPool {
             used_at: now(),
             boundary: None,
             returning: None,
-            rests: None,
+            shortage: Shortage::new(now()),
         }
     }
 
@@ -199,9 +201,9 @@ impl UnitPool {
         held.outcome_after(cost).ok_or(held.units)
     }
 
-    /// Lets units gather in Redis before it is asked again, so that many waiting requests do not ask for every
-    /// single unit: as long as `AT_LEAST` for each instance take, but never so long that any could be lost.
-    pub(crate) fn rest(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
+    /// Lets units gather in Redis before it is asked again, so that where many requests are denied they do not ask for
+    /// every single unit: as long as `AT_LEAST` for each instance take, but never so long that any could be lost.
+    fn gather(&mut self, outcome: &Outcome, sent_at: Instant, instances: u64) {
         let units = AT_LEAST.saturating_mul(instances);
         let (capacity, whole, longest) = match self.state.limit.form() {
             Form::Bucket(bucket) => (bucket.burst(), bucket.to_full(), LASTS),
@@ -222,21 +224,25 @@ impl UnitPool {
             / u128::from(capacity.max(1));
         let gather = Duration::from_micros(u64::try_from(gather).unwrap_or(u64::MAX));
         let retry = Duration::from(outcome.retry.wait().unwrap_or_default());
-        self.rests = Some((sent_at + gather.max(retry).min(longest), *outcome));
+        self.shortage
+            .gather(sent_at + gather.max(retry).min(longest));
     }
 
-    /// The denial while Redis is not asked.
-    pub(crate) fn resting(&self, limit: &Limit) -> Option<Outcome> {
-        let (until, outcome) = self.rests.filter(|_| *limit == self.state.limit)?;
-        let wait = until.checked_duration_since(now())?;
-        let wait = Micros::from(wait);
-        (!wait.is_zero()).then_some(Outcome {
-            allowed: false,
-            remaining: self.units(),
-            retry: Retry::After(wait),
-            delay: Micros::ZERO,
-            ..outcome
-        })
+    /// The denial of a request, where it is known how long it has to wait; none if Redis is to be asked.
+    pub(crate) fn denial(&self, limit: &Limit, cost: u64) -> Option<Outcome> {
+        // What is known holds for an empty pool.
+        let is_meant = *limit == self.state.limit && self.units() == 0;
+        is_meant.then(|| self.shortage.denial(limit, cost, now()))?
+    }
+
+    /// Counts a request that waited for units, which others have taken.
+    pub(crate) fn count_waiting(&mut self) {
+        self.shortage.count_waiting(now());
+    }
+
+    /// Counts a request that was denied.
+    pub(crate) fn count_denial(&mut self, outcome: &Outcome) {
+        self.shortage.count(outcome.retry, now());
     }
 
     /// Changes to another limit of the same state. Returns the units taken under the old one.
@@ -247,7 +253,7 @@ impl UnitPool {
         let unused = self.empty();
         self.state.limit = limit.clone();
         self.batch = 1;
-        self.rests = None;
+        self.shortage.forget();
         unused
     }
 
@@ -265,6 +271,8 @@ impl UnitPool {
         match self.lease.as_mut().filter(is_same) {
             Some(held) => {
                 held.units += cost;
+                // A request may lack fewer units now than it did when Redis was asked.
+                self.shortage.clear();
                 true
             }
             None => false,
@@ -333,12 +341,25 @@ impl UnitPool {
             return;
         }
         let leased = &grant.leased;
+        if leased.outcome.allowed {
+            self.shortage.clear();
+        }
         if leased.units > 0 {
             self.learn_batch();
             self.fill(ask, grant);
         }
         if leased.units < ask.want.units && leased.outcome.retry != Retry::Never {
-            self.rest(&leased.outcome, grant.sent_at, instances);
+            self.gather(&leased.outcome, grant.sent_at, instances);
+        }
+        // What is granted to one instance alone says when there is more.
+        if !leased.outcome.allowed || instances <= 1 {
+            let denied = Outcome {
+                allowed: false,
+                retry: leased.more_after,
+                ..leased.outcome
+            };
+            // From now on, so that a request that waits for it is not too early for Redis.
+            self.shortage.heard(ask.least, &denied, now());
         }
     }
 
@@ -361,6 +382,7 @@ impl UnitPool {
             mut outcome,
             units,
             ends_at,
+            more_after: _,
         } = grant.leased;
         let lease = UnitLease {
             id: ask.want.id,
@@ -387,6 +409,8 @@ impl UnitPool {
                 (left, if left > 0 { carried.max(left) } else { 0 })
             }
         };
+        let earlier = held.filter(|_| left > 0);
+        let charged_since = earlier.map_or(outcome.at, |held| held.charged_since.min(outcome.at));
         let granted = taken.saturating_add(carried);
         self.is_reported = false;
         let lasts = Duration::from(ends_at.since(grant.now));
@@ -397,6 +421,7 @@ impl UnitPool {
             lease,
             granted,
             units: left.saturating_add(taken),
+            charged_since,
             filled_at: received_at,
             ends_at: grant.sent_at + lasts.saturating_sub(MARGIN),
             outcome,
@@ -407,17 +432,24 @@ impl UnitPool {
     pub(crate) fn empty(&mut self) -> Option<Unused> {
         let held = self.lease.take()?;
         let is_worth = held.units > 0 && now() < held.ends_at;
-        is_worth.then(|| Unused {
-            state: self.state.clone(),
-            lease: held.lease,
-            units: held.units,
+        is_worth.then(|| {
+            self.shortage.clear();
+            let charged_at = held.charged_since;
+            Unused {
+                state: self.state.clone(),
+                lease: UnitLease {
+                    charged_at,
+                    ..held.lease
+                },
+                units: held.units,
+            }
         })
     }
 
     /// Drops its units, and the memory of a shortage.
     pub(crate) fn forget(&mut self) {
         self.lease = None;
-        self.rests = None;
+        self.shortage.forget();
     }
 
     /// When the units left of a lease should go back. Returned once for each end.
@@ -498,6 +530,7 @@ mod tests {
             outcome,
             units,
             ends_at: NOW + lasts,
+            more_after: Retry::After(Micros::ZERO),
         };
         LeaseGrant {
             leased,
@@ -613,6 +646,6 @@ mod tests {
         assert_eq!(unused.units, 6);
         pool.granted(&limit, &ask, &grant(14, Micros::SECOND), 1);
         assert_eq!(pool.units(), 0);
-        assert_eq!(pool.resting(&more), None);
+        assert_eq!(pool.denial(&more, 1), None);
     }
 }

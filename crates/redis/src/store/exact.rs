@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use crate::call::StepReply;
-use crate::hints::{LONGEST, LONGEST_ACROSS_SLOTS};
+use crate::hints::{HeardAt, LONGEST, LONGEST_ACROSS_SLOTS};
+use crate::monotonic::now;
 use crate::plan::{Plan, SlotGroup};
 use crate::wire::{LuaStep, StepOutcome};
 
@@ -213,8 +214,18 @@ impl StoreInner {
                 LONGEST
             };
             let (limit, cost) = (planned.charge.limit, planned.total);
+            let heard_at = HeardAt {
+                sent_at,
+                // Of a leased limit from now on, so that a request that waits for it is not too early for Redis.
+                counts_from: if planned.charge.scope.is_leased() {
+                    now()
+                } else {
+                    sent_at
+                },
+                longest,
+            };
             self.hints
-                .heard(planned.state.name, limit, cost, outcome, sent_at, longest);
+                .heard(planned.state.name, limit, cost, outcome, heard_at);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Outcome, Outcomes, PermitId, StoreError};
+use tidegate_core::{Limit, Outcome, Outcomes, PermitId, Retry, StoreError};
 use tokio::time::Instant;
 
 use super::StoreInner;
@@ -77,6 +77,7 @@ impl Drop for TakenFromPools<'_> {
                 let mut pool = part.shared.pool.lock();
                 let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
                 if pool.put_back(part.cost, is_of) {
+                    self.inner.hints.forget_denial(pool.state.state.name);
                     continue;
                 }
                 pool.state.clone()
@@ -174,8 +175,8 @@ impl StoreInner {
                 Ok(outcome) => return Ok(outcome),
                 Err(left) => left,
             };
-            if let Some(resting) = pool.resting(limit) {
-                return Ok(resting);
+            if let Some(denied) = pool.denial(limit, cost) {
+                return Ok(denied);
             }
         }
         if let Some(denied) = self.hints.denied(planned.state.name, limit, cost) {
@@ -233,10 +234,15 @@ impl StoreInner {
             if let Some(outcome) = taken.serve(&shared, planned, None) {
                 return Ok(Some(outcome));
             }
-            let resting = shared.pool.lock().resting(limit);
-            let denied = resting.or_else(|| self.hints.denied(planned.state.name, limit, cost));
-            if denied.is_some() {
-                return Ok(denied);
+            let known = shared.pool.lock().denial(limit, cost);
+            let never = || {
+                let denied = self.hints.denied(planned.state.name, limit, cost);
+                denied.filter(|denied| denied.retry == Retry::Never)
+            };
+            if let Some(denied) = known.or_else(never) {
+                self.stats.add(&self.stats.remembered_denials);
+                shared.pool.lock().count_denial(&denied);
+                return Ok(Some(denied));
             }
             let _waiting = shared.wait(cost);
             let filled = shared.filled();
@@ -248,6 +254,10 @@ impl StoreInner {
                     let problem = "too many requests wait for a lease";
                     return Err(StoreError::Unreachable(problem.into()));
                 }
+                if let Some(outcome) = taken.serve(&shared, planned, None) {
+                    return Ok(Some(outcome));
+                }
+                shared.pool.lock().count_waiting();
                 continue;
             };
             // Another request may have filled it since this one looked.
@@ -256,11 +266,26 @@ impl StoreInner {
             }
             let (outcome, id) = self.fill_within(planned, filling, deadline).await?;
             if !outcome.allowed {
-                let resting = shared.pool.lock().resting(limit);
-                return Ok(Some(resting.unwrap_or(outcome)));
+                let mut pool = shared.pool.lock();
+                // Longer in a flood.
+                let denied = pool.denial(limit, cost).unwrap_or(outcome);
+                pool.count_denial(&denied);
+                return Ok(Some(denied));
             }
             if let Some(outcome) = taken.serve(&shared, planned, Some(id)) {
                 return Ok(Some(outcome));
+            }
+        }
+    }
+
+    /// Counts requests that were denied without their pools.
+    pub(super) fn count_denials(&self, plan: &Plan<'_>, outcomes: &[Outcome]) {
+        let leased = |(planned, outcome): &(&PlannedCharge<'_>, &Outcome)| {
+            planned.charge.scope.is_leased() && !outcome.allowed
+        };
+        for (planned, outcome) in plan.charges.iter().zip(outcomes).filter(leased) {
+            if let Some(shared) = self.pools.get(planned.state.name) {
+                shared.pool.lock().count_denial(outcome);
             }
         }
     }
@@ -291,7 +316,29 @@ impl StoreInner {
 
     /// Takes units in advance and puts them into the pool. Returns the outcome of Redis and the id of the
     /// lease.
+    ///
+    /// Before a request is denied, the units that are left in the pool go back: Redis counts them as used, and in a later
+    /// window or after the end of their lease they do not count for the request.
     async fn fill(
+        &self,
+        state: &OwnedState,
+        cost: u64,
+        shared: &SharedPool,
+    ) -> Result<(Outcome, PermitId), StoreError> {
+        let (outcome, id) = self.lease(state, cost, shared).await?;
+        let unused = if outcome.allowed {
+            None
+        } else {
+            shared.pool.lock().empty()
+        };
+        let Some(unused) = unused else {
+            return Ok((outcome, id));
+        };
+        self.return_one(unused).await;
+        self.lease(state, cost, shared).await
+    }
+
+    async fn lease(
         &self,
         state: &OwnedState,
         cost: u64,

@@ -170,11 +170,17 @@ impl RedisStore {
         if plan.at.is_some() {
             return inner.charge_exact(&plan, deadline).await;
         }
+        let is_leased = plan.charges.iter().any(|planned| inner.is_leased(planned));
+        // A pool knows more about a limit that is alone.
+        if is_leased && plan.charges.len() == 1 {
+            return inner.charge_leased(&plan, deadline).await;
+        }
         if let Some(outcomes) = inner.remembered_denial(&plan) {
             inner.stats.add(&inner.stats.remembered_denials);
+            inner.count_denials(&plan, &outcomes);
             return Ok(outcomes);
         }
-        if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+        if is_leased {
             return inner.charge_leased(&plan, deadline).await;
         }
         inner.charge_exact(&plan, deadline).await
@@ -230,10 +236,13 @@ impl Store for RedisStore {
         let inner = &self.inner;
         let (plan, deadline) = (inner.plan(request), inner.router.deadline());
         if plan.at.is_none() {
-            if let Some(outcomes) = inner.remembered_denial(&plan) {
+            let is_leased = plan.charges.iter().any(|planned| inner.is_leased(planned));
+            if !(is_leased && plan.charges.len() == 1)
+                && let Some(outcomes) = inner.remembered_denial(&plan)
+            {
                 return Ok(outcomes);
             }
-            if plan.charges.iter().any(|planned| inner.is_leased(planned)) {
+            if is_leased {
                 return inner.preview_leased(&plan, deadline).await;
             }
         }

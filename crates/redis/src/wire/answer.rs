@@ -47,6 +47,8 @@ pub(crate) struct Leased {
     pub(crate) units: u64,
     /// When the lease ends, by the clock of Redis.
     pub(crate) ends_at: Timestamp,
+    /// How long it takes until the cost can be taken once more, if no other instance takes any and these are used.
+    pub(crate) more_after: Retry,
 }
 
 /// Why one step failed, in the words of the server or the script.
@@ -145,7 +147,7 @@ impl LuaStep {
                 Ok(StepOutcome::Outcomes(outcomes.collect::<Result<_, _>>()?))
             }
             Op::Lease => {
-                let ([outcome], [units, ends_at]) = values.as_chunks::<6>() else {
+                let ([outcome], [units, ends_at, more]) = values.as_chunks::<6>() else {
                     return Err(BadReply);
                 };
                 let [charge] = &self.charges[..] else {
@@ -155,6 +157,7 @@ impl LuaStep {
                     outcome: charge.outcome(outcome)?,
                     units: number(units)?,
                     ends_at: time(ends_at)?,
+                    more_after: retry(more)?,
                 }))
             }
             Op::Release | Op::Renew | Op::ReleaseThere | Op::RenewThere => {
@@ -188,20 +191,27 @@ impl LuaCharge {
     fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;
-        let retry = match retry {
-            _ if allowed => Retry::Now,
-            Value::Int(-1) => Retry::Never,
-            wait => Retry::After(Micros::new(number(wait)?)),
-        };
         Ok(Outcome {
             allowed,
             limit: self.capacity(),
             remaining: number(remaining)?,
-            retry,
+            retry: if allowed {
+                Retry::Now
+            } else {
+                self::retry(retry)?
+            },
             reset_at: time(reset_at)?,
             delay: Micros::new(number(delay)?),
             at: time(at)?,
         })
+    }
+}
+
+/// A wait. One of nothing, too: only an outcome that allows has none.
+fn retry(value: &Value) -> Result<Retry, BadReply> {
+    match value {
+        Value::Int(-1) => Ok(Retry::Never),
+        wait => Ok(Retry::After(Micros::new(number(wait)?))),
     }
 }
 

@@ -56,6 +56,49 @@ async fn a_hot_key_is_asked_for_in_one_of_twenty_decisions_at_the_most() {
     }
 }
 
+/// One client and no other request: each cost waits as long as it must, and no longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_request_of_any_cost_is_allowed_after_its_retry_after() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let slots = Algorithm::SlidingWindowSlots {
+        slots: Some(10),
+        strict: false,
+    };
+    let algorithms = [
+        Algorithm::TOKEN_BUCKET,
+        Algorithm::LeakyBucket { shape: false },
+        Algorithm::FIXED_WINDOW,
+        Algorithm::SlidingWindowCounter,
+        slots,
+    ];
+    let cases = algorithms
+        .into_iter()
+        .flat_map(|algorithm| [1, 5, 10, 20].map(|cost| (algorithm, cost)));
+    let tries = cases.map(async |(algorithm, cost)| {
+        let limit = Limit::new(Rate::per_second(40), algorithm).unwrap();
+        let (name, key) = (limit.algorithm().name(), cost.to_string());
+        let asked = Asked::new(Scope::new(name).leased(), &limit, &key);
+        for _ in 0..3 {
+            let denied = loop {
+                let outcome = asked.ask(&store, cost).await.unwrap();
+                if !outcome.allowed {
+                    break outcome;
+                }
+            };
+            let wait = Duration::from(denied.retry.wait().unwrap());
+            if limit.algorithm().is_bucket() {
+                let units = Duration::from_millis(25 * cost);
+                assert!(wait <= units, "{name}, cost {cost}: {wait:?}");
+            }
+            tokio::time::sleep(wait).await;
+            let again = asked.ask(&store, cost).await.unwrap();
+            assert!(again.allowed, "{name}, cost {cost}: {denied:?}, {again:?}");
+        }
+    });
+    futures_util::future::join_all(tries).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_lies_idle_goes_back() {
     let server = RedisServer::start();

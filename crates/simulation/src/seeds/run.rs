@@ -25,6 +25,11 @@ const REPORTED: u64 = 200_000;
 /// In how many parts the whole limit is asked for in the end, each 10 ms after the other.
 const PARTS: u64 = 10;
 
+/// What requests cost that are tried again when they were denied.
+const RETRIED: [u64; 2] = [1, 4];
+/// How long a message is under way in the end at most, in microseconds, and the instance takes to run.
+const ON_ITS_WAY: u64 = 1_500;
+
 /// How the whole limit was asked for in the end.
 pub(super) struct LastQuestions {
     pub(super) limit: Limit,
@@ -326,5 +331,34 @@ impl SeedRun {
         }
         self.world.run_for(Duration::from_millis(60));
         self.answers.extend(self.world.take_answers());
+        for cost in RETRIED {
+            self.retry(cost.min(capacity));
+        }
+    }
+
+    /// Asks one instance while no other request comes, and if it denies, again when it said.
+    fn retry(&mut self, cost: u64) {
+        let question = || Question::new("user_id", "u1").with_cost(cost);
+        // These are not among the answers by which all of the limit must be there again.
+        let ask = |world: &mut World| {
+            world.ask(0, question());
+            world.run_for(Duration::from_millis(20));
+            world.take_answers().pop()
+        };
+        let Some(denied) = ask(&mut self.world).filter(|answer| !answer.is_allowed) else {
+            return;
+        };
+        let Some(wait) = denied.retry_after.filter(|_| !denied.is_degraded) else {
+            return;
+        };
+        // An instance that remembers a denial counts from when it asked, a little before Redis decided.
+        self.world.run_until(denied.answered_at + wait + ON_ITS_WAY);
+        let again = ask(&mut self.world);
+        if !again.is_some_and(|again| again.is_allowed) {
+            let problem = "denied again after its retry_after, with no other request";
+            self.broken.push(format!(
+                "a request of cost {cost} was {problem}, of {wait} µs"
+            ));
+        }
     }
 }

@@ -3,4 +3,5 @@
 mod like_redis;
 mod planted;
 mod repeated;
+mod retries;
 mod seeds;

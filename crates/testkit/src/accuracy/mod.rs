@@ -13,6 +13,6 @@ mod random;
 pub use algorithms::{all_algorithms, title, worst_in_window};
 pub use arrivals::{Arrival, ArrivalPattern, ArrivalPlan};
 pub use judge::{Accuracy, DecidedArrival, Judge};
-pub use memory::MemoryRun;
+pub use memory::{MemoryRun, RETRIED_COSTS};
 pub use promise::{AdmittedArrival, most_in_any_window, over_promise};
 pub use random::ArrivalRandom;
