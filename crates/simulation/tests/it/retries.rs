@@ -1,5 +1,7 @@
 //! `retry_after` is the wait after which the same request is allowed, if no other comes.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
