@@ -71,6 +71,7 @@ pub struct LimiterBuilder {
     algorithm: Option<Algorithm>,
     max_wait: Duration,
     max_keys: Option<usize>,
+    max_memory: Option<usize>,
     clock: Arc<dyn Clock>,
 }
 
@@ -81,6 +82,7 @@ impl LimiterBuilder {
             algorithm: None,
             max_wait: DEFAULT_MAX_WAIT,
             max_keys: None,
+            max_memory: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -108,6 +110,26 @@ impl LimiterBuilder {
         }
     }
 
+    /// Lets counters take about so many bytes at the most, those of `sliding_window_log` and the like included.
+    /// Unbounded unless said. When it is full, counters are forgotten as with [`max_keys`](Self::max_keys).
+    ///
+    /// ```
+    /// use tidegate::Limiter;
+    ///
+    /// let limiter = Limiter::builder("5/minute").max_memory(64 << 10).build()?;
+    /// for key in 0..3_000 {
+    ///     limiter.check(&key.to_string());
+    /// }
+    /// assert!(limiter.stats().memory <= 65 << 10);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn max_memory(self, bytes: usize) -> Self {
+        Self {
+            max_memory: Some(bytes),
+            ..self
+        }
+    }
+
     /// Reads the time from `clock`: a [`ManualClock`](crate::ManualClock) in tests, or a
     /// [`TokioClock`](crate::TokioClock) where they wait. A store that is not in memory has a clock of its own;
     /// there it is used for waits alone.
@@ -123,6 +145,9 @@ impl LimiterBuilder {
         let mut store = MemoryStore::builder().clock(Arc::clone(&self.clock));
         if let Some(max_keys) = self.max_keys {
             store = store.max_keys(max_keys);
+        }
+        if let Some(bytes) = self.max_memory {
+            store = store.max_memory(bytes);
         }
         self.build_over("limiter", store.build())
     }

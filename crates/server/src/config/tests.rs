@@ -449,3 +449,24 @@ fn rules_are_read_with_what_the_front_end_knows() {
         ("at the gateway", vec!["user_id".to_owned()])
     );
 }
+
+#[test]
+fn memory_is_given_as_a_size_of_at_least_a_mebibyte() {
+    let config = load("body_memory: 8MiB\nmax_memory: 2GB\n", &[], &[]).unwrap();
+    assert_eq!(
+        (config.body_memory, config.max_memory),
+        (8 << 20, 2_000_000_000)
+    );
+    let config = load("", &[], &[]).unwrap();
+    assert_eq!(config.body_memory, 256 << 20);
+    assert!(config.max_memory >= 64 << 20, "{}", config.max_memory);
+    for setting in ["body_memory", "max_memory"] {
+        for (value, expected) in [
+            ("1023KiB", "write at least `1MiB`"),
+            ("much", "write for example `64MiB`"),
+        ] {
+            let problems = load(&format!("{setting}: {value}\n"), &[], &[]).unwrap_err();
+            assert!(problems.contains(expected), "{problems}");
+        }
+    }
+}
