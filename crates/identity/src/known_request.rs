@@ -21,7 +21,7 @@ pub(crate) struct KnownRequest<'i, 'r> {
 }
 
 /// What the sources of an attribute give.
-pub(crate) enum Found<'r> {
+pub(crate) enum FoundAttribute<'r> {
     Nothing,
     Value(AttributeValue<'r>),
     Refused(CredentialProblem),
@@ -72,7 +72,7 @@ impl<'i, 'r> KnownRequest<'i, 'r> {
         &mut self,
         name: &str,
         sources: &[AttributeSource],
-    ) -> Result<Found<'r>, AttributeError> {
+    ) -> Result<FoundAttribute<'r>, AttributeError> {
         let mut first: Option<AttributeValue<'r>> = None;
         let mut written: Option<AttributeValue<'r>> = None;
         let (mut refused, mut is_other) = (None, false);
@@ -126,10 +126,10 @@ impl<'i, 'r> KnownRequest<'i, 'r> {
             first = first.or(value.filter(|value| !value.is_empty()));
         }
         Ok(match (refused, first) {
-            (Some(problem), _) => Found::Refused(problem),
-            (None, Some(value)) => Found::Value(value),
-            (None, None) if is_other => Found::Refused(CredentialProblem::Invalid),
-            (None, None) => Found::Nothing,
+            (Some(problem), _) => FoundAttribute::Refused(problem),
+            (None, Some(value)) => FoundAttribute::Value(value),
+            (None, None) if is_other => FoundAttribute::Refused(CredentialProblem::Invalid),
+            (None, None) => FoundAttribute::Nothing,
         })
     }
 

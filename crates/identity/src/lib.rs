@@ -40,7 +40,7 @@ pub use error::IdentityError;
 pub use fetch::ClientTls;
 pub use jwks_url::JwksUrl;
 pub use kept_files::KeptFiles;
-use known_request::{ClientOfRequest, Found, KnownRequest};
+use known_request::{ClientOfRequest, FoundAttribute, KnownRequest};
 use remote_keys::RemoteKeys;
 pub use secret::Secret;
 pub use settings::{AttributeSource, IdentifySettings, JwtKey, JwtSettings};
@@ -148,7 +148,7 @@ impl Identity {
     ) -> Result<(), AttributeError> {
         let mut known = KnownRequest::new(self, headers, query);
         match known.first(API_KEY, &self.api_key)? {
-            Found::Value(key) => {
+            FoundAttribute::Value(key) => {
                 let table = self.clients.as_ref();
                 match table.map(|table| table.find(key.as_bytes())) {
                     None => attributes.set(API_KEY, key)?,
@@ -165,17 +165,19 @@ impl Identity {
                     Some(None) => {}
                 }
             }
-            Found::Refused(problem) => {
+            FoundAttribute::Refused(problem) => {
                 attributes.refuse(API_KEY, problem);
                 known.client = ClientOfRequest::Refused(problem);
             }
-            Found::Nothing => {}
+            FoundAttribute::Nothing => {}
         }
         for (name, sources) in &self.others {
             match known.first(name, sources)? {
-                Found::Value(value) => attributes.set(name.clone(), value)?,
-                Found::Refused(problem) => attributes.refuse(name.clone().into_owned(), problem),
-                Found::Nothing => {}
+                FoundAttribute::Value(value) => attributes.set(name.clone(), value)?,
+                FoundAttribute::Refused(problem) => {
+                    attributes.refuse(name.clone(), problem);
+                }
+                FoundAttribute::Nothing => {}
             }
         }
         if known.awaits_key() {

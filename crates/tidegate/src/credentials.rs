@@ -128,7 +128,8 @@ fn folded_in(value: &[u8]) -> (Cow<'_, [u8]>, usize) {
 }
 
 /// Basic credentials as they are encoded canonically. Lenient servers skip what is not of the alphabet, need
-/// no padding and ignore unused bits. They do not agree on `-`, `_` and what follows the padding.
+/// no padding and ignore unused bits. They do not agree on `-`, `_` and what follows the padding, nor on a NUL, at which
+/// PHP ends a name and a password.
 fn basic(folded: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, CredentialError> {
     const SCHEME: &[u8] = b"basic ";
     let mut form = Vec::with_capacity(folded.len() + 3);
@@ -160,6 +161,9 @@ fn basic(folded: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, CredentialError> {
         let value = value_of(*last).unwrap_or_default();
         *last = BASE64[usize::from(value & !unused)];
     }
+    if has_nul(&form[SCHEME.len()..]) {
+        return Err(CredentialError::NotBase64);
+    }
     while !(form.len() - SCHEME.len()).is_multiple_of(4) {
         form.push(b'=');
     }
@@ -167,6 +171,16 @@ fn basic(folded: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, CredentialError> {
         folded
     } else {
         Cow::Owned(form)
+    })
+}
+
+/// Whether a NUL is among the bytes that characters of base64 stand for.
+fn has_nul(characters: &[u8]) -> bool {
+    characters.chunks(4).any(|chunk| {
+        let values = chunk.iter().map(|byte| value_of(*byte).unwrap_or_default());
+        let bits = values.fold(0_u32, |bits, value| bits << 6 | u32::from(value));
+        let [_, bytes @ ..] = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
+        bytes[..chunk.len() - 1].contains(&0)
     })
 }
 
@@ -262,6 +276,9 @@ mod tests {
             ("Basic dT_pw", CredentialError::NotBase64),
             // PHP goes on after the padding, Python stops.
             ("Basic dQ==dQ==", CredentialError::NotBase64),
+            // `u:p` and a NUL.
+            ("Basic dTpwAA==", CredentialError::NotBase64),
+            ("Basic AHU6cA", CredentialError::NotBase64),
         ] {
             assert_eq!(credentials(written.into()), Err(error), "{written}");
         }
