@@ -86,12 +86,16 @@ pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
         let length = name.get(start..)?.iter().position(|byte| *byte == end)?;
         Some((&name[start..start + length], &name[start + length..]))
     };
+    // What follows the first bracket is ignored, too, unless it is another one.
+    let is_nothing = |rest: &[u8]| name.starts_with(b"[") && !rest.starts_with(b"[");
     let in_brackets = match name.first() {
         Some(b'[') => list_from(1, b']').map(|(head, rest)| (head, &rest[1..])),
         _ => list_from(0, b'['),
     };
     is_name(name, wanted)
-        || in_brackets.is_some_and(|(head, rest)| is_name(head, wanted) && is_list(rest))
+        || in_brackets.is_some_and(|(head, rest)| {
+            is_name(head, wanted) && (is_list(rest) || is_nothing(rest))
+        })
 }
 
 /// Whether some server takes the name of a cookie for the wanted one. Rack, Perl and older PHP decode it.
@@ -191,6 +195,8 @@ mod tests {
             "[api_key][]",
             "[Api.Key][7]",
             "api_key[]]",
+            "[api_key]]",
+            "[api_key]x",
             "api_key[0]x",
             "api_key[0][1]]",
             "api_key\0",
@@ -212,7 +218,6 @@ mod tests {
             "api_key[",
             "api_key]",
             "[api_key",
-            "[api_key]x",
             "[]api_key",
             "[[api_key]]",
             "\0api_key",
