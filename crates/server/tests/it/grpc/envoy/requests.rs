@@ -32,7 +32,10 @@ fn the_guide_works_as_it_is_printed() {
     let waits: Vec<u64> = waits.map(|(_, value)| value.parse().unwrap()).collect();
     assert!(matches!(waits.as_slice(), [1..=12]), "{waits:?}");
     // A request that one descriptor denies is not charged by the other.
-    assert_eq!(front.left(r#"{"remote_address": "127.0.0.1"}"#), 15);
+    assert_eq!(
+        front.left(r#"{"domain": "web", "remote_address": "127.0.0.1"}"#),
+        15
+    );
     assert_eq!(front.envoy.get("/", &[("x-user", "u2")]).status, 200);
 }
 
