@@ -7,29 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http::header::CONTENT_TYPE;
 use hyper::body::Body as _;
 use tidegate_tower::{BackgroundRequests, RequestPermit};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::body::{BodySource, UpstreamBody};
-use crate::hop;
+use crate::body::UpstreamBody;
 
-/// How much is read of an answer without a client. A server that sends more notices when the connection closes.
+/// How much is read of an answer without a client.
 const MOST_READ: u64 = 16 * 1024 * 1024;
-
-/// How long a server may take to close a connection that the gateway has closed.
-pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
 /// A request that holds a permit, until the end of its answer.
 pub(crate) struct HeldRequest {
     permit: RequestPermit,
     /// How long the rest of the answer may take without its client.
     timeout: Duration,
-    /// Whether the answer is a stream that only its client ends.
-    is_stream: bool,
     /// Ends a request body that broke off: see `request_body.rs`.
     _over: oneshot::Sender<()>,
 }
@@ -44,7 +36,6 @@ impl HeldRequest {
         let held = Self {
             permit,
             timeout,
-            is_stream: false,
             _over: over,
         };
         (Box::new(held), is_over)
@@ -54,13 +45,6 @@ impl HeldRequest {
         &self.permit
     }
 
-    /// The head of the answer has arrived.
-    pub(crate) fn answered(&mut self, headers: &HeaderMap) {
-        let kind = headers.get(CONTENT_TYPE);
-        self.is_stream = hop::is_grpc(headers)
-            || kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-    }
-
     /// Continues in the background with the rest of the answer.
     pub(crate) fn carry(self: Box<Self>, background: &Arc<BackgroundRequests>, rest: UpstreamBody) {
         let permit = self.permit.clone();
@@ -68,13 +52,11 @@ impl HeldRequest {
     }
 
     async fn finish(self: Box<Self>, mut rest: UpstreamBody) {
-        if self.is_stream {
-            return close(&mut rest).await;
-        }
         // Beyond the timeout the connection is closed, as for a client that waits for the head.
         let read = timeout(self.timeout, read_out(&mut rest)).await;
         if read == Ok(Rest::Long) {
-            close(&mut rest).await;
+            // The connection is closed, and the server may work on.
+            self.permit.leave();
         }
     }
 }
@@ -98,17 +80,4 @@ async fn read_out(rest: &mut UpstreamBody) -> Rest {
         }
     }
     Rest::Ended
-}
-
-/// Closes the connection, or the stream of an HTTP/2 connection, and gives the server time to notice.
-async fn close(rest: &mut UpstreamBody) {
-    match std::mem::replace(&mut rest.source, BodySource::Ended) {
-        BodySource::Http1(mut connection) => drop(timeout(CLOSING, connection.close()).await),
-        // Whether the server has noticed is not reported.
-        BodySource::Http2(incoming) => {
-            drop(incoming);
-            sleep(CLOSING).await;
-        }
-        BodySource::Ended => {}
-    }
 }

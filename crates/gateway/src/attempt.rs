@@ -297,10 +297,7 @@ impl OutgoingRequest<'_> {
             if let Some(ended) = ended {
                 head.extensions.insert(MeasuredFrom(ended));
             }
-            let mut holding = self.holding.take();
-            if let Some(holding) = &mut holding {
-                holding.answered(&head.headers);
-            }
+            let holding = self.holding.take();
             let body = UpstreamBody::new(source, in_flight, patience, holding);
             return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
         }

@@ -12,8 +12,10 @@ use tidegate_tower::RequestPermit;
 use tokio::time::sleep;
 
 use crate::DrainGuard;
-use crate::abandoned::CLOSING;
 use crate::http1::{Tunnel, close};
+
+/// How long a server may take to close a connection that the gateway has closed.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// The server's end of an upgraded connection, as an extension of its 101 answer.
 #[derive(Clone)]
@@ -63,8 +65,11 @@ async fn copy(client: OnUpgrade, server: ServerEnd, guard: DrainGuard) -> io::Re
         () = last_moment(&guard) => return Err(io::Error::other("the server shuts down")),
     };
     // A client that broke off does not free its permit before the server has noticed.
-    if copied.is_err() && permit.is_some() {
-        let _ = tokio::time::timeout(CLOSING, close(&mut server)).await;
+    if copied.is_err()
+        && let Some(permit) = permit
+        && let Err(_) = tokio::time::timeout(CLOSING, close(&mut server)).await
+    {
+        permit.leave();
     }
     copied
 }

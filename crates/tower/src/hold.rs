@@ -74,8 +74,9 @@ impl RequestPermit {
         &self.guard.slot
     }
 
-    /// Lets it end by itself when its time is over: it is not known when the work is done.
-    pub(crate) fn leave(&self) {
+    /// Lets it end by itself, the `lease_ttl` of its rule after its last clone is dropped: for work whose end is not
+    /// known.
+    pub fn leave(&self) {
         self.guard.is_left.store(true, Ordering::Relaxed);
     }
 }

@@ -250,11 +250,6 @@ impl Http1 {
         self.upload.is_none() && self.unsent.is_none() && self.out.is_done()
     }
 
-    /// Stops sending, and waits until the server closes the connection.
-    pub(super) async fn close(&mut self) {
-        close(&mut self.stream).await;
-    }
-
     /// Frees memory that the next request may not need.
     pub(super) fn rest(&mut self) {
         if self.bytes.capacity() > READ {

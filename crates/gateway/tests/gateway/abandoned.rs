@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Path;
 use axum::routing::any;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -52,15 +53,20 @@ impl Busy {
             .route("/", any(async move || before.work().await.unwrap()))
             // The head comes at once, and the body when the work is done.
             .route(
-                "/late",
-                any(async move || {
+                "/{late}",
+                any(async move |Path(late): Path<String>| {
+                    let kind = match late.as_str() {
+                        "events" => "text/event-stream; charset=utf-8",
+                        _ => "text/plain",
+                    };
                     let working = after.work();
                     let first = stream::iter([Ok::<_, axum::Error>(Bytes::from_static(b"a"))]);
                     let last = stream::once(async move {
                         working.await.unwrap();
                         Ok(Bytes::from_static(b"b"))
                     });
-                    Body::from_stream(first.chain(last))
+                    let body = Body::from_stream(first.chain(last));
+                    ([("content-type", kind)], body)
                 }),
             );
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -85,30 +91,41 @@ enum Leaves {
     WhileItSendsItsBody,
     BeforeTheHead,
     InTheMiddleOfTheAnswer,
+    InTheMiddleOfAStreamOfEvents,
 }
 
-const ALL: [Leaves; 3] = [
+impl Leaves {
+    fn path(self) -> &'static str {
+        match self {
+            Self::WhileItSendsItsBody | Self::BeforeTheHead => "/",
+            Self::InTheMiddleOfTheAnswer => "/late",
+            Self::InTheMiddleOfAStreamOfEvents => "/events",
+        }
+    }
+}
+
+const ALL: [Leaves; 4] = [
     Leaves::WhileItSendsItsBody,
     Leaves::BeforeTheHead,
     Leaves::InTheMiddleOfTheAnswer,
+    Leaves::InTheMiddleOfAStreamOfEvents,
 ];
 
 /// A request over HTTP/1 whose client leaves after 4 ms, or after the first bytes of the answer.
 async fn leave_http1(address: SocketAddr, leaves: Leaves) {
     let mut client = RawConnection::to(address).await;
-    client
-        .send(match leaves {
-            Leaves::WhileItSendsItsBody => {
-                "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
-            }
-            Leaves::BeforeTheHead => GET,
-            Leaves::InTheMiddleOfTheAnswer => "GET /late HTTP/1.1\r\nhost: a\r\n\r\n",
-        })
-        .await;
-    if leaves == Leaves::InTheMiddleOfTheAnswer {
-        client.head().await;
+    let (path, has_body) = (leaves.path(), leaves == Leaves::WhileItSendsItsBody);
+    let body = if has_body {
+        "transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
     } else {
+        "\r\n"
+    };
+    let request = format!("POST {path} HTTP/1.1\r\nhost: a\r\n{body}");
+    client.send(&request).await;
+    if path == "/" {
         tokio::time::sleep(Duration::from_millis(4)).await;
+    } else {
+        client.head().await;
     }
     client.stream.set_zero_linger().unwrap();
 }
@@ -119,10 +136,7 @@ async fn leave_http2(address: SocketAddr, leaves: Leaves) {
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut client, connection) = within(handshake).await.unwrap();
     let driving = tokio::spawn(connection);
-    let path = match leaves {
-        Leaves::InTheMiddleOfTheAnswer => "http://a/late",
-        _ => "http://a/",
-    };
+    let path = leaves.path();
     let body = if leaves == Leaves::WhileItSendsItsBody {
         let first = Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")));
         let start = stream::iter([first]);
@@ -130,14 +144,14 @@ async fn leave_http2(address: SocketAddr, leaves: Leaves) {
     } else {
         Either::Right(Full::<Bytes>::default())
     };
-    let asking = client.send_request(Request::post(path).body(body).unwrap());
-    if leaves == Leaves::InTheMiddleOfTheAnswer {
+    let asking = client.send_request(Request::post(format!("http://a{path}")).body(body).unwrap());
+    if path == "/" {
+        let _ = tokio::time::timeout(Duration::from_millis(4), asking).await;
+    } else {
         let mut answer = within(asking).await.unwrap();
         if answer.status() == 200 {
             within(answer.body_mut().frame()).await.unwrap().unwrap();
         }
-    } else {
-        let _ = tokio::time::timeout(Duration::from_millis(4), asking).await;
     }
     // The reset is sent before the connection ends.
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -282,28 +296,31 @@ async fn a_shutdown_waits_for_requests_without_a_client() {
 }
 
 #[tokio::test]
-async fn a_stream_of_events_is_closed_when_its_client_leaves() {
+async fn a_stream_without_its_client_is_read_until_the_timeout() {
     let mut upstream = Upstream::start().await;
-    let settings = format!("upstream: http://{}\n", upstream.address);
+    let settings = format!(
+        "routes: [{{upstreams: ['http://{}'], timeout: 1s}}]\n",
+        upstream.address
+    );
     let gateway = Gateway::start(&settings, ONE);
-    let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
-    server
-        .send(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\ndata: 1\n\n",
-        )
-        .await;
-    client.head().await;
-    drop(client);
-    // The server sees that there is no client, and has its permit until it closes.
-    assert_eq!(server.rest().await, "");
-    server.send("data: 2\n\n").await;
-    assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
-    drop(server);
-    gateway.metric_is("tidegate_leases", 0).await;
+    for kind in ["text/event-stream", "application/grpc"] {
+        let (mut client, mut server, _) = gateway.begin(&mut upstream, GET).await;
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\ndata: 1\n\n");
+        server.send(&head).await;
+        client.head().await;
+        let left = now();
+        drop(client);
+        gateway.metric_is("tidegate_background_requests", 1).await;
+        server.send("data: 2\n\n").await;
+        assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
+        assert_eq!(server.rest().await, "");
+        assert!(left.elapsed() >= Duration::from_secs(1), "{kind}");
+        gateway.metric_is("tidegate_leases", 0).await;
+    }
 }
 
 #[tokio::test]
-async fn a_long_answer_without_its_client_is_cut() {
+async fn a_long_answer_without_its_client_is_cut_and_its_permit_lasts() {
     let mut upstream = Upstream::start().await;
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, ONE);
@@ -330,8 +347,28 @@ async fn a_long_answer_without_its_client_is_cut() {
     })
     .await;
     assert!((16 << 20..64 << 20).contains(&sent), "{sent}");
+    let cut = now();
     drop(server);
+    gateway.metric_is("tidegate_background_requests", 0).await;
     gateway.metric_is("tidegate_leases", 0).await;
+    assert!(
+        cut.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        cut.elapsed()
+    );
+}
+
+/// A client and a server that speak WebSocket.
+async fn open_tunnel(gateway: &Gateway, upstream: &mut Upstream) -> (RawConnection, RawConnection) {
+    let asks = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    let (mut client, mut server, _) = gateway.begin(upstream, asks).await;
+    server
+        .send(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        )
+        .await;
+    client.head().await;
+    (client, server)
 }
 
 #[tokio::test]
@@ -339,18 +376,30 @@ async fn a_client_that_breaks_its_tunnel_holds_its_permit_until_the_server_close
     let mut upstream = Upstream::start().await;
     let settings = format!("upstream: http://{}\n", upstream.address);
     let gateway = Gateway::start(&settings, ONE);
-    let asks = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-    let (mut client, mut server, _) = gateway.begin(&mut upstream, asks).await;
-    server
-        .send(
-            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-        )
-        .await;
-    client.head().await;
+    let (client, mut server) = open_tunnel(&gateway, &mut upstream).await;
     client.stream.set_zero_linger().unwrap();
     drop(client);
     assert_eq!(server.rest().await, "");
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
     drop(server);
     gateway.metric_is("tidegate_leases", 0).await;
+}
+
+#[tokio::test]
+async fn a_permit_of_a_broken_tunnel_lasts_if_the_server_does_not_close() {
+    let mut upstream = Upstream::start().await;
+    let settings = format!("upstream: http://{}\n", upstream.address);
+    let gateway = Gateway::start(&settings, ONE);
+    let (client, mut server) = open_tunnel(&gateway, &mut upstream).await;
+    let left = now();
+    client.stream.set_zero_linger().unwrap();
+    drop(client);
+    assert_eq!(server.rest().await, "");
+    gateway.metric_is("tidegate_leases", 0).await;
+    // The gateway gives the server five seconds; the permit lasts for two more.
+    assert!(
+        left.elapsed() > Duration::from_secs(6),
+        "{:?}",
+        left.elapsed()
+    );
 }

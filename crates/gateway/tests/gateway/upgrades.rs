@@ -132,5 +132,6 @@ async fn bytes_that_arrive_before_the_upgrade_are_bounded() {
     // The connection is cut, and there is an end to what the server gets.
     let got = server.rest().await;
     assert!(got.len() <= 2, "{} bytes", got.len());
+    drop(server);
     gateway.metric_is("tidegate_leases", 0).await;
 }
