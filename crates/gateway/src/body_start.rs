@@ -34,8 +34,18 @@ pub(crate) struct BodyStart {
     pub(crate) is_whole: bool,
 }
 
+/// How much of a body is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// All of it, or as much as may be held.
+    Start,
+    /// Its first byte: the rest may wait for the answer.
+    First,
+}
+
 /// How slowly a body may arrive.
 pub(crate) struct StartPace {
+    pub(crate) awaited: Awaited,
     pub(crate) rate: Option<BodyRate>,
     /// How long nothing may arrive.
     pub(crate) timeout: Duration,
@@ -70,8 +80,12 @@ impl StartRoom {
         };
         let mut trailers = None;
         let mut rate = pace.rate.map(BodyPace::new);
+        let enough = match pace.awaited {
+            Awaited::Start => START,
+            Awaited::First => 1,
+        };
         let is_whole = loop {
-            if held.bytes.len() >= START || self.held.load(Ordering::Relaxed) >= self.most {
+            if held.bytes.len() >= enough || self.held.load(Ordering::Relaxed) >= self.most {
                 break false;
             }
             let frame = timeout(pace.timeout, next(body, rate.as_mut())).await;

@@ -20,7 +20,7 @@ use tidegate_listen::Peer;
 use tidegate_listen::stall::TakenBody;
 use tower::Service;
 
-use crate::body_start::{BodyStart, StartPace};
+use crate::body_start::{Awaited, BodyStart, StartPace};
 use crate::failure::GatewayFailure;
 use crate::upstream_url::UpstreamScheme;
 use crate::{Gateway, Ingress, hop, tunnel};
@@ -86,7 +86,6 @@ impl<L> Ingress<L> {
         request: Request<Incoming>,
     ) -> Result<Request<Incoming>, GatewayFailure> {
         let (mut head, mut body) = request.into_parts();
-        // A request whose body may wait for its answer cannot wait for its body.
         if let Some(pace) = self.start_pace(&head)
             && (self.shared_permits)(Some(&mut head))
         {
@@ -98,7 +97,7 @@ impl<L> Ingress<L> {
         Ok(Request::from_parts(head, body))
     }
 
-    /// How slowly the body of a request may arrive before the request is decided; `None` if that is not awaited.
+    /// How much of the body of a request is awaited before the request is decided; `None` if it has no route.
     fn start_pace(&self, head: &request::Parts) -> Option<StartPace> {
         let screened = head.extensions.get::<Screened>()?;
         let route = self.gateway.routes.get(screened.route?)?;
@@ -106,7 +105,12 @@ impl<L> Ingress<L> {
         let mut upstreams = route.upstreams.iter();
         let is_stream =
             is_grpc && upstreams.any(|upstream| upstream.url.scheme != UpstreamScheme::Http);
-        (!is_stream).then_some(StartPace {
+        Some(StartPace {
+            awaited: if is_stream {
+                Awaited::First
+            } else {
+                Awaited::Start
+            },
             rate: self.gateway.body_rate,
             timeout: route.config.timeout,
         })

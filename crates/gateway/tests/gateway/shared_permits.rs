@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::{Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -135,8 +135,12 @@ async fn a_body_over_http2_that_came_before_the_decision_goes_on_whole() {
     }
 }
 
-/// The status of a call of gRPC whose body never comes, if there is an answer in time.
-async fn call_without_messages(scheme: &str, time: Duration) -> Option<StatusCode> {
+/// The status of a call of gRPC whose body begins like this and does not end, if there is an answer in time.
+async fn call_of_grpc(
+    scheme: &str,
+    begins: Option<&'static [u8]>,
+    time: Duration,
+) -> Option<StatusCode> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
     let answer = async |_: Request<Incoming>, _| {
@@ -149,10 +153,11 @@ async fn call_without_messages(scheme: &str, time: Duration) -> Option<StatusCod
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut client, connection) = within(handshake).await.unwrap();
     tokio::spawn(connection);
-    let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+    let begins = begins.map(|bytes| Ok::<_, Infallible>(Frame::data(Bytes::from_static(bytes))));
+    let body = stream::iter(begins).chain(stream::pending());
     let request = Request::post("http://a/package.Service/Method")
         .header("content-type", "application/grpc")
-        .body(StreamBody::new(never))
+        .body(StreamBody::new(body))
         .unwrap();
     let asking = client.send_request(request);
     let answer = tokio::time::timeout(time, asking).await;
@@ -161,12 +166,15 @@ async fn call_without_messages(scheme: &str, time: Duration) -> Option<StatusCod
 }
 
 #[tokio::test]
-async fn a_call_of_grpc_does_not_wait_for_its_messages() {
-    let answered = call_without_messages("h2c", Duration::from_secs(10)).await;
+async fn a_call_of_grpc_waits_for_its_first_message_only() {
+    const MESSAGE: &[u8] = &[0, 0, 0, 0, 1, b'x'];
+    let (long, short) = (Duration::from_secs(10), Duration::from_millis(200));
+    let answered = call_of_grpc("h2c", Some(MESSAGE), long).await;
     assert_eq!(answered, Some(StatusCode::OK));
-    // There is no gRPC over HTTP/1, so its name is no way to hold a permit.
-    let waiting = call_without_messages("http", Duration::from_millis(200)).await;
-    assert_eq!(waiting, None);
+    // To name gRPC is no way to hold a permit without sending anything.
+    assert_eq!(call_of_grpc("h2c", None, short).await, None);
+    // There is no gRPC over HTTP/1, so all of its body is awaited.
+    assert_eq!(call_of_grpc("http", Some(MESSAGE), short).await, None);
 }
 
 #[tokio::test]
