@@ -146,12 +146,13 @@ impl<F: Future + Send + 'static> Future for CarriedCall<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(calling) = &mut self.calling else {
+        // Taken out meanwhile: a call that panics does not continue.
+        let Some(mut calling) = self.calling.take() else {
             return Poll::Pending;
         };
         let answered = calling.as_mut().poll(context);
-        if answered.is_ready() {
-            self.calling = None;
+        if answered.is_pending() {
+            self.calling = Some(calling);
         }
         answered
     }

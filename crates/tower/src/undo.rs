@@ -59,12 +59,13 @@ impl<S: Store> Future for Cancellable<S> {
     type Output = DecidedRequest;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<DecidedRequest> {
-        let Some(making) = &mut self.making else {
+        // Taken out meanwhile: one that panics, in a description of the user's, is not made to the end.
+        let Some(mut making) = self.making.take() else {
             return Poll::Pending;
         };
         let decided = making.as_mut().poll(context);
-        if decided.is_ready() {
-            self.making = None;
+        if decided.is_pending() {
+            self.making = Some(making);
         }
         decided
     }

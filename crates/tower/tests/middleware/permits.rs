@@ -1,5 +1,6 @@
 //! Places under a concurrency limit are held until the body of the answer is done.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,11 +8,13 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use axum::{Extension, Router};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use http_body_util::channel::{Channel, Sender};
 use tidegate::{Gate, MemoryStore};
 use tidegate_tower::{BackgroundRequests, RateLimitLayer, RequestPermit};
 use tokio::sync::mpsc;
+use tower::{Layer as _, ServiceExt as _};
 
 use super::{gate, left, request, send, status, text, until};
 
@@ -147,6 +150,25 @@ async fn a_service_that_never_ends_is_given_up_after_the_lease_ttl() {
     assert_eq!(left(&gate).await, 0);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(left(&gate).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_is_not_continued_and_frees_its_permit() {
+    let gate = gate(PLACES);
+    let background = Arc::new(BackgroundRequests::default());
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).background(Arc::clone(&background));
+    let panics = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        panic!("broken");
+    };
+    let service = layer.layer(tower::service_fn(move |_: Request<Body>| async move {
+        panics().await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    }));
+    let calling = tokio::spawn(service.oneshot(request("/")));
+    assert!(calling.await.unwrap_err().is_panic());
+    assert_eq!(background.running(), 0);
+    until(async || left(&gate).await == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
