@@ -32,7 +32,8 @@ enum Resolution {
 /// There is more than one only if the path has dot segments or `;`, in any spelling, a fragment, or begins with `//`: the raw
 /// segments, each decoded; the normal form; and those between the two, in which dot segments are resolved and
 /// `;` is kept. A fragment is cut by most servers and part of the path for the others. After `//`, a
-/// server that parses a URL takes the first segment for a host. A letter, a digit or one of
+/// server that parses a URL takes the first segment for a host; it also reads `\` as `/`, so that `/\` begins like
+/// that too. A letter, a digit or one of
 /// `-._~` that is written as an escape, which no honest client does, may also stay one: Express finds a route
 /// before it decodes.
 /// With [`EncodedSlashes::Decode`], an encoded slash and a backslash may be slashes or not, and there are
@@ -59,7 +60,7 @@ pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, Pat
     };
     let has_fragment = whole.len() > path.len();
     if let Some(normal) = already_normal(path, slashes)
-        && (slashes == EncodedSlashes::Keep || !normal.contains('\\'))
+        && !(normal.contains('\\') && may_hide_slash(path, slashes))
         && !has_fragment
     {
         return Ok(Readings {
@@ -69,9 +70,8 @@ pub fn readings(path: &str, slashes: EncodedSlashes) -> Result<Readings<'_>, Pat
     }
     let decoded = decode(path, slashes)?;
     let normal = resolve(&decoded);
-    let has_hidden_slash = slashes == EncodedSlashes::Decode && has_hidden_slash(path);
     let mut others = Vec::new();
-    if normal != decoded || has_hidden_slash || has_fragment {
+    if normal != decoded || may_hide_slash(path, slashes) || has_fragment {
         let mut all = forms(path, decoded, slashes)?;
         if has_fragment {
             all.extend(forms(whole, decode(whole, slashes)?, slashes)?);
@@ -128,12 +128,25 @@ fn after_host(form: &str) -> Option<String> {
     Some(rest.find('/').map_or("/", |end| &rest[end..]).to_owned())
 }
 
+/// Whether a path has what servers may take for a slash. If these are kept, only a server that parses a URL does, and
+/// finds a host in it.
+fn may_hide_slash(path: &str, slashes: EncodedSlashes) -> bool {
+    match slashes {
+        EncodedSlashes::Decode => has_hidden_slash(path),
+        EncodedSlashes::Keep => {
+            path.contains('\\') && (path.starts_with("//") || path.starts_with("/\\"))
+        }
+    }
+}
+
 /// The decoded forms of a path that servers begin with.
 fn forms(path: &str, decoded: String, slashes: EncodedSlashes) -> Result<Vec<String>, PathError> {
     let mut forms = vec![decoded];
-    if slashes == EncodedSlashes::Decode && has_hidden_slash(path) {
-        forms.push(forms[0].replace('\\', "/"));
-        forms.push(decode(path, EncodedSlashes::Keep)?);
+    if may_hide_slash(path, slashes) {
+        if slashes == EncodedSlashes::Decode {
+            forms.push(forms[0].replace('\\', "/"));
+            forms.push(decode(path, EncodedSlashes::Keep)?);
+        }
         forms.push(decode(&path.replace('\\', "/"), EncodedSlashes::Keep)?);
     }
     // Servlet containers cut parameters before they decode, so that `%3b` begins none.

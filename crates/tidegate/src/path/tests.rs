@@ -190,7 +190,7 @@ fn what_is_sent_on_is_as_it_was_written_where_nothing_changed() {
 #[test]
 fn readings_by_hand() {
     #[rustfmt::skip]
-    let table: [(&str, &str, &[&str]); 30] = [
+    let table: [(&str, &str, &[&str]); 34] = [
         // path                     normal form     other readings, with slashes kept
         ("/v1/users?q=/../;",       "/v1/users",    &[]),
         ("/v1///users/",            "/v1/users/",   &[]),
@@ -199,6 +199,10 @@ fn readings_by_hand() {
         ("///x:80/v1/a",            "/x:80/v1/a",   &["/v1/a"]),
         ("//x",                     "/x",           &["/"]),
         ("//",                      "/",            &[]),
+        ("/\\x/v1/a",               "/\\x/v1/a",    &["/x/v1/a", "/v1/a"]),
+        ("/\\x\\v1/a",              "/\\x\\v1/a",   &["/x/v1/a", "/v1/a"]),
+        ("//x\\v1/a",               "/x\\v1/a",     &["/x/v1/a", "/a", "/v1/a"]),
+        ("/%5cx/v1/a",              "/\\x/v1/a",    &[]),
         ("/v1/caf%c3%a9%20",        "/v1/café ",    &[]),
         ("/a%2fb",                  "/a%2Fb",       &[]),
         ("/a%2f..%2fb",             "/a%2F..%2Fb",  &[]),
