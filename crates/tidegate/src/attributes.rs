@@ -350,6 +350,26 @@ impl<'a> Attributes<'a> {
         self.awaits_key
     }
 
+    /// The same, borrowed from nothing: for a request that is decided later.
+    pub fn into_owned<'b>(self) -> Attributes<'b> {
+        let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        let entries = self.entries.into_iter();
+        let refused = self.refused.into_iter();
+        Attributes {
+            entries: entries
+                .map(|(name, value)| (owned(name), owned(value)))
+                .collect(),
+            ip: self.ip,
+            other_paths: self.other_paths,
+            refused: refused
+                .map(|(name, problem)| (owned(name), problem))
+                .collect(),
+            awaits_key: self.awaits_key,
+            cost: self.cost,
+            at: self.at,
+        }
+    }
+
     /// Makes this the cost of the request. Zero asks and takes nothing.
     pub fn set_cost(&mut self, cost: u64) {
         self.cost = cost;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request, response};
 use http_body::Body;
-use tidegate::gate::{Decision, Receipt};
+use tidegate::gate::{Decision, Receipt, RulesInForce};
 use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Gate, Store, StoreError};
 use tokio::runtime::Handle;
@@ -236,12 +236,27 @@ async fn decide<S: Store>(
     Ok(Decided::Receipt(Box::new(receipt)))
 }
 
+/// What a request is known by, as an extension of one that was described before it is decided: to describe it may be
+/// costly, and is counted.
+#[derive(Clone)]
+pub(crate) struct DescribedRequest {
+    pub(crate) attributes: Attributes<'static>,
+    /// The rules that it was described for.
+    pub(crate) rules: RulesInForce,
+}
+
 /// The attributes of a request, without the headers that the service must not see.
 pub(crate) fn attributes<'r>(
     settings: &Settings,
     parts: &'r mut request::Parts,
     rules: &RuleSet,
 ) -> Result<Attributes<'r>, RequestError> {
+    if rules.has_shared_permits()
+        && let Some(described) = parts.extensions.remove::<DescribedRequest>()
+        && std::ptr::eq(&raw const *described.rules, rules)
+    {
+        return Ok(described.attributes.into_owned());
+    }
     settings.screen(&mut parts.headers, rules)?;
     question::of(parts, settings, rules)
 }

@@ -14,7 +14,7 @@ use tidegate::{AttributeError, Attributes, Gate, Store};
 use tower_layer::Layer;
 
 use crate::background::BackgroundRequests;
-use crate::future;
+use crate::future::{self, DescribedRequest};
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
@@ -260,12 +260,23 @@ impl<S: Store> RateLimitLayer<S> {
 
     /// Whether a request would take a permit that clients share, by `per: []` or `missing: share`. A program
     /// that can wait for the body of such a request calls the service afterwards: a client that sends slowly
-    /// would hold the permit meanwhile. Removes the headers that the service must not see.
+    /// would hold the permit meanwhile. Removes the headers that the service must not see, and keeps what the
+    /// request is known by in its extensions.
     pub fn takes_shared_permit(&self, request: &mut request::Parts) -> bool {
         let rules = self.gate.rules();
-        rules.has_shared_permits()
-            && future::attributes(&self.settings, request, &rules)
-                .is_ok_and(|attributes| self.gate.takes_shared_permit(&rules, &attributes))
+        if !rules.has_shared_permits() {
+            return false;
+        }
+        let Ok(attributes) = future::attributes(&self.settings, request, &rules) else {
+            return false;
+        };
+        let takes = self.gate.takes_shared_permit(&rules, &attributes);
+        let attributes = attributes.into_owned();
+        if !attributes.awaits_key() {
+            let described = DescribedRequest { attributes, rules };
+            request.extensions.insert(described);
+        }
+        takes
     }
 
     /// Whether a trailer of this name must not reach the service: it is that of a header that is read, or a

@@ -262,3 +262,26 @@ async fn a_place_that_is_left_is_named_and_stays_until_it_is_released_or_over() 
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(status(&app, request("/")).await, 200);
 }
+
+#[tokio::test]
+async fn a_request_whose_body_was_awaited_is_described_once() {
+    let gate = gate(PLACES);
+    let times = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&times);
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).attributes(move |_, attributes| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        attributes.insert("user_id", "alice")
+    });
+    let app = super::app(layer.clone());
+    let (mut head, body) = request("/").into_parts();
+    assert!(layer.takes_shared_permit(&mut head));
+    assert_eq!(status(&app, Request::from_parts(head, body)).await, 200);
+    assert_eq!(times.load(Ordering::Relaxed), 1);
+
+    // By other rules it may be known by something else.
+    let (mut head, body) = request("/").into_parts();
+    layer.takes_shared_permit(&mut head);
+    gate.replace_rules(super::rules(PLACES));
+    status(&app, Request::from_parts(head, body)).await;
+    assert_eq!(times.load(Ordering::Relaxed), 3);
+}
