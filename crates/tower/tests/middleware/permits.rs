@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -157,17 +158,19 @@ async fn a_call_that_panics_is_not_continued_and_frees_its_permit() {
     let gate = gate(PLACES);
     let background = Arc::new(BackgroundRequests::default());
     let layer = RateLimitLayer::new(Arc::clone(&gate)).background(Arc::clone(&background));
-    let panics = async || {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        panic!("broken");
-    };
-    let service = layer.layer(tower::service_fn(move |_: Request<Body>| async move {
-        panics().await;
-        Ok::<_, Infallible>(Response::new(Body::empty()))
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&polls);
+    let service = layer.layer(tower::service_fn(move |_: Request<Body>| {
+        let counted = Arc::clone(&counted);
+        std::future::poll_fn(move |_| -> Poll<Result<Response<Body>, Infallible>> {
+            counted.fetch_add(1, Ordering::Relaxed);
+            panic!("broken");
+        })
     }));
     let calling = tokio::spawn(service.oneshot(request("/")));
     assert!(calling.await.unwrap_err().is_panic());
-    assert_eq!(background.running(), 0);
+    background.ended().await;
+    assert_eq!(polls.load(Ordering::Relaxed), 1);
     until(async || left(&gate).await == 1).await;
 }
 
