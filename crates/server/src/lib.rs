@@ -53,6 +53,7 @@ mod shared_rules;
 mod store;
 mod telemetry;
 mod token_files;
+mod turns;
 mod untrusted_proxies;
 pub mod watch;
 

@@ -28,6 +28,7 @@ use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::AnyStore;
 use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics, ServerExchanges};
+use crate::turns::Turns;
 use crate::untrusted_proxies::UntrustedProxies;
 use tidegate_tower::RateLimitLayer;
 
@@ -91,8 +92,8 @@ pub(crate) struct Server {
     pub(crate) started: Stopwatch,
     /// Live activity, if it is on.
     pub(crate) activity: Option<Arc<ServerActivity>>,
-    /// Documents of callers are read one at a time, on a thread that may block.
-    pub(crate) reading: Semaphore,
+    /// Documents of callers are read, and versions of the rules compared, one at a time.
+    pub(crate) turns: Turns,
     /// Streams of gRPC health and of reflection that are open without a token.
     pub(crate) watches: OpenStreams,
     pub(crate) reflections: OpenStreams,
@@ -149,7 +150,7 @@ impl Server {
             observer,
             started: Stopwatch::start(),
             activity,
-            reading: Semaphore::new(1),
+            turns: Turns::new(),
             watches: OpenStreams::default(),
             reflections: OpenStreams::default(),
             streams: Arc::new(Semaphore::new(MOST_STREAMS)),
@@ -242,17 +243,14 @@ impl Server {
         !is_down || self.gate.rules().iter().all(works_without_store)
     }
 
-    /// Reads the document of a caller: one at a time, on a thread that may block, because it can be large. None if
-    /// the server ends meanwhile.
+    /// Reads the document of a caller in its [turn](Turns), on a thread that may block, because it can be large.
+    /// None if the server ends meanwhile.
     pub(crate) async fn read_document<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Option<T> {
-        let turn = self.reading.acquire().await;
         let server = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || read(&server)).await;
-        drop(turn);
-        read.ok()
+        self.turns.take_blocking(move || read(&server)).await
     }
 
     /// Makes `/readyz` report that the server is not ready.

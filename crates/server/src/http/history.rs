@@ -68,8 +68,15 @@ pub(super) async fn diff(server: &Arc<Server>, parts: &Parts) -> Result<ApiReply
         Some(from) => from,
         None => server.book.before(to).await?,
     };
-    let (before, after) = (rules_of(server, from).await?, rules_of(server, to).await?);
-    Ok(reply(&compared(server, [from, to], before, after).await?))
+    let comparing = {
+        let server = Arc::clone(server);
+        async move {
+            let (before, after) = (rules_of(&server, from).await?, rules_of(&server, to).await?);
+            compared([from, to], before, after).await
+        }
+    };
+    let compared = server.turns.take(comparing).await;
+    Ok(reply(&compared.ok_or(ChangeError::Interrupted)??))
 }
 
 /// The rules of a version. Version 0 has none: it is what was before the first.
@@ -80,32 +87,35 @@ async fn rules_of(server: &Server, version: u64) -> Result<Arc<Value>, HttpProbl
     Ok(server.book.kept(version).await?.rules)
 }
 
-/// The differences between two lists of rules, if they are not too large.
+/// The differences between two lists of rules, if they are not too large. Called in a [turn](crate::turns::Turns), in
+/// which the lists were read too.
 async fn compared(
-    server: &Arc<Server>,
     [from, to]: [u64; 2],
     before: Arc<Value>,
     after: Arc<Value>,
 ) -> Result<Value, HttpProblem> {
-    let comparing = server.read_document(move |_| {
-        let list = |rules: &'_ Value| rules.as_array().cloned().unwrap_or_default();
-        let (before, after) = (list(&before), list(&after));
+    let comparing = tokio::task::spawn_blocking(move || {
+        let [before, after] = [&before, &after].map(|rules| items(rules));
         let mut body = json!({"from": from, "to": to});
         let names = [from, to].map(|version| format!("version {version}"));
-        let text = unified_sets([&names[0], &names[1]], &before, &after);
+        let text = unified_sets([&names[0], &names[1]], before, after);
         let text = text.map_err(|TooMuchText { index }| {
             let name = &names[index];
             let detail = format!("{name} has more than {MAX_TEXT} bytes (2 MiB) of text, too much to compare; read both versions at /v1/rules/history/VERSION and compare them with a tool");
             HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
         })?;
-        let diff = RuleDiff::between(&before, &after).to_json();
+        let diff = RuleDiff::between(before, after).to_json();
         if let (Value::Object(body), Value::Object(diff)) = (&mut body, diff) {
             body.extend(diff);
             body.insert("text".to_owned(), Value::String(text));
         }
         Ok(body)
     });
-    comparing.await.ok_or(ChangeError::Interrupted)?
+    comparing.await.map_err(|_| ChangeError::Interrupted)?
+}
+
+fn items(rules: &Value) -> &[Value] {
+    rules.as_array().map_or(&[], Vec::as_slice)
 }
 
 #[derive(Deserialize)]
@@ -135,22 +145,24 @@ pub(super) async fn roll_back(
         change(server, expected, &caller.name, rollback).await?;
         return Ok(whole_set(server));
     }
-    let previewing = server.book.preview(&server.gate, &expected, &rollback);
-    let Preview {
-        version: current,
-        before,
-        after,
-    } = previewing.await?;
-    // With this tag in `If-Match`, the rollback does what was shown, or nothing.
-    let tag = etag(&before);
-    let body = compared(
-        server,
-        [current, version],
-        Arc::new(before),
-        Arc::new(after),
-    )
-    .await?;
-    Ok(with_header(reply(&body), ETAG, &tag))
+    let comparing = {
+        let server = Arc::clone(server);
+        async move {
+            let previewing = server.book.preview(&server.gate, &expected, &rollback);
+            let Preview {
+                version: current,
+                before,
+                after,
+            } = previewing.await?;
+            // With this tag in `If-Match`, the rollback does what was shown, or nothing.
+            let tag = etag(&before);
+            let (before, after) = (Arc::new(before), Arc::new(after));
+            let body = compared([current, version], before, after).await?;
+            Ok::<_, HttpProblem>(with_header(reply(&body), ETAG, &tag))
+        }
+    };
+    let compared = server.turns.take(comparing).await;
+    compared.ok_or(ChangeError::Interrupted)?
 }
 
 fn reply(body: &Value) -> ApiReply {

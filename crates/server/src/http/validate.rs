@@ -35,11 +35,14 @@ pub(super) async fn validate(
     Rule::check_id(id)
         .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
     let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
-    let RuleText { text } = body::parse(&body)?;
-    drop(body);
     let id = id.to_owned();
-    let answer = server.read_document(move |server| answer(server, &id, &text));
-    let answer = answer.await.ok_or(ChangeError::Interrupted)?;
+    // The body counts as held until its turn has come.
+    let reading = server.read_document(move |server| {
+        let RuleText { text } = body::parse(&body)?;
+        drop(body);
+        Ok::<_, HttpProblem>(answer(server, &id, &text))
+    });
+    let answer = reading.await.ok_or(ChangeError::Interrupted)??;
     Ok(json(StatusCode::OK, answer))
 }
 

@@ -135,3 +135,27 @@ fn a_body_in_many_small_pieces_takes_as_much_memory_as_in_one() {
     client.send("2\r\n{}\r\n0\r\n\r\n").unwrap();
     client.reply().unwrap().with_status(400);
 }
+
+#[test]
+fn texts_that_wait_for_their_turn_hold_their_memory_until_their_callers_leave() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let validate = |text: &str| {
+        let token = format!("Bearer {}", server.token.as_ref().unwrap());
+        let headers = [("authorization", token.as_str())];
+        let body = json!({ "text": text }).to_string();
+        let call = "POST /v1/rules/a/validate";
+        let mut client = server.client();
+        let request = tidegate_testkit_server::request(call, &headers, &body);
+        client.send(&request).unwrap();
+        client
+    };
+    let slow = format!("per: [{}a]", "a,".repeat(60_000));
+    let text = format!("#{}", "x".repeat(1_000_000));
+    let first = validate(&slow);
+    let waiting = [(); 4].map(|()| validate(&text));
+    until(&server, |held| held >= 4_000_000);
+    drop(waiting);
+    until(&server, |held| held == 0);
+    drop(first);
+}
