@@ -32,10 +32,10 @@ use smallvec::SmallVec;
 use crate::algorithm::HeldPermits;
 use crate::clock::{Clock, SystemClock};
 use crate::limit::Limit;
-use crate::outcome::{Outcome, Retry};
+use crate::outcome::Outcome;
 use crate::permit::PermitId;
 use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 use forms::{StateStep, Task};
 use keys::KeyHasher;
 use lock::Guard;
@@ -207,9 +207,15 @@ impl MemoryStore {
 
     /// Charges every limit of the request or none: [`Store::charge`] without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
-        if request.permit.is_some() && !self.has_room_for_permit() {
-            return self.without_permits(request);
+        match self.without_room(request) {
+            Some(refused) => refused,
+            None => self.charge_regardless(request),
         }
+    }
+
+    /// The same for a request that was asked about with [`without_room`](Self::without_room), which is not asked
+    /// again.
+    pub fn charge_regardless(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
             let one = |outcome| SmallVec::from_slice(&[outcome]);
             if request.at.is_none() && request.permit.is_none() {
@@ -248,18 +254,12 @@ impl MemoryStore {
         !self.stripes.shared().is_over() || self.stripes.makes_room()
     }
 
-    /// The answer to a request for which there is no memory: its permits are denied, and nothing is charged.
-    #[cold]
-    fn without_permits(&self, request: &Request<'_>) -> Outcomes {
-        let mut outcomes = self.peek(request);
-        for (outcome, charge) in outcomes.iter_mut().zip(request.charges) {
-            if charge.limit.is_concurrency() && charge.cost > 0 && outcome.allowed {
-                outcome.allowed = false;
-                outcome.remaining = 0;
-                outcome.retry = Retry::After(Micros::SECOND);
-            }
-        }
-        outcomes
+    /// The answer to a request that would be allowed if there were memory for its permits: they are denied, and
+    /// nothing is charged. None if there is memory, if it asks for no permit, and if it is denied anyway.
+    #[inline]
+    pub fn without_room(&self, request: &Request<'_>) -> Option<Outcomes> {
+        request.permit?;
+        self.denied_permits(request)
     }
 
     /// Answers whether each charge would be allowed: [`Store::peek`] without the future.

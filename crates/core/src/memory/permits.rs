@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::MemoryStore;
 use super::slot::KeyHash;
+use crate::outcome::Retry;
 use crate::permit::PermitId;
+use crate::store::{Charge, Outcomes, Request};
+use crate::time::Micros;
 
 /// The keys of one permit: one for each concurrency limit of the request.
 pub(super) type PermitKeys = SmallVec<[KeyHash; 2]>;
@@ -58,5 +62,26 @@ impl PermitRegister {
 
     fn part(&self, permit: PermitId) -> &Mutex<HashMap<PermitId, PermitKeys>> {
         &self.parts[(permit.as_u128() & 15) as usize]
+    }
+}
+
+impl MemoryStore {
+    /// The answer to a request with a permit for which there is no memory, as [`Self::without_room`] says.
+    pub(super) fn denied_permits(&self, request: &Request<'_>) -> Option<Outcomes> {
+        let takes_permit = |charge: &Charge<'_>| charge.limit.is_concurrency() && charge.cost > 0;
+        if !request.charges.iter().any(takes_permit) || self.has_room_for_permit() {
+            return None;
+        }
+        let mut outcomes = self.peek(request);
+        if !outcomes.iter().all(|outcome| outcome.allowed) {
+            return None;
+        }
+        let asked = outcomes.iter_mut().zip(request.charges);
+        for (outcome, _) in asked.filter(|(_, charge)| takes_permit(charge)) {
+            outcome.allowed = false;
+            outcome.remaining = 0;
+            outcome.retry = Retry::After(Micros::SECOND);
+        }
+        Some(outcomes)
     }
 }

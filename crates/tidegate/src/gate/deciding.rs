@@ -100,10 +100,15 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
             continue;
         }
         let request = call.request();
-        let is_refused =
-            call.verb == Verb::Charge && request.permit.is_some() && !store.has_room_for_permit();
+        let mut is_refused = false;
         let outcomes = match call.verb {
-            Verb::Charge => store.charge(&request),
+            Verb::Charge => match store.without_room(&request) {
+                Some(refused) => {
+                    is_refused = true;
+                    refused
+                }
+                None => store.charge_regardless(&request),
+            },
             Verb::Peek => store.peek(&request),
             Verb::Preview => store.preview(&request),
         };

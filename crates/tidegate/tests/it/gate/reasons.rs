@@ -1,7 +1,7 @@
 //! Why a request is denied: as each limit says, and as the rule that decided says.
 
 use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Gate, Micros, Reason};
+use tidegate::{Gate, MemoryStore, Micros, Reason};
 
 use super::{NOW, decide, gate, request, rules};
 use tidegate_testkit::{FailingStore, StoreState};
@@ -175,4 +175,26 @@ fn a_store_that_cannot_answer_is_the_reason_only_if_the_rule_denies_for_it() {
     );
     let denied = decide(&blocked, &request("a=b"));
     assert_eq!(denied.reason(), Some(Reason::Blocked));
+}
+
+#[test]
+fn without_memory_for_permits_only_what_needs_one_and_would_be_allowed_is_denied_for_it() {
+    let list = "\
+- {id: held, match: {attributes: {a: hold}}, per: [k], limit: 1, algorithm: concurrency, lease_ttl: 1h}
+- {id: rate, match: {attributes: {a: rate}}, per: [], limit: 3/minute}
+- {id: tried, match: {attributes: {a: rate}}, per: [k], limit: 1, algorithm: concurrency, mode: shadow}";
+    let store = MemoryStore::builder().max_memory(64 << 10).build();
+    let gate = Gate::new(store, rules(list));
+    let hold = |key: u32| decide(&gate, &request(&format!("a=hold k={key}"))).reason();
+    let refused = (0..10_000).map(hold).find(Option::is_some);
+    assert_eq!(refused, Some(Some(Reason::StoreUnavailable)));
+    assert_eq!(hold(0), Some(Reason::OverLimit), "the key holds its permit");
+
+    // The shadow rule has no memory for its permit; the rate is charged as always.
+    let decision = decide(&gate, &request("a=rate k=x"));
+    let answers = decision.limits();
+    let answers: Vec<_> = answers
+        .map(|answer| (answer.outcome.remaining, answer.reason))
+        .collect();
+    assert_eq!(answers, [(2, None), (0, Some(Reason::StoreUnavailable))]);
 }
