@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// The most of them on one connection, and on all.
 pub(crate) const ON_A_CONNECTION: usize = 16;
@@ -31,7 +33,7 @@ pub(crate) struct OpenStream {
 impl OpenStreams {
     /// Opens one more; none if there are too many.
     pub(crate) fn open(&self, connection: SocketAddr) -> Option<OpenStream> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let on_this = open.on.get(&connection).copied().unwrap_or(0);
         if open.all >= IN_ALL || on_this >= ON_A_CONNECTION {
             return None;
@@ -47,7 +49,7 @@ impl OpenStreams {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.all -= 1;
         if let Some(on_this) = open.on.get_mut(&self.connection) {
             *on_this -= 1;
@@ -81,7 +83,7 @@ mod tests {
         assert!(streams.open(connection(0)).is_none());
         assert!(streams.open(connection(9_999)).is_some());
         open.clear();
-        let counts = streams.open.lock().unwrap();
+        let counts = streams.open.lock();
         assert!(counts.all == 0 && counts.on.is_empty());
     }
 }
