@@ -85,7 +85,8 @@ pub(crate) fn open(
     (store, Some(kept))
 }
 
-fn builder(config: &Config) -> MemoryStoreBuilder {
+/// A store in memory with the bounds of the settings.
+pub(crate) fn builder(config: &Config) -> MemoryStoreBuilder {
     MemoryStore::builder()
         .max_keys(config.max_keys)
         .max_memory(config.max_memory)

@@ -21,7 +21,7 @@ use crate::body_memory::BodyMemory;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::digest_secret;
-use crate::kept_counters::KeptCounters;
+use crate::kept_counters::{self, KeptCounters};
 use crate::open_streams::OpenStreams;
 use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
@@ -119,6 +119,7 @@ impl Server {
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store, rules)
             .with_instances(config.instances)
+            .with_local_counters(kept_counters::builder(config))
             .with_invalid_credentials(config.invalid_credentials)
             .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);

@@ -45,8 +45,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tidegate_core::memory::MemoryStoreBuilder;
 use tidegate_core::{
-    Charge, Clock, PermitId, SharedStore, Store, StoreError, SystemClock, Timestamp,
+    Charge, Clock, MemoryStore, PermitId, SharedStore, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::attributes::Attributes;
@@ -116,7 +117,7 @@ impl<S: Store> Gate<S> {
         rules.set_clock(&clock);
         Self {
             store,
-            local: Local::new(Arc::clone(&clock)),
+            local: Local::new(MemoryStore::builder().clock(Arc::clone(&clock)).build()),
             rules: ArcSwap::from_pointee(rules),
             temporary: Mutex::default(),
             digest: None,
@@ -151,6 +152,17 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn with_instances(self, instances: u64) -> Self {
         Self { instances, ..self }
+    }
+
+    /// The same gate, whose counters for [`OnStoreFailure::Local`] are as many and take as much memory as `counters`
+    /// allow. Their clock is the gate's.
+    #[must_use]
+    pub fn with_local_counters(self, counters: MemoryStoreBuilder) -> Self {
+        let counters = counters.clock(Arc::clone(&self.clock)).build();
+        Self {
+            local: Local::new(counters),
+            ..self
+        }
     }
 
     /// The same gate, which does this with a request whose credentials are there and not valid. By default it

@@ -40,13 +40,6 @@ pub(super) fn read(
         parsed(fields.take("namespace"), namespace, problems);
         return None;
     };
-    for setting in ["max_keys", "max_memory"] {
-        if fields.key(setting).is_some() {
-            notes.push(format!(
-                "the setting `{setting}` has no effect with `redis`"
-            ));
-        }
-    }
     // Only the scheme, which is never a secret.
     let text = spot.text(node, problems)?;
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);

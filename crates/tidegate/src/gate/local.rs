@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, Clock, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore,
-    Timestamp,
+    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Timestamp,
 };
 
 use super::group::Verb;
@@ -55,9 +54,9 @@ impl LocalCharge<'_> {
 }
 
 impl Local {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(counters: MemoryStore) -> Self {
         Self {
-            counters: MemoryStore::builder().clock(clock).build(),
+            counters,
             owed: Mutex::default(),
             waiting: AtomicUsize::new(0),
         }
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn a_sweep_removes_idle_counters_of_this_instance() {
         let clock = ManualClock::new(Timestamp::from_seconds(1_000));
-        let local = Local::new(Arc::new(clock.clone()));
+        let local = Local::new(MemoryStore::builder().clock(clock.clone()).build());
         let limit: Limit = "10/minute".parse().unwrap();
         let share = Share::of(&Scope::new("rule"), &limit, 1);
         let charge = LocalCharge {

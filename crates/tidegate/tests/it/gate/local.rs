@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{NOW, decide, decide_with_receipt, request, rules};
+use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::{Clock, Gate, ManualClock, MemoryStore, Micros, Store, Timestamp, TokioClock};
 use tidegate_testkit::block_on;
@@ -570,4 +571,15 @@ async fn a_request_of_a_key_that_owes_takes_no_longer_than_any_other() {
     assert_eq!(store.settled(), [("u".to_owned(), 1)]);
     let took = clock.now().since(began);
     assert!(took <= deadline, "{took:?}");
+}
+
+#[test]
+fn the_counters_of_this_instance_have_the_bounds_that_are_set() {
+    let list = "- {id: r, per: [u], limit: 1, algorithm: concurrency, lease_ttl: 1h}";
+    let gate = Gate::new(FailingStore::default(), rules(list))
+        .with_local_counters(MemoryStore::builder().max_memory(64 << 10));
+    gate.store().switch(StoreState::Unreachable);
+    let held = (0..10_000).map(|user| decide(&gate, &request(&format!("u={user}"))));
+    let held = held.filter(Decision::is_allowed).count();
+    assert!((10..2_000).contains(&held), "{held}");
 }
