@@ -11,22 +11,28 @@ use tidegate::rules::DescribingFrontEnd;
 use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
-use super::Overrides;
 use super::jwt;
 use super::read::{attribute_name, parsed};
 use super::settings::SOURCES;
+use super::{Overrides, Token, TokenScope};
 
 /// The front end that describes requests by these settings, if one is in use.
 pub(super) fn described_by(
     identify: &IdentifySettings,
     has_gateway: bool,
     trusted_proxies: &TrustedProxies,
+    tokens: &[Token],
 ) -> Option<DescribingFrontEnd> {
-    let place = match (has_gateway, trusted_proxies.is_empty()) {
-        (true, _) => "at the gateway",
+    let may_check = |token: &Token| token.scopes.contains(&TokenScope::Check);
+    // A proxy may be trusted by a token, which callers of the API send too: these have no use for `identify`.
+    let trusts_tokens = || !identify.attributes.is_empty() && tokens.iter().any(may_check);
+    let place = if has_gateway {
+        "at the gateway"
+    } else if !trusted_proxies.is_empty() || trusts_tokens() {
         // Only forward-auth has a use for them.
-        (false, false) => "for forward-auth",
-        (false, true) => return None,
+        "for forward-auth"
+    } else {
+        return None;
     };
     let names = identify.attributes.iter().map(|(name, _)| name.clone());
     Some(DescribingFrontEnd {

@@ -85,7 +85,7 @@ pub(super) fn config(
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
     rule_settings.described_by =
-        identify::described_by(&identify, gateway.is_some(), &trusted_proxies);
+        identify::described_by(&identify, gateway.is_some(), &trusted_proxies, &tokens);
 
     Some(Config {
         http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),

@@ -444,6 +444,16 @@ fn rules_are_read_with_what_the_front_end_knows() {
     assert_eq!(described(identify), None, "callers send attributes");
     let forward_auth = described(&format!("{identify}trusted_proxies: [10.0.0.1]\n")).unwrap();
     assert_eq!(forward_auth.place, "for forward-auth");
+    let token =
+        |scope: &str| format!("tokens: [{{name: proxy, token_env: TOKEN, scopes: [{scope}]}}]\n");
+    let with_token = |yaml: &str| {
+        let secret = [("TOKEN", "0123456789abcdef0123456789abcdef")];
+        load(yaml, &secret, &[]).unwrap().rule_settings.described_by
+    };
+    let by_token = with_token(&[identify, &token("check")].concat());
+    assert_eq!(by_token, Some(forward_auth), "a proxy may send the token");
+    assert_eq!(with_token(&token("check")), None, "callers send attributes");
+    assert_eq!(with_token(&[identify, &token("read")].concat()), None);
     let gateway = "gateway: 127.0.0.1:2\nupstream: http://127.0.0.1:3\n";
     let gateway = described(&format!("{identify}{gateway}")).unwrap();
     assert_eq!(
