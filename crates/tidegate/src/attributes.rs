@@ -7,9 +7,7 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
-use crate::credentials::{
-    CredentialError, CredentialProblem, are_credentials, credentials, credentials_in, folded,
-};
+use crate::credentials::{CredentialProblem, are_credentials, credentials, credentials_in, folded};
 use crate::host::{self, HostError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::AttributeValue;
@@ -44,7 +42,8 @@ pub struct Attributes<'a> {
     ip: Option<IpAddr>,
     /// What servers may take the path for, besides what is in the entries.
     other_paths: Vec<String>,
-    /// The attributes without a value because the request's credentials are not valid.
+    /// The attributes without a value because the request's credentials are not valid. Those that are credentials
+    /// are among the entries too, in a form.
     refused: Vec<(Cow<'a, str>, CredentialProblem)>,
     awaits_key: bool,
     cost: u64,
@@ -166,16 +165,15 @@ impl<'a> Attributes<'a> {
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name);
         check_name(&name)?;
+        let mut is_refused = false;
         let value = match name.as_ref() {
             "path" => value.into_text().map_err(|bytes| PathError::NotUtf8 {
                 path: shortened(&bytes.into_form()),
             })?,
             // Before bytes that are not text are written out.
             name if are_credentials(name) => {
-                let Ok(form) = credentials_of(value) else {
-                    self.refuse(name.to_owned(), CredentialProblem::Invalid);
-                    return Ok(());
-                };
+                let (form, is_valid) = credentials_of(value);
+                is_refused = !is_valid;
                 form
             }
             _ => value.into_form(),
@@ -205,6 +203,10 @@ impl<'a> Attributes<'a> {
             "method" => upper_case(value),
             _ => value,
         };
+        if is_refused {
+            let problem = CredentialProblem::Invalid;
+            self.refused.push((name.clone(), problem));
+        }
         if !value.is_empty() {
             self.entries.push((name, value));
         }
@@ -218,8 +220,8 @@ impl<'a> Attributes<'a> {
         let (name, mut value) = (name.into(), value.into());
         if are_credentials(&name) {
             value = credentials(value.clone()).unwrap_or_else(|_| {
-                self.refused
-                    .push((name.clone(), CredentialProblem::Invalid));
+                let problem = CredentialProblem::Invalid;
+                self.refused.push((name.clone(), problem));
                 folded(value)
             });
         }
@@ -416,12 +418,24 @@ impl<'a> Attributes<'a> {
     /// What is known under `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|(known, _)| known == name)?;
-        Some(&entry.1)
+        (!self.is_refused(name)).then_some(&*entry.1)
     }
 
     /// Everything that is known, in the order in which it was added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries().filter(|(name, _)| !self.is_refused(name))
+    }
+
+    /// Everything in the order in which it was added, with credentials that are not valid: an entry that is left
+    /// out makes another descriptor of the others.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    #[inline]
+    fn is_refused(&self, name: &str) -> bool {
+        let mut refused = self.refused.iter();
+        !self.refused.is_empty() && refused.any(|(known, _)| known == name)
     }
 
     /// The client's address.
@@ -440,14 +454,19 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The form of credentials, whose bytes need not be text.
-fn credentials_of(value: AttributeValue<'_>) -> Result<Cow<'_, str>, CredentialError> {
+/// The form of credentials, whose bytes need not be text, and whether they are valid.
+fn credentials_of(value: AttributeValue<'_>) -> (Cow<'_, str>, bool) {
     match value.into_text() {
-        Ok(text) => credentials(text).map(|form| AttributeValue::from(form).into_form()),
-        Err(bytes) => {
-            let form = credentials_in(bytes.as_bytes())?.into_owned();
-            Ok(AttributeValue::from(form).into_form())
+        Ok(text) => {
+            let form = credentials(text.clone());
+            let is_valid = form.is_ok();
+            let form = form.unwrap_or_else(|_| folded(text));
+            (AttributeValue::from(form).into_form(), is_valid)
         }
+        Err(bytes) => match credentials_in(bytes.as_bytes()) {
+            Ok(form) => (AttributeValue::from(form.into_owned()).into_form(), true),
+            Err(_) => (folded(bytes.into_form()), false),
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use tidegate_testkit_server::{ClientReply, HttpClient, RecordingUpstream, TestFolder};
 
 use crate::Server;
+use crate::resp::{Client as RespClient, Value};
 
 const SECRET: &str = "a secret that is long enough for everybody";
 
@@ -14,6 +15,8 @@ const RULES: &str = r"rules:
 - {id: users, match: {path: [/users, /limited]}, except: [{method: DELETE}], per: [user_id], limit: 2/day}
 - {id: keys, match: {path: /keys}, per: [api_key], limit: 2/day}
 - {id: raw, match: {path: /raw}, per: [header.authorization], limit: 2/day}
+- {id: both, match: {path: /both}, per: [api_key, user_id], missing: share, limit: 2/day}
+- {id: plans, match: {path: /plans, attributes: {user_id: u1}}, per: [api_key], missing: share, limit: 2/day}
 ";
 
 const SETTINGS: &str = r"trusted_proxies: [127.0.0.1]
@@ -200,4 +203,49 @@ fn a_check_is_denied_as_it_always_is() {
     let body = r#"{"attributes": {"path": "/raw", "header.authorization": "Bearer KEY x"}}"#;
     let reply = asked.server.ask("POST /v1/check", body).with_status(429);
     assert_eq!(reply.json()["reason"], "invalid_credentials");
+}
+
+#[test]
+fn credentials_that_are_not_valid_escape_no_descriptor() {
+    let place = TestFolder::new();
+    place.write("rules.yaml", "domain: d\ndescriptors:\n- {key: authorization, rate_limit: {unit: minute, requests_per_unit: 3}}\n");
+    let server = place.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
+    let mut resp = RespClient::to(&server);
+    for (value, reason) in [
+        ("Bearer a", None),
+        ("Bearer a b", Some("invalid_credentials")),
+        ("Basic !", Some("invalid_credentials")),
+    ] {
+        let check = json!({"attributes": {"domain": "d", "authorization": value}});
+        let status = if reason.is_some() { 429 } else { 200 };
+        let one = server.ask("POST /v1/check", &check.to_string());
+        let one = one.with_status(status).json();
+        let all = json!({"checks": [check]}).to_string();
+        let all = server.ask("POST /v1/check/batch", &all).json();
+        for decision in [&one, &all["decisions"][0]] {
+            assert_eq!(decision["reason"].as_str(), reason, "{value}: {decision}");
+            assert!(decision["rule"].is_string(), "{value}: {decision}");
+        }
+        let words = ["TG.CHECK", "domain", "d", "authorization", value];
+        let is_allowed = match resp.ask_words(&words) {
+            Value::Array(pairs) => pairs[1].clone(),
+            other => panic!("names and values, not {other:?}"),
+        };
+        assert_eq!(is_allowed, Value::Integer(reason.is_none().into()));
+    }
+}
+
+#[test]
+fn a_client_is_asked_for_what_was_not_valid() {
+    let mut asked = Asked::open(false, "");
+    let headers = [("x-api-key", "k1"), ("authorization", "Bearer nonsense")];
+    for path in ["/both", "/plans"] {
+        let reply = asked.reply(path, &headers);
+        assert_eq!(reply.status, 401, "{path}: {}", reply.body);
+        let challenge = reply.header("www-authenticate").unwrap();
+        assert!(
+            challenge.starts_with("Bearer ") && challenge.ends_with(", error=\"invalid_token\""),
+            "{path}: {challenge}"
+        );
+    }
 }

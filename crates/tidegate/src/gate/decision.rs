@@ -8,6 +8,7 @@ use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_
 use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
 use super::group::DecidedLimits;
+use super::matching::Refusal;
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
@@ -26,6 +27,8 @@ pub(super) struct DecidedLimit {
     pub(super) is_degraded: bool,
     /// Why it denies, if only because the store is unavailable, or for the request's credentials.
     pub(super) failure: Option<Reason>,
+    /// Why it denies for the request's credentials, if it does.
+    pub(super) refusal: Option<Arc<Refusal>>,
     /// This instance's share of the limit, if it decided locally.
     pub(super) share: Option<Arc<Share>>,
     /// The limit that was charged, of an adaptive rule.
@@ -98,6 +101,8 @@ pub struct LimitOutcome<'d> {
     pub is_degraded: bool,
     /// Why it denies the request, if it does.
     pub reason: Option<Reason>,
+    /// The attribute without a value because of the request's credentials, if it denies the request for that.
+    pub refused: Option<&'d str>,
     missing: MissingNames,
 }
 
@@ -268,6 +273,7 @@ impl Decision {
             is_shadow: decided.is_shadow,
             is_degraded: decided.is_degraded,
             reason: decided.reason(rule),
+            refused: decided.refusal.as_ref().map(|refusal| &*refusal.attribute),
             missing: decided.missing,
         }
     }

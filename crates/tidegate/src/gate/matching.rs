@@ -44,13 +44,21 @@ pub(super) struct MatchedRule<'a> {
     /// The attributes for lack of which it denies the request.
     pub(super) missing: MissingNames,
     /// Why it denies the request for its credentials, if it does.
-    pub(super) refusal: Option<Reason>,
+    pub(super) refusal: Option<Arc<Refusal>>,
+}
+
+/// Why a rule denies a request for its credentials.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The attribute that the rule reads and that they should give.
+    pub(super) attribute: String,
+    pub(super) reason: Reason,
 }
 
 impl MatchedRule<'_> {
     /// A rule that denies a request for its credentials.
     #[cold]
-    fn refused(index: usize, rule: &Rule, reason: Reason) -> Self {
+    fn refused(index: usize, rule: &Rule, refusal: Refusal) -> Self {
         Self {
             rule: index,
             grant: 0,
@@ -64,7 +72,7 @@ impl MatchedRule<'_> {
             current_limit: None,
             part: 0,
             missing: MissingNames::default(),
-            refusal: Some(reason),
+            refusal: Some(Arc::new(refusal)),
         }
     }
 
@@ -181,9 +189,13 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
         }
         check.result.map_err(NoPart::Unmet)?;
         if let Some(refused) = self.facts.refused()
-            && let Some(reason) = refused.reason(|name| rule.reads(name))
+            && let Some((name, reason)) = refused.reason(|name| rule.reads(name))
         {
-            return Ok(MatchedRule::refused(index, rule, reason));
+            let refusal = Refusal {
+                attribute: name.to_owned(),
+                reason,
+            };
+            return Ok(MatchedRule::refused(index, rule, refusal));
         }
         let (grant, source) = rule.grant(attributes, self.now);
         let mut missing = MissingNames::default();

@@ -112,12 +112,12 @@ impl<'f, 'a> Reading<'f, 'a> {
 }
 
 impl RefusedCredentials<'_, '_> {
-    /// Why a request is denied by what reads one of the attributes that they should give; none if nothing is
-    /// read, or if they are treated as missing ones.
+    /// Why a request is denied by what reads one of the attributes that they should give, and the first of these;
+    /// none if nothing is read, or if they are treated as missing ones.
     #[cold]
-    pub(crate) fn reason(&self, reads: impl Fn(&str) -> bool) -> Option<Reason> {
+    pub(crate) fn reason(&self, reads: impl Fn(&str) -> bool) -> Option<(&str, Reason)> {
         let read = |(name, _): &&(Cow<'_, str>, CredentialProblem)| reads(name);
         let mut refused = self.attributes.refused().iter().filter(read);
-        refused.find_map(|(_, problem)| problem.reason(self.invalid))
+        refused.find_map(|(name, problem)| Some((&**name, problem.reason(self.invalid)?)))
     }
 }

@@ -204,6 +204,9 @@ async fn values_have_a_counter_each_and_credentials_have_one() {
         for value in [&b"bearer t"[..], b"BEARER  t", b"Bearer\tt "] {
             assert!(!may(value).await, "{value:?}");
         }
+        for value in [&b"Bearer t x"[..], b"Basic !"] {
+            assert!(!may(value).await, "{value:?}");
+        }
         for value in [&b"bearer root"[..], b"BEARER root", b"Bearer root"] {
             assert!(may(value).await, "{value:?}");
         }

@@ -16,6 +16,7 @@ use cel::{Context, Env, Value};
 
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
+use names::Read;
 use regexes::Patterns;
 
 /// The longest condition, in bytes.
@@ -130,14 +131,12 @@ impl Condition {
         &self.text
     }
 
-    /// Whether its text names this attribute: `attributes["host"]` or `attributes.host`.
+    /// Whether it reads this attribute: by its name, or because it may read any.
     pub(in crate::rules) fn reads(&self, attribute: &str) -> bool {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        self.text.match_indices(attribute).any(|(start, _)| {
-            let (before, rest) = self.text.split_at(start);
-            let ends = !rest[attribute.len()..].starts_with(is_part);
-            let begins = !before.ends_with(is_part) || before.ends_with("attributes.");
-            begins && ends
+        names::reads_in(&self.expression).any(|read| match read {
+            Read::Name(name) => name == attribute,
+            Read::Any => true,
+            Read::Other => false,
         })
     }
 

@@ -2,41 +2,78 @@
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
+/// Something that a condition reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read<'e> {
+    /// The attribute of this name: `attributes["host"]` or `attributes.host`.
+    Name(&'e str),
+    /// Attributes whose names are not written: any.
+    Any,
+    /// The cost, or the variable of a loop.
+    Other,
+}
+
 /// The attributes that a condition reads; none if that cannot be said, and if it reads the cost.
 pub(super) fn names_in(root: &IdedExpr) -> Option<Vec<&str>> {
-    let mut names = Vec::new();
+    let name = |read| match read {
+        Read::Name(name) => Some(name),
+        Read::Any | Read::Other => None,
+    };
+    reads_in(root).map(name).collect()
+}
+
+/// All that a condition reads, in no order; some perhaps more than once.
+pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = Read<'_>> {
     let mut open = vec![root];
-    while let Some(node) = open.pop() {
-        match &node.expr {
-            Expr::Select(select) if is_attributes(&select.operand) => {
-                names.push(select.field.as_str());
+    std::iter::from_fn(move || {
+        while let Some(node) = open.pop() {
+            if let Some(read) = read_by(node, &mut open) {
+                return Some(read);
             }
-            Expr::Select(select) => open.push(&select.operand),
-            Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
-                (operators::INDEX, [map, name]) | (operators::IN, [name, map])
-                    if is_attributes(map) =>
-                {
-                    names.push(text_of(name)?);
-                }
-                (_, args) => {
-                    open.extend(args);
-                    open.extend(call.target.as_deref());
-                }
-            },
-            Expr::List(list) => open.extend(&list.elements),
-            Expr::Map(map) => {
-                for entry in &map.entries {
-                    if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        open.extend([&entry.key, &entry.value]);
-                    }
-                }
-            }
-            Expr::Literal(_) | Expr::Unspecified => {}
-            // All attributes, or the cost.
-            Expr::Ident(_) | Expr::Comprehension(_) | Expr::Struct(_) => return None,
         }
+        None
+    })
+}
+
+/// What a node reads itself. Adds the nodes below it that may read more.
+fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<Read<'e>> {
+    match &node.expr {
+        Expr::Select(select) if is_attributes(&select.operand) => {
+            return Some(Read::Name(select.field.as_str()));
+        }
+        Expr::Select(select) => open.push(&select.operand),
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+            (operators::INDEX, [map, name]) | (operators::IN, [name, map])
+                if is_attributes(map) =>
+            {
+                return Some(text_of(name).map_or(Read::Any, Read::Name));
+            }
+            (_, args) => {
+                open.extend(args);
+                open.extend(call.target.as_deref());
+            }
+        },
+        Expr::List(list) => open.extend(&list.elements),
+        Expr::Map(map) => {
+            for entry in &map.entries {
+                if let EntryExpr::MapEntry(entry) = &entry.expr {
+                    open.extend([&entry.key, &entry.value]);
+                }
+            }
+        }
+        Expr::Comprehension(each) => open.extend([
+            &each.iter_range,
+            &each.accu_init,
+            &each.loop_cond,
+            &each.loop_step,
+            &each.result,
+        ]),
+        Expr::Literal(_) | Expr::Unspecified => {}
+        Expr::Ident(_) if is_attributes(node) => return Some(Read::Any),
+        Expr::Ident(_) => return Some(Read::Other),
+        Expr::Struct(_) => return Some(Read::Any),
     }
-    Some(names)
+    None
 }
 
 fn is_attributes(node: &IdedExpr) -> bool {

@@ -30,7 +30,7 @@ const DOMAIN: &str = "domain";
 /// The entries of a descriptor, in their order: all that is known, but for the domain.
 fn entries<'d>(attributes: &'d Attributes<'_>) -> impl Iterator<Item = (&'d str, &'d str)> {
     let mut has_domain = false;
-    attributes.iter().filter(move |(name, _)| {
+    attributes.entries().filter(move |(name, _)| {
         let is_domain = *name == DOMAIN && !has_domain;
         has_domain |= is_domain;
         !is_domain

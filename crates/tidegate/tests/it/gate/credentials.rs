@@ -1,7 +1,7 @@
 //! Credentials that are there and not valid: which requests are denied for them, and what is charged then.
 
-use tidegate::rules::FrontEnd;
-use tidegate::{Attributes, CredentialProblem, Gate, InvalidCredentials, Reason};
+use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate::{Attributes, CredentialProblem, Gate, InvalidCredentials, MemoryStore, Reason};
 
 use super::{NOW, decide, gate, request, rules};
 use tidegate_testkit::{FailingStore, StoreState, block_on};
@@ -46,8 +46,16 @@ fn a_rule_that_applies_and_reads_what_invalid_credentials_should_give_denies() {
         ("match: {attributes: {plan: free}, path: /b}, per: [ip], limit: 9/minute",                 "ip=1.1.1.1 path=/a", false),
         ("match: {when: 'attributes[\"plan\"] == \"free\"'}, per: [ip], limit: 9/minute",           "ip=1.1.1.1",       true),
         ("match: {when: 'has(attributes.plan)'}, per: [ip], limit: 9/minute",                       "ip=1.1.1.1",       true),
+        ("match: {when: 'attributes.exists(k, k == \"plan\")'}, per: [ip], limit: 9/minute",         "ip=1.1.1.1",       true),
+        ("match: {when: 'attributes.exists(k, k.startsWith(\"pl\"))'}, per: [ip], limit: 9/minute",  "ip=1.1.1.1",       true),
+        ("match: {when: '[\"pl\"].exists(k, k + \"an\" in attributes)'}, per: [ip], limit: 9/minute", "ip=1.1.1.1",     true),
+        ("match: {when: 'attributes[\"pl\" + \"an\"] == \"free\"'}, per: [ip], limit: 9/minute",   "ip=1.1.1.1",       true),
+        ("match: {when: 'size(attributes) > 5'}, per: [ip], limit: 9/minute",                       "ip=1.1.1.1",       true),
+        ("match: {when: 'cost > 5'}, per: [ip], limit: 9/minute",                                   "ip=1.1.1.1",       false),
+        ("match: {when: 'attributes.ip == \"plan\"'}, per: [ip], limit: 9/minute",                  "ip=1.1.1.1",       false),
         // Their absence exempts from nothing.
         ("except: [{attributes: {plan: internal}}], per: [ip], limit: 9/minute",                    "ip=1.1.1.1",       true),
+        ("except: [{when: '!attributes.exists(k, k.startsWith(\"pl\"))'}], per: [ip], limit: 9/minute", "ip=1.1.1.1",     true),
         ("except: [{when: '!has(attributes.plan)'}], per: [ip], limit: 9/minute",                   "ip=1.1.1.1",       true),
     ];
     for (rule, text, is_denied) in table {
@@ -81,8 +89,8 @@ fn invalid_credentials_may_be_treated_as_missing_but_not_those_that_cannot_be_ve
 - {id: only-free, match: {attributes: {plan: free}}, per: [], limit: blocked}
 - {id: exempts, except: [{when: '!has(attributes.plan)'}], per: [], limit: blocked}",
     );
-    let gate = Gate::new(tidegate::MemoryStore::new(), rules)
-        .with_invalid_credentials(InvalidCredentials::Missing);
+    let gate =
+        Gate::new(MemoryStore::new(), rules).with_invalid_credentials(InvalidCredentials::Missing);
     assert!(decide(&gate, &refused("path=/a")).is_allowed());
     let unverified = refused_for("path=/a", CredentialProblem::NoKeys);
     let denied = decide(&gate, &unverified);
@@ -209,4 +217,47 @@ fn explain_says_that_the_credentials_are_not_valid() {
     assert!(explanation.rules()[0].applies());
     assert_eq!(explanation.rules()[0].key, None);
     assert_eq!(explanation.decision().reason(), INVALID);
+}
+
+#[test]
+fn a_descriptor_is_found_by_credentials_that_are_not_valid_too() {
+    let text = "domain: d\ndescriptors:\n- {key: authorization, rate_limit: {unit: minute, requests_per_unit: 1}}";
+    for value in [&b"Bearer a b"[..], b"Basic !", b"Basic \xff"] {
+        let mut attributes = Attributes::new().at(NOW);
+        attributes.insert("domain", "d").unwrap();
+        attributes.insert("authorization", value).unwrap();
+        assert_eq!(attributes.get("authorization"), None);
+        assert_eq!(attributes.iter().count(), 1);
+        let again = attributes.insert("authorization", "Bearer a");
+        assert!(again.is_err(), "it is given twice");
+        let gate = |invalid| {
+            let rules = RuleSet::from_yaml(text).unwrap();
+            Gate::new(MemoryStore::new(), rules).with_invalid_credentials(invalid)
+        };
+        let denied = decide(&gate(InvalidCredentials::Deny), &attributes);
+        assert_eq!(denied.reason(), INVALID, "{value:?}");
+        let counting = gate(InvalidCredentials::Missing);
+        let reasons = [(); 2].map(|()| decide(&counting, &attributes).reason());
+        assert_eq!(reasons, [None, Some(Reason::OverLimit)], "{value:?}");
+        attributes.set("authorization", "Bearer a").unwrap();
+        let gate = gate(InvalidCredentials::Deny);
+        assert!(decide(&gate, &attributes).is_allowed(), "replaced");
+    }
+}
+
+#[test]
+fn a_decision_names_the_attribute_that_is_refused() {
+    for (rule, name) in [
+        ("per: [api_key, user_id], limit: 9/minute", "user_id"),
+        (
+            "match: {attributes: {plan: free}}, per: [api_key], limit: 9/minute",
+            "plan",
+        ),
+        ("per: [api_key], limit: blocked", ""),
+    ] {
+        let gate = gate(&format!("- {{id: r, {rule}}}"));
+        let decision = decide(&gate, &refused("api_key=k"));
+        let headline = decision.headline().unwrap();
+        assert_eq!(headline.refused.unwrap_or_default(), name, "{rule}");
+    }
 }
