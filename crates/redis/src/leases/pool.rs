@@ -8,7 +8,7 @@ use tidegate_core::{Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 use tokio::time::Instant;
 
 use super::demand::PoolDemand;
-use super::shortage::Shortage;
+use super::shortage::LeaseShortage;
 use super::span::Span;
 use crate::monotonic::now;
 use crate::plan::OwnedState;
@@ -43,7 +43,7 @@ pub(crate) struct UnitPool {
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
-    shortage: Shortage,
+    shortage: LeaseShortage,
 }
 
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl UnitPool {
             used_at: now(),
             boundary: None,
             returning: None,
-            shortage: Shortage::new(now()),
+            shortage: LeaseShortage::new(now()),
         }
     }
 

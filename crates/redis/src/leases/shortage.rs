@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Denials of one pool.
 #[derive(Debug)]
-pub(super) struct Shortage {
+pub(super) struct LeaseShortage {
     /// What Redis answered to requests of different costs since units were last granted or went back.
     answers: SmallVec<[DenialByRedis; 1]>,
     /// How many impatient requests came.
@@ -62,7 +62,7 @@ impl DenialByRedis {
     }
 }
 
-impl Shortage {
+impl LeaseShortage {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             answers: SmallVec::new(),
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    fn wait(shortage: &Shortage, limit: &Limit, cost: u64) -> Option<u64> {
+    fn wait(shortage: &LeaseShortage, limit: &Limit, cost: u64) -> Option<u64> {
         let outcome = shortage.denial(limit, cost, now())?;
         assert!(!outcome.allowed);
         Some(outcome.retry.wait().unwrap().get())
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_cost_waits_as_long_as_redis_says_and_others_ask() {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         shortage.heard(1, &denied(25, 1_000), now());
         shortage.heard(20, &denied(500, 1_000), now());
         tokio::time::advance(millis(10)).await;
@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_units_of_a_fixed_window_come_back_at_its_end() {
         let window = limit(Algorithm::FIXED_WINDOW);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         shortage.heard(5, &denied(300, 300), now());
         assert_eq!(wait(&shortage, &window, 40), Some(300_000));
         assert_eq!(wait(&shortage, &window, 4), None, "there may be so many");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Many requests that do not wait.
-    fn flood(shortage: &mut Shortage) {
+    fn flood(shortage: &mut LeaseShortage) {
         for _ in 0..=FLOOD {
             shortage.count(Retry::After(Micros::from_millis(25)), now());
         }
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn in_a_flood_redis_is_seldom_asked_and_waits_are_long_enough() {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         shortage.gather(now() + millis(100));
         shortage.heard(1, &denied(25, 1_000), now());
         assert_eq!(wait(&shortage, &bucket, 20), None);
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_that_wait_for_what_others_take_are_a_flood_too() {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         shortage.gather(now() + millis(100));
         for _ in 0..FLOOD {
             shortage.count_waiting(now());
@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_waits_is_never_turned_away_by_a_flood() {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         shortage.gather(now() + millis(100));
         let short = Outcome {
             retry: Retry::After(Micros::new(100)),
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_many_costs_are_remembered_and_no_more() {
         let slots = limit(Algorithm::SLIDING_WINDOW_SLOTS);
-        let mut shortage = Shortage::new(now());
+        let mut shortage = LeaseShortage::new(now());
         for cost in 1..=9 {
             shortage.heard(cost, &denied(300, 900), now());
             shortage.heard(cost, &denied(400, 900), now());
