@@ -8,7 +8,7 @@ use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_
 use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
 use super::group::DecidedLimits;
-use super::matching::Refusal;
+use super::matching::RefusedCredential;
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
@@ -28,7 +28,7 @@ pub(super) struct DecidedLimit {
     /// Why it denies, if only because the store is unavailable, or for the request's credentials.
     pub(super) failure: Option<Reason>,
     /// Why it denies for the request's credentials, if it does.
-    pub(super) refusal: Option<Arc<Refusal>>,
+    pub(super) refusal: Option<Arc<RefusedCredential>>,
     /// This instance's share of the limit, if it decided locally.
     pub(super) share: Option<Arc<Share>>,
     /// The limit that was charged, of an adaptive rule.

@@ -44,12 +44,12 @@ pub(super) struct MatchedRule<'a> {
     /// The attributes for lack of which it denies the request.
     pub(super) missing: MissingNames,
     /// Why it denies the request for its credentials, if it does.
-    pub(super) refusal: Option<Arc<Refusal>>,
+    pub(super) refusal: Option<Arc<RefusedCredential>>,
 }
 
 /// Why a rule denies a request for its credentials.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RefusedCredential {
     /// The attribute that the rule reads and that they should give.
     pub(super) attribute: String,
     pub(super) reason: Reason,
@@ -58,7 +58,7 @@ pub(super) struct Refusal {
 impl MatchedRule<'_> {
     /// A rule that denies a request for its credentials.
     #[cold]
-    fn refused(index: usize, rule: &Rule, refusal: Refusal) -> Self {
+    fn refused(index: usize, rule: &Rule, refusal: RefusedCredential) -> Self {
         Self {
             rule: index,
             grant: 0,
@@ -191,7 +191,7 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
         if let Some(refused) = self.facts.refused()
             && let Some((name, reason)) = refused.reason(|name| rule.reads(name))
         {
-            let refusal = Refusal {
+            let refusal = RefusedCredential {
                 attribute: name.to_owned(),
                 reason,
             };

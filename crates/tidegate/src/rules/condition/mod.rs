@@ -16,7 +16,7 @@ use cel::{Context, Env, Value};
 
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
-use names::Read;
+use names::ConditionRead;
 use regexes::Patterns;
 
 /// The longest condition, in bytes.
@@ -134,9 +134,9 @@ impl Condition {
     /// Whether it reads this attribute: by its name, or because it may read any.
     pub(in crate::rules) fn reads(&self, attribute: &str) -> bool {
         names::reads_in(&self.expression).any(|read| match read {
-            Read::Name(name) => name == attribute,
-            Read::Any => true,
-            Read::Other => false,
+            ConditionRead::Name(name) => name == attribute,
+            ConditionRead::Any => true,
+            ConditionRead::Other => false,
         })
     }
 

@@ -4,7 +4,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
 /// Something that a condition reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Read<'e> {
+pub(super) enum ConditionRead<'e> {
     /// The attribute of this name: `attributes["host"]` or `attributes.host`.
     Name(&'e str),
     /// Attributes whose names are not written: any.
@@ -16,14 +16,14 @@ pub(super) enum Read<'e> {
 /// The attributes that a condition reads; none if that cannot be said, and if it reads the cost.
 pub(super) fn names_in(root: &IdedExpr) -> Option<Vec<&str>> {
     let name = |read| match read {
-        Read::Name(name) => Some(name),
-        Read::Any | Read::Other => None,
+        ConditionRead::Name(name) => Some(name),
+        ConditionRead::Any | ConditionRead::Other => None,
     };
     reads_in(root).map(name).collect()
 }
 
 /// All that a condition reads, in no order; some perhaps more than once.
-pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = Read<'_>> {
+pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = ConditionRead<'_>> {
     let mut open = vec![root];
     std::iter::from_fn(move || {
         while let Some(node) = open.pop() {
@@ -36,17 +36,17 @@ pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = Read<'_>> {
 }
 
 /// What a node reads itself. Adds the nodes below it that may read more.
-fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<Read<'e>> {
+fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<ConditionRead<'e>> {
     match &node.expr {
         Expr::Select(select) if is_attributes(&select.operand) => {
-            return Some(Read::Name(select.field.as_str()));
+            return Some(ConditionRead::Name(select.field.as_str()));
         }
         Expr::Select(select) => open.push(&select.operand),
         Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
             (operators::INDEX, [map, name]) | (operators::IN, [name, map])
                 if is_attributes(map) =>
             {
-                return Some(text_of(name).map_or(Read::Any, Read::Name));
+                return Some(text_of(name).map_or(ConditionRead::Any, ConditionRead::Name));
             }
             (_, args) => {
                 open.extend(args);
@@ -69,9 +69,9 @@ fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<Read<
             &each.result,
         ]),
         Expr::Literal(_) | Expr::Unspecified => {}
-        Expr::Ident(_) if is_attributes(node) => return Some(Read::Any),
-        Expr::Ident(_) => return Some(Read::Other),
-        Expr::Struct(_) => return Some(Read::Any),
+        Expr::Ident(_) if is_attributes(node) => return Some(ConditionRead::Any),
+        Expr::Ident(_) => return Some(ConditionRead::Other),
+        Expr::Struct(_) => return Some(ConditionRead::Any),
     }
     None
 }
