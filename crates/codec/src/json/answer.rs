@@ -7,6 +7,22 @@ use crate::write_seconds;
 
 /// Writes the decision as a JSON object.
 pub fn write(out: &mut Vec<u8>, decision: &Decision) {
+    write_with(out, decision, write_limits);
+}
+
+/// The same with about so many bytes of limits; `omitted` is how many are left out, if any are.
+pub fn write_within(out: &mut Vec<u8>, decision: &Decision, most: usize) {
+    write_with(out, decision, |out, decision| {
+        write_limits_within(out, decision, most);
+    });
+}
+
+#[inline]
+fn write_with(
+    out: &mut Vec<u8>,
+    decision: &Decision,
+    write_limits: impl FnOnce(&mut Vec<u8>, &Decision),
+) {
     let Some(headline) = decision.headline() else {
         out.extend_from_slice(
             br#"{"allowed":true,"rule":null,"limit":null,"remaining":null,"reset_time":null,"retry_after":null,"delay":null,"degraded":null"#,
@@ -67,6 +83,28 @@ fn write_limits(out: &mut Vec<u8>, decision: &Decision) {
         out.push(b'}');
     }
     out.push(b']');
+}
+
+/// The outcome of every limit for which there is room.
+fn write_limits_within(out: &mut Vec<u8>, decision: &Decision, most: usize) {
+    out.extend_from_slice(br#","limits":["#);
+    let (start, mut omitted) = (out.len(), 0);
+    for (index, limit) in decision.limits().enumerate() {
+        if out.len() - start > most {
+            omitted += 1;
+            continue;
+        }
+        if index > 0 {
+            out.push(b',');
+        }
+        write_limit(out, &limit);
+        out.push(b'}');
+    }
+    out.push(b']');
+    if omitted > 0 {
+        out.extend_from_slice(br#","omitted":"#);
+        integer(out, omitted);
+    }
 }
 
 /// Writes the outcome of one limit for an explanation: with the most that it can admit, as numbers and in words.

@@ -35,14 +35,24 @@ pub(super) async fn explain(
 /// The most bytes of an answer.
 const MOST: usize = 1 << 20;
 
+/// The most bytes of the limits of its decision.
+const MOST_LIMITS: usize = MOST / 4;
+
 /// The most characters of a value.
 const LONGEST: usize = 128;
 
+/// The most characters of a header.
+const LONGEST_HEADER: usize = 16 << 10;
+
 /// A value, shortened if it is long.
 fn cut(value: &str) -> String {
-    match value.char_indices().nth(LONGEST) {
+    cut_at(LONGEST, value)
+}
+
+fn cut_at(longest: usize, value: &str) -> String {
+    match value.char_indices().nth(longest) {
         None => value.to_owned(),
-        Some(_) => value.chars().take(LONGEST - 1).chain(['…']).collect(),
+        Some(_) => value.chars().take(longest - 1).chain(['…']).collect(),
     }
 }
 
@@ -76,11 +86,11 @@ fn written(explanation: &Explanation, settings: HeaderSettings) -> Vec<u8> {
 fn write_rest(out: &mut Vec<u8>, explanation: &Explanation, settings: HeaderSettings) {
     out.extend_from_slice(br#","decision":"#);
     let decision = explanation.decision();
-    answer::write(out, decision);
+    answer::write_within(out, decision, MOST_LIMITS);
     let mut headers = HeaderMap::new();
     tidegate_tower::insert_headers(&mut headers, decision, settings);
     let headers = headers.iter().map(|(name, value)| {
-        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let value = cut_at(LONGEST_HEADER, &String::from_utf8_lossy(value.as_bytes()));
         (name.as_str().to_owned(), Value::String(value))
     });
     let _ = write!(

@@ -164,7 +164,7 @@ fn an_explanation_has_at_most_a_mebibyte() {
     // Many that apply are listed as far as there is room.
     let applies =
         |id: usize| json!({"id": format!("r{id}"), "per": ["user_id"], "limit": "5/minute"});
-    let rules: Vec<Value> = (0..1_500).map(applies).collect();
+    let rules: Vec<Value> = (0..6_000).map(applies).collect();
     let body = json!({ "rules": rules }).to_string();
     server.ask("PUT /v1/rules", &body).with_status(200);
     let body = asked(&json!({"user_id": "\u{1}".repeat(128)}));
@@ -172,6 +172,10 @@ fn an_explanation_has_at_most_a_mebibyte() {
     assert!(reply.body.len() <= 1 << 20, "{}", reply.body.len());
     let explained = reply.json();
     let listed = explained["rules"].as_array().unwrap().len();
-    assert_eq!(explained["omitted"], 1_500 - listed);
+    assert_eq!(explained["omitted"], 6_000 - listed);
     assert!(listed > 100, "{listed}");
+    let decision = &explained["decision"];
+    let limits = decision["limits"].as_array().unwrap().len();
+    assert_eq!(decision["omitted"], 6_000 - limits);
+    assert!(limits > 100, "{limits}");
 }
