@@ -110,7 +110,7 @@ impl DenialSettings {
         match denied.reason {
             Some(Reason::MissingAttribute) => denied.missing().find_map(of),
             Some(Reason::InvalidCredentials) => {
-                let asked = denied.refused.and_then(of);
+                let asked = denied.refused().and_then(of);
                 let first = || Some(self.challenges.first()?.1.clone());
                 Some(of_invalid(asked.or_else(first).unwrap_or(BEARER)))
             }

@@ -100,23 +100,21 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
             continue;
         }
         let request = call.request();
-        let mut is_refused = false;
+        if call.verb == Verb::Charge
+            && let Some(refused) = store.without_room(&request)
+        {
+            drop(call);
+            pipeline.groups[index].record(&refused);
+            pipeline.refuse_permits(index);
+            continue;
+        }
         let outcomes = match call.verb {
-            Verb::Charge => match store.without_room(&request) {
-                Some(refused) => {
-                    is_refused = true;
-                    refused
-                }
-                None => store.charge_regardless(&request),
-            },
+            Verb::Charge => store.charge_regardless(&request),
             Verb::Peek => store.peek(&request),
             Verb::Preview => store.preview(&request),
         };
         drop(call);
         pipeline.groups[index].record(&outcomes);
-        if is_refused {
-            pipeline.refuse_permits(index);
-        }
     }
     if pipeline.mark_spent() {
         let outcomes = store.settle(&pipeline.settle_call().request());

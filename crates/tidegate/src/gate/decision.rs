@@ -8,7 +8,7 @@ use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_
 use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
 use super::group::DecidedLimits;
-use super::matching::RefusedCredential;
+use super::matching::Lacking;
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
@@ -27,14 +27,12 @@ pub(super) struct DecidedLimit {
     pub(super) is_degraded: bool,
     /// Why it denies, if only because the store is unavailable, or for the request's credentials.
     pub(super) failure: Option<Reason>,
-    /// Why it denies for the request's credentials, if it does.
-    pub(super) refusal: Option<Arc<RefusedCredential>>,
     /// This instance's share of the limit, if it decided locally.
     pub(super) share: Option<Arc<Share>>,
     /// The limit that was charged, of an adaptive rule.
     pub(super) current_limit: Option<Arc<Limit>>,
     /// The attributes for lack of which the rule denies the request.
-    pub(super) missing: MissingNames,
+    pub(super) lacking: Option<Arc<Lacking>>,
 }
 
 impl DecidedLimit {
@@ -101,9 +99,7 @@ pub struct LimitOutcome<'d> {
     pub is_degraded: bool,
     /// Why it denies the request, if it does.
     pub reason: Option<Reason>,
-    /// The attribute without a value because of the request's credentials, if it denies the request for that.
-    pub refused: Option<&'d str>,
-    missing: MissingNames,
+    lacking: Option<&'d Lacking>,
 }
 
 impl Decision {
@@ -273,8 +269,7 @@ impl Decision {
             is_shadow: decided.is_shadow,
             is_degraded: decided.is_degraded,
             reason: decided.reason(rule),
-            refused: decided.refusal.as_ref().map(|refusal| &*refusal.attribute),
-            missing: decided.missing,
+            lacking: decided.lacking.as_deref(),
         }
     }
 
@@ -413,12 +408,18 @@ impl<'d> LimitOutcome<'d> {
 
     /// The attributes of the rule's `per` that the request lacks, if it is denied for that.
     pub fn missing(&self) -> impl Iterator<Item = &'d str> + use<'d> {
-        let is_reason = self.reason == Some(Reason::MissingAttribute);
-        let missing = if is_reason {
-            self.missing
-        } else {
-            MissingNames::default()
+        let missing = match (self.reason, self.lacking) {
+            (Some(Reason::MissingAttribute), Some(Lacking::Missing(names))) => *names,
+            _ => MissingNames::default(),
         };
         missing.of(self.rule)
+    }
+
+    /// The attribute that the request's credentials should give, if it is denied because they are not valid.
+    pub fn refused(&self) -> Option<&'d str> {
+        match self.lacking? {
+            Lacking::Refused(attribute) => Some(attribute),
+            Lacking::Missing(_) => None,
+        }
     }
 }

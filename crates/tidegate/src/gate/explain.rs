@@ -11,9 +11,7 @@ use super::matching::{MatchedRule, MatchedRules, NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
 use super::{Decision, Gate, LimitOutcome, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{
-    Explaining, Facts, FailedCondition, GrantSource, MissingNames, Rule, ShowValue, limits_text,
-};
+use crate::rules::{Explaining, Facts, FailedCondition, GrantSource, Rule, ShowValue, limits_text};
 
 /// Why a request would be allowed or denied.
 #[derive(Debug)]
@@ -205,7 +203,7 @@ impl ExplainedRule {
             source: matched.source,
             text,
         };
-        let is_known = matched.missing == MissingNames::default() && matched.refusal.is_none();
+        let is_known = matched.lacking.is_none();
         Self {
             failed: None,
             grant: Some(grant),

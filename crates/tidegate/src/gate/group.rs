@@ -81,11 +81,10 @@ impl<'a> Group<'a> {
                     is_charged: count > 0,
                     is_shadow: rule.is_shadow,
                     is_degraded: false,
-                    failure: rule.refusal.as_ref().map(|refusal| refusal.reason),
-                    refusal: rule.refusal.clone(),
+                    failure: rule.refusal,
                     share: None,
                     current_limit: rule.current_limit.clone(),
-                    missing: rule.missing,
+                    lacking: rule.lacking.clone(),
                 });
             }
         }

@@ -42,23 +42,24 @@ pub(super) struct MatchedRule<'a> {
     /// The index of the part of the request that it applies to.
     pub(super) part: usize,
     /// The attributes for lack of which it denies the request.
-    pub(super) missing: MissingNames,
+    pub(super) lacking: Option<Arc<Lacking>>,
     /// Why it denies the request for its credentials, if it does.
-    pub(super) refusal: Option<Arc<RefusedCredential>>,
+    pub(super) refusal: Option<Reason>,
 }
 
-/// Why a rule denies a request for its credentials.
+/// The attributes for which a rule denies a request outright.
 #[derive(Debug)]
-pub(super) struct RefusedCredential {
-    /// The attribute that the rule reads and that they should give.
-    pub(super) attribute: String,
-    pub(super) reason: Reason,
+pub(super) enum Lacking {
+    /// Those of its `per` that the request does not have.
+    Missing(MissingNames),
+    /// The one that the request's credentials should give.
+    Refused(String),
 }
 
 impl MatchedRule<'_> {
     /// A rule that denies a request for its credentials.
     #[cold]
-    fn refused(index: usize, rule: &Rule, refusal: RefusedCredential) -> Self {
+    fn refused(index: usize, rule: &Rule, attribute: &str, reason: Reason) -> Self {
         Self {
             rule: index,
             grant: 0,
@@ -71,8 +72,8 @@ impl MatchedRule<'_> {
             is_settled: false,
             current_limit: None,
             part: 0,
-            missing: MissingNames::default(),
-            refusal: Some(Arc::new(refusal)),
+            lacking: Some(Arc::new(Lacking::Refused(attribute.to_owned()))),
+            refusal: Some(reason),
         }
     }
 
@@ -191,20 +192,16 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
         if let Some(refused) = self.facts.refused()
             && let Some((name, reason)) = refused.reason(|name| rule.reads(name))
         {
-            let refusal = RefusedCredential {
-                attribute: name.to_owned(),
-                reason,
-            };
-            return Ok(MatchedRule::refused(index, rule, refusal));
+            return Ok(MatchedRule::refused(index, rule, name, reason));
         }
         let (grant, source) = rule.grant(attributes, self.now);
-        let mut missing = MissingNames::default();
+        let mut lacking = None;
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
         let key = match (rule.key(attributes), &rule.grants()[grant]) {
             (CounterKey::Skipped, _) => return Err(NoPart::Unmet(Unmet::Missing)),
             (CounterKey::Known(_), Grant::Unlimited) => return Err(NoPart::Unlimited(source)),
             (CounterKey::Denied, _) => {
-                missing = rule.missing_of(attributes);
+                lacking = Some(Arc::new(Lacking::Missing(rule.missing_of(attributes))));
                 None
             }
             (CounterKey::Known(_), Grant::Blocked) => None,
@@ -231,7 +228,7 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
             is_settled: false,
             current_limit,
             part: 0,
-            missing,
+            lacking,
             refusal: None,
         })
     }

@@ -14,7 +14,7 @@ use super::matching::{MatchTerms, MatchedRule, MatchedRules, match_rules};
 use super::pipeline::Pipeline;
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Grant, GrantSource, MissingNames, Rule, RuleSet};
+use crate::rules::{Grant, GrantSource, Rule, RuleSet};
 
 /// What a front end asks.
 #[derive(Debug, Clone, Copy)]
@@ -201,7 +201,7 @@ fn match_ad_hoc(
         is_settled: false,
         current_limit: None,
         part: 0,
-        missing: MissingNames::default(),
+        lacking: None,
         refusal: None,
     })
 }

@@ -258,6 +258,6 @@ fn a_decision_names_the_attribute_that_is_refused() {
         let gate = gate(&format!("- {{id: r, {rule}}}"));
         let decision = decide(&gate, &refused("api_key=k"));
         let headline = decision.headline().unwrap();
-        assert_eq!(headline.refused.unwrap_or_default(), name, "{rule}");
+        assert_eq!(headline.refused().unwrap_or_default(), name, "{rule}");
     }
 }
